@@ -1,0 +1,121 @@
+"""Adapter: a method at work. It checks what comes in, numbers samples and saves state.
+
+Checks happen before the method sees anything, so a refused sample changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from crg import saving
+from crg.methods.base import Method
+from crg.methods.options import build_config
+from crg.methods.registry import get_method
+from crg.parts.cache import Entry
+from crg.types import Array, InputError, Prediction, Sample, SampleId, Task, as_floats, like, unit_rows
+
+
+def create(method: str, task: Task, **options: Any) -> Adapter:
+    """A method by name, with its options, ready for the first sample.
+
+    >>> import numpy as np
+    >>> task = Task(["cat", "dog"], np.eye(2, 4))
+    >>> create("zero_shot", task).step([0.9, 0.1, 0.0, 0.0]).class_name
+    'cat'
+    """
+    kind = get_method(method)
+    return Adapter(kind(task, build_config(method, kind.Config, options)))
+
+
+def load(path: str | os.PathLike[str]) -> Adapter:
+    """The adapter that ``Adapter.save`` wrote, ready to go on where it stopped."""
+    saved = saving.read(path)
+    adapter = create(saved.method, saved.task, **saved.options)
+    adapter._method.restore(saved.state)
+    adapter.n_steps = saved.n_steps
+    return adapter
+
+
+class Adapter:
+    """Feed it samples one at a time; made by ``crg.create`` or ``crg.load``."""
+
+    def __init__(self, method: Method) -> None:
+        self._method = method
+        self.n_steps = 0
+
+    @property
+    def name(self) -> str:
+        """Name of the method."""
+        return self._method.name
+
+    @property
+    def task(self) -> Task:
+        """Classes and text features as they are now."""
+        return self._method.task
+
+    @property
+    def config(self) -> Any:
+        """The method's options."""
+        return self._method.config
+
+    @property
+    def cache(self) -> dict[str, tuple[Entry, ...]]:
+        """Per class the cached pictures, most confident first; empty without a cache."""
+        queues = self._method.queues
+        if queues is None:
+            return {}
+        return {name: queues.entries(k) for k, name in enumerate(self.task.class_names)}
+
+    def step(self, views: Array, sample_id: SampleId | None = None) -> Prediction:
+        """Adapt to one picture, (D,) or (V, D) with the original in row 0, and predict it."""
+        sample = self._sample(views, sample_id)
+        prediction = self._method.step(sample)
+        self.n_steps += 1
+        return prediction
+
+    def step_many(
+        self, stream: Array, sample_ids: Sequence[SampleId] | None = None
+    ) -> Iterator[Prediction]:
+        """The predictions for (N, D) or (N, V, D), one after the other."""
+        for place, views in enumerate(stream):
+            yield self.step(views, None if sample_ids is None else sample_ids[place])
+
+    def reset(self) -> None:
+        """Forget every sample; classes stay as they are."""
+        self._method.reset()
+        self.n_steps = 0
+
+    def add_class(self, name: str, text_feature: Array) -> None:
+        """From now on choose from one class more."""
+        self._method.task = task = self.task.with_class(name, text_feature)
+        self._method.add_class(task.text_features[-1, :])
+
+    def remove_class(self, name: str) -> None:
+        """From now on choose from one class less; what its queue held is forgotten."""
+        index, task = self.task.index_of(name), self.task.without_class(name)
+        self._method.task = task
+        self._method.remove_class(index)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one file, at once or not at all."""
+        method = self._method
+        saving.write(path, method.name, method.config, method.task, self.n_steps, method.state())
+
+    def _sample(self, views: Array, sample_id: SampleId | None) -> Sample:
+        text = self.task.text_features
+        rows = as_floats(views, "views")
+        if rows.ndim == 1:
+            rows = rows[None, :]
+        if rows.ndim != 2 or rows.shape[0] == 0:
+            raise InputError(
+                f"The views have shape {tuple(rows.shape)}: give one picture at a time, (D,) or (V, D)."
+            )
+        if rows.shape[1] != text.shape[1]:
+            raise InputError(
+                f"The views are {rows.shape[1]} wide but the text features {text.shape[1]}: "
+                "encode both with the same model."
+            )
+        identity = self.n_steps if sample_id is None else sample_id
+        return Sample(unit_rows(like(rows, text), "views"), identity)

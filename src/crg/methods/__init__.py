@@ -1,0 +1,1 @@
+"""One paper, one file. A new method is a new module here, or a class registered from outside."""

@@ -1,0 +1,51 @@
+"""What a method is: a small object with a state that sees features and nothing else."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+from array_api_compat import array_namespace
+
+from crg.ops import softmax
+from crg.parts.cache import Cache
+from crg.parts.state import Stateful
+from crg.types import Array, Diagnostics, Prediction, Sample, Task
+
+
+class Method(Stateful, ABC):
+    """Subclass, set ``name``, ``paper`` and ``Config``, write ``reset`` and ``step``.
+
+    Attributes set by ``reset`` are the state: arrays, plain values and parts are saved
+    and restored without further code, and parts follow when classes come and go. A method
+    that keeps arrays of its own with one row per class overrides ``add_class`` and
+    ``remove_class`` too.
+    """
+
+    name: ClassVar[str]
+    paper: ClassVar[str]
+    Config: ClassVar[type[Any]]
+    _not_saved: ClassVar[frozenset[str]] = frozenset({"task", "config"})
+
+    def __init__(self, task: Task, config: Any) -> None:
+        self.task = task
+        self.config = config
+        self.reset()
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Forget everything seen so far."""
+
+    @abstractmethod
+    def step(self, sample: Sample) -> Prediction:
+        """Adapt to one sample and predict it. The sample was checked before."""
+
+    @property
+    def queues(self) -> Cache | None:
+        """The cache to show to people, if the method keeps one."""
+        return None
+
+    def _predicted(self, logits: Array, diagnostics: Diagnostics) -> Prediction:
+        label = int(array_namespace(logits).argmax(logits))
+        name = self.task.class_names[label]
+        return Prediction(logits, softmax(logits), label, name, diagnostics)

@@ -1,0 +1,90 @@
+"""Options of a method: a frozen dataclass whose fields say what they mean and allow.
+
+    @dataclass(frozen=True)
+    class Config:
+        queue_size: int = option(12, "places per queue", at_least=1)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from crg.types import InputError
+
+_WORDS = {"true": True, "yes": True, "on": True, "1": True} | {
+    "false": False, "no": False, "off": False, "0": False
+}  # fmt: skip
+
+
+def option(
+    default: Any,
+    help: str,
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    choices: Sequence[str] = (),
+) -> Any:
+    """A dataclass field with its default, one line of help and the values it may take."""
+    limits = {"at_least": at_least, "above": above, "at_most": at_most, "choices": tuple(choices)}
+    return dataclasses.field(default=default, metadata={"help": help, **limits})
+
+
+def build_config(method: str, config_type: type[Any], options: Mapping[str, Any]) -> Any:
+    """The configuration with ``options`` in place; text values are read as the field's type."""
+    fields = {field.name: field for field in dataclasses.fields(config_type)}
+    for name in options:
+        if name not in fields:
+            raise InputError(
+                f"Method {method!r} has no option {name!r}: {nearest(name, fields)}."
+            )
+    return config_type(**{name: _checked(fields[name], value) for name, value in options.items()})
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Half a sentence that offers the nearest of the known names."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    if close:
+        return "did you mean " + " or ".join(repr(word) for word in close)
+    return "there is " + ", ".join(names) if names else "it has none"
+
+
+def _checked(field: dataclasses.Field[Any], value: Any) -> Any:
+    kind = type(field.default)
+    value = _converted(field.name, kind, value)
+    rules = field.metadata
+    if kind in (int, float) and not math.isfinite(value):
+        raise InputError(f"Option {field.name!r} is {value}: give a finite number.")
+    if rules.get("choices") and value not in rules["choices"]:
+        raise InputError(
+            f"Option {field.name!r} is {value!r}: choose one of {', '.join(rules['choices'])}."
+        )
+    for rule, words, holds in (
+        ("at_least", "at least", lambda limit: value >= limit),
+        ("above", "above", lambda limit: value > limit),
+        ("at_most", "at most", lambda limit: value <= limit),
+    ):
+        limit = rules.get(rule)
+        if limit is not None and not holds(limit):
+            raise InputError(f"Option {field.name!r} is {value}: it must be {words} {limit}.")
+    return value
+
+
+def _converted(name: str, kind: type, value: Any) -> Any:
+    if kind is bool:
+        value = _WORDS.get(value.lower(), value) if isinstance(value, str) else value
+    elif kind in (int, float) and isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        try:
+            number = kind(value)
+            value = number if float(number) == float(value) else value  # 1.5 is no integer
+        except (ValueError, OverflowError):
+            pass
+    if type(value) is not kind:
+        wanted = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
+        raise InputError(f"Option {name!r} is {value!r}: it must be {wanted.get(kind, kind.__name__)}.")
+    return value

@@ -1,0 +1,62 @@
+"""Methods by name: every module of this package, installed plug-ins, and your own.
+
+A built-in method is a module here that registers a class when it is imported. From
+outside, decorate a class with ``@crg.register``, or announce the module that does so as
+an entry point of the group ``crg.methods``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+from importlib.metadata import entry_points
+from typing import TypeVar
+
+import crg.methods as package
+from crg.methods.base import Method
+from crg.methods.options import nearest
+from crg.types import InputError
+
+M = TypeVar("M", bound=type[Method])
+
+_methods: dict[str, type[Method]] = {}
+
+
+def register(method: M) -> M:
+    """Class decorator: make a method known under its ``name``."""
+    for attribute in ("name", "paper", "Config"):
+        if not hasattr(method, attribute):
+            raise InputError(
+                f"{method.__name__} cannot be registered because it has no {attribute!r}: "
+                "every method states its name, paper and Config."
+            )
+    taken = _methods.get(method.name)
+    if taken is not None and taken.__qualname__ != method.__qualname__:
+        raise InputError(
+            f"The method name {method.name!r} is taken by {taken.__qualname__}: choose another name."
+        )
+    _methods[method.name] = method
+    return method
+
+
+def get_method(name: str) -> type[Method]:
+    """The class registered under ``name``."""
+    _discover()
+    if name not in _methods:
+        raise InputError(f"There is no method {name!r}: {nearest(name, _methods)}.")
+    return _methods[name]
+
+
+def list_methods() -> list[str]:
+    """Names of all known methods, sorted."""
+    _discover()
+    return sorted(_methods)
+
+
+@cache
+def _discover() -> None:
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")
+    for plug_in in entry_points(group="crg.methods"):
+        plug_in.load()

@@ -1,0 +1,120 @@
+"""TDA: a training-free dynamic adapter (Karmanov et al., CVPR 2024).
+
+Two caches of test features are keyed by features and need no learning. The positive one
+keeps each class's most confident pictures and raises the classes they were taken for; the
+negative one keeps pictures of middling entropy and lowers the classes they might be.
+
+| equation | function | symbols |
+| --- | --- | --- |
+| positive cache, A(z) = alpha exp(-beta (1 - z)) | _positive | f feature, key cached feature |
+| negative cache, mask p > 0.03 | _negative | m mask of the probabilities |
+| final logits = s f.t + positive - negative | step | s logit scale, t text |
+
+Differs from the paper: one setting for all datasets (the authors ship one per dataset);
+with several views the mean of the confident ones is normalised, and the pseudo-label is
+that of their mean probabilities, as in the other methods here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from crg.methods.base import Method
+from crg.methods.options import option
+from crg.methods.registry import register
+from crg.ops import confident_views
+from crg.parts.cache import Cache
+from crg.types import Array, Diagnostics, Prediction, Sample
+
+
+@register
+class TDA(Method):
+    """Positive and negative cache, no gradient."""
+
+    name = "tda"
+    paper = "Karmanov et al., Efficient Test-Time Adaptation of Vision-Language Models, CVPR 2024"
+
+    @dataclass(frozen=True)
+    class Config:
+        """The paper's constants, one setting for all datasets."""
+
+        view_share: float = option(0.1, "share of views kept", above=0, at_most=1)
+        positive_size: int = option(3, "places per positive queue", at_least=1)
+        positive_weight: float = option(2.0, "alpha of the positive cache", at_least=0)
+        positive_sharpness: float = option(5.0, "beta of the positive cache", at_least=0)
+        negative_size: int = option(2, "places per negative queue", at_least=1)
+        negative_weight: float = option(0.117, "alpha of the negative cache", at_least=0)
+        negative_sharpness: float = option(1.0, "beta of the negative cache", at_least=0)
+        entropy_low: float = option(0.2, "negative cache: H/log2 K above this", at_least=0)
+        entropy_high: float = option(0.5, "negative cache: H/log2 K below this", at_least=0)
+        mask_above: float = option(0.03, "a class counts as possible above this probability", at_least=0)
+
+    def reset(self) -> None:
+        """Empty both caches."""
+        text = self.task.text_features
+        self.positive = Cache(text, self.config.positive_size, seeded=False)
+        self.negative = Cache(text, self.config.negative_size, seeded=False)
+        self.masks = _no_masks(text, self.config.negative_size)  # (K, M, K)
+
+    def step(self, sample: Sample) -> Prediction:
+        """Cache the picture, then add what the caches say to the zero-shot logits."""
+        task, c = self.task, self.config
+        seen = confident_views(sample.views, task.text_features, task.logit_scale, c.view_share)
+        added = self.positive.offer(seen.label, seen.feature, seen.entropy, sample.id)
+        if c.entropy_low < seen.entropy / math.log2(task.n_classes) < c.entropy_high:
+            noted = self.negative.offer(seen.label, seen.feature, seen.entropy, sample.id)
+            if noted is not None:
+                self.masks[noted.label, noted.place, :] = seen.probs > c.mask_above
+        logits = task.logit_scale * (task.text_features @ seen.feature)
+        logits = logits + self._positive(seen.feature) - self._negative(seen.feature)
+        facts = Diagnostics(seen.entropy, seen.label, added is not None, self.positive.fill)
+        return self._predicted(logits, facts)
+
+    def _positive(self, feature: Array) -> Array:
+        """alpha sum over the class's keys of exp(-beta (1 - f . key)), (K,)."""
+        c = self.config
+        affinity = _affinity(self.positive, feature, c.positive_sharpness)  # (K, M)
+        return c.positive_weight * array_namespace(affinity).sum(affinity, axis=1)
+
+    def _negative(self, feature: Array) -> Array:
+        """The same over all negative keys, given to the classes of each key's mask, (K,)."""
+        xp, c = array_namespace(feature), self.config
+        affinity = _affinity(self.negative, feature, c.negative_sharpness)
+        rows = xp.reshape(self.masks, (-1, self.task.n_classes))
+        return c.negative_weight * (xp.reshape(affinity, (-1,)) @ rows)
+
+    @property
+    def queues(self) -> Cache:
+        """The positive cache."""
+        return self.positive
+
+    def add_class(self, text: Array) -> None:
+        """The new class is possible for no picture seen before."""
+        super().add_class(text)
+        xp, old = array_namespace(text), self.masks
+        self.masks = _no_masks(self.task.text_features, self.config.negative_size)
+        self.masks[:-1, :, :-1] = xp.asarray(old, copy=True)
+
+    def remove_class(self, index: int) -> None:
+        """Drop the class's queue and its place in every mask."""
+        super().remove_class(index)
+        keep = [k for k in range(self.masks.shape[0]) if k != index]
+        self.masks = self.masks[keep, :, :][:, :, keep]
+
+
+def _no_masks(text: Array, size: int) -> Array:
+    # Kept as numbers of the features' type: they are multiplied at every step.
+    shape = (text.shape[0], size, text.shape[0])
+    return array_namespace(text).zeros(shape, dtype=text.dtype, device=text.device)
+
+
+def _affinity(cache: Cache, feature: Array, sharpness: float) -> Array:
+    """exp(-beta (1 - f . key)) for every place of every queue, zero where it is empty, (K, M)."""
+    xp = array_namespace(feature)
+    cosine = cache.features @ feature
+    filled = xp.asarray(np.arange(cache.size) < cache.counts[:, None], device=feature.device)
+    return xp.where(filled, xp.exp(sharpness * (cosine - 1.0)), xp.zeros_like(cosine))

@@ -1,0 +1,1 @@
+"""The pieces that the papers name: cache, prototypes, residual, Gaussian."""

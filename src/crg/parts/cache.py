@@ -1,0 +1,134 @@
+"""Cache: one priority queue per class that keeps the most confident pictures.
+
+A queue has M places. It holds the M offers of lowest entropy so far; of equal entropies
+the earlier stays. A queue may start with a seed, the text feature of its class at
+infinite entropy, which is the first to go.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from crg.parts.state import Stateful
+from crg.types import Array, SampleId
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """One cached picture; a seed has no sample id and infinite entropy."""
+
+    feature: Array  # (D,)
+    entropy: float
+    sample_id: SampleId | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Change:
+    """What an accepted offer did: ``added`` came into queue ``label`` at ``place``."""
+
+    label: int
+    place: int
+    added: Array  # (D,)
+    removed: Array | None  # (D,), the entry that had to go
+    count: int  # entries in the queue afterwards
+
+
+class Cache(Stateful):
+    """Priority queues of size ``size`` for ``n_classes`` classes."""
+
+    _not_saved = frozenset({"size", "seeded"})
+
+    def __init__(self, text: Array, size: int, seeded: bool) -> None:
+        """Empty queues, or with the rows of ``text`` (K, D) as seeds."""
+        xp = array_namespace(text)
+        n_classes, width = text.shape
+        self.size = size
+        self.seeded = seeded
+        self.features = xp.zeros((n_classes, size, width), dtype=text.dtype, device=text.device)
+        # Bookkeeping stays on the host, in NumPy, whatever holds the features.
+        self.entropies = np.full((n_classes, size), math.inf)
+        self.arrivals = np.zeros((n_classes, size), dtype=np.int64)
+        self.counts = np.zeros(n_classes, dtype=np.int64)
+        self.ids: list[list[SampleId | None]] = [[None] * size for _ in range(n_classes)]
+        self.n_offers = 0
+        self.n_pictures = 0
+        if seeded:
+            self.features[:, 0, :] = text
+            self.counts += 1
+
+    @property
+    def fill(self) -> float:
+        """Share of all places that hold a picture."""
+        return self.n_pictures / self.entropies.size
+
+    def offer(self, label: int, feature: Array, entropy: float, sample_id: SampleId) -> Change | None:
+        """Put a picture into the queue of ``label`` if it is confident enough."""
+        self.n_offers += 1
+        count, removed = int(self.counts[label]), None
+        if count < self.size:
+            place = count
+            self.counts[label] = count = count + 1
+            self.n_pictures += 1
+        else:
+            place = self._least_confident(label)
+            if entropy >= self.entropies[label, place]:
+                return None
+            removed = self._copy(self.features[label, place, :])
+            self.n_pictures += self.ids[label][place] is None
+        self.features[label, place, :] = feature
+        self.entropies[label, place] = entropy
+        self.arrivals[label, place] = self.n_offers
+        self.ids[label][place] = sample_id
+        return Change(label, place, feature, removed, count)
+
+    def entries(self, label: int) -> tuple[Entry, ...]:
+        """The queue of one class, most confident first."""
+        count = int(self.counts[label])
+        order = np.lexsort((self.arrivals[label, :count], self.entropies[label, :count]))
+        return tuple(
+            Entry(
+                self._copy(self.features[label, place, :]),
+                float(self.entropies[label, place]),
+                self.ids[label][place],
+            )
+            for place in order.tolist()
+        )
+
+    def mean(self, label: int) -> Array:
+        """Mean of the entries of one class (D,); zero while there are none."""
+        xp = array_namespace(self.features)
+        count = max(1, int(self.counts[label]))
+        return xp.mean(self.features[label, :count, :], axis=0)
+
+    def add_class(self, text: Array) -> None:
+        """One more queue."""
+        fresh = Cache(text[None, :], self.size, self.seeded)
+        xp = array_namespace(self.features)
+        self.features = xp.concat([self.features, fresh.features], axis=0)
+        self.entropies = np.concatenate([self.entropies, fresh.entropies])
+        self.arrivals = np.concatenate([self.arrivals, fresh.arrivals])
+        self.counts = np.concatenate([self.counts, fresh.counts])
+        self.ids += fresh.ids
+
+    def remove_class(self, index: int) -> None:
+        """One queue less, with what it held."""
+        keep = [k for k in range(len(self.ids)) if k != index]
+        self.n_pictures -= sum(not math.isinf(h) for h in self.entropies[index].tolist())
+        self.features = self.features[keep, :, :]
+        self.entropies = self.entropies[keep]
+        self.arrivals = self.arrivals[keep]
+        self.counts = self.counts[keep]
+        self.ids = [self.ids[k] for k in keep]
+
+    def _least_confident(self, label: int) -> int:
+        """Place of the highest entropy; of equal ones the latest arrival."""
+        queue = zip(self.entropies[label].tolist(), self.arrivals[label].tolist(), strict=True)
+        return max(enumerate(queue), key=lambda item: item[1])[0]
+
+    @staticmethod
+    def _copy(row: Array) -> Array:
+        return array_namespace(row).asarray(row, copy=True)

@@ -1,0 +1,71 @@
+"""Prototypes: what a class looks like, in pictures and in words.
+
+v+_k  mean of the entries of queue k
+v-_k  mean of v+_j over j != k, from the sum over classes, never by a loop
+t_k   text prototype; a cumulative mean that starts at the prompt feature
+"""
+
+from __future__ import annotations
+
+from array_api_compat import array_namespace
+
+from crg.ops import lengths
+from crg.parts.cache import Cache, Change
+from crg.parts.state import Stateful
+from crg.types import Array
+
+
+class VisualPrototypes(Stateful):
+    """Positive and negative prototypes of a cache whose queues are never empty."""
+
+    def __init__(self, cache: Cache) -> None:
+        self.refresh(cache)
+
+    def refresh(self, cache: Cache) -> None:
+        """Read all prototypes off the cache again."""
+        xp = array_namespace(cache.features)
+        n_classes = cache.features.shape[0]
+        self.positive = xp.stack([cache.mean(k) for k in range(n_classes)])  # (K, D)
+        # The sum is carried from step to step, so it is kept in double precision.
+        self.total = xp.sum(xp.astype(self.positive, xp.float64), axis=0)  # (D,)
+
+    def update(self, cache: Cache, change: Change) -> None:
+        """Follow one change of the cache: one row moves, and with it the sum."""
+        xp, k = array_namespace(self.positive), change.label
+        mean = cache.mean(k)
+        shift = xp.astype(mean, xp.float64) - xp.astype(self.positive[k, :], xp.float64)
+        self.total = self.total + shift
+        self.positive[k, :] = mean
+
+    @property
+    def negative(self) -> Array:
+        """v-_k = (sum_j v+_j - v+_k) / (K - 1), (K, D)."""
+        xp = array_namespace(self.positive)
+        total = xp.astype(self.total, self.positive.dtype)
+        return (total - self.positive) / (self.positive.shape[0] - 1)
+
+
+class TextPrototypes(Stateful):
+    """Text prototypes that drift with confident predictions."""
+
+    def __init__(self, text: Array) -> None:
+        self.rows = array_namespace(text).asarray(text, copy=True)  # (K, D)
+        self.n_updates = 0  # n_t
+
+    def evolve(self, moved: Array) -> None:
+        """n_t += 1; t <- (n_t t + t') / (n_t + 1)."""
+        self.n_updates += 1
+        self.rows = self.rows + (moved - self.rows) / (self.n_updates + 1)
+
+    def add_class(self, text: Array) -> None:
+        """The new class starts at its prompt feature and drifts at the pace of the others."""
+        self.rows = array_namespace(text).concat([self.rows, text[None, :]], axis=0)
+
+    def remove_class(self, index: int) -> None:
+        """One row less."""
+        self.rows = self.rows[[k for k in range(self.rows.shape[0]) if k != index], :]
+
+
+def farthest_move(rows: Array, reference: Array) -> float:
+    """The largest distance that a row has moved from its reference."""
+    return float(array_namespace(rows).max(lengths(rows - reference)))

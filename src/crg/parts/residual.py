@@ -1,0 +1,156 @@
+"""Residual: one gradient step per picture on three sets of prototypes, in closed form.
+
+With t' = normalize(t + R_T), v+' = normalize(v+ + R+), v-' = normalize(v- + R-) and the
+kept views f of one picture, the loss is
+
+    L       = L_TPT + xi1 L_inter + xi2 L_pn
+    L_TPT   = H(mean over kept views of softmax(z)),
+              z_k = s f.t'_k + A(f.v+'_k) + B(f.v-'_k)
+    L_inter = sum over m != n of exp(-gamma |t'_m - t'_n|^2)
+    L_pn    = sum over c of v+'_c . v-'_c
+    A(c)    = lambda1 exp(-beta (1 - c)),  B(c) = lambda2 exp(beta (1 - c))
+
+One AdamW step from R = 0 moves every coordinate by -lr g / (|g| + eps), g the gradient
+at zero: bias correction makes both moments g and g^2, and weight decay acts on zero.
+
+The gradients are those of softmax and exponentials, pulled back through the
+normalisation: for u = r / |r| a gradient G with respect to u is (G - (G.u) u) / |r| with
+respect to r.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from array_api_compat import array_namespace
+
+from crg.ops import lengths, log_probs, softmax
+from crg.parts.prototypes import farthest_move
+from crg.parts.state import Stateful
+from crg.types import Array
+
+_REFRESH_ABOVE = 1e-3  # text separation is evaluated anew when a row moved farther than this
+
+
+@dataclass(frozen=True, slots=True)
+class ResidualRule:
+    """Weights of the step; a weight of zero switches its term off."""
+
+    scale: float  # s
+    positive_weight: float  # lambda1
+    negative_weight: float  # lambda2
+    sharpness: float  # beta
+    text_separation: float  # xi1, divided by the number of terms where the mean is asked for
+    cache_separation: float  # xi2, likewise
+    kernel_width: float  # gamma
+    rate: float  # lr
+    eps: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Residuals:
+    """R_T, R+ and R-, each (K, D)."""
+
+    text: Array
+    positive: Array
+    negative: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unit:
+    """Rows scaled to unit length, with the lengths they had."""
+
+    rows: Array  # (K, D)
+    lengths: Array  # (K, 1)
+
+    @classmethod
+    def of(cls, rows: Array) -> Unit:
+        """Normalise ``rows`` and remember their lengths."""
+        size = lengths(rows)[:, None]
+        return cls(rows / size, size)
+
+    def pull_back(self, gradient: Array) -> Array:
+        """The gradient with respect to the rows before they were normalised."""
+        xp = array_namespace(gradient)
+        along = xp.sum(gradient * self.rows, axis=1, keepdims=True)
+        return (gradient - along * self.rows) / self.lengths
+
+
+class Residual(Stateful):
+    """The step; its only state is the text separation gradient and where it was taken."""
+
+    _not_saved = frozenset({"rule"})
+
+    def __init__(self, rule: ResidualRule, text: Array) -> None:
+        self.rule = rule
+        self.refresh(text)
+
+    def refresh(self, text: Array) -> None:
+        """Evaluate the text separation gradient at ``text`` (K, D)."""
+        self.reference = text
+        self.separation = separation_gradient(text, self.rule.kernel_width)
+
+    def follow(self, text: Array) -> None:
+        """Evaluate it anew if ``text`` has moved too far for the last one to stand."""
+        if self.rule.text_separation and farthest_move(text, self.reference) > _REFRESH_ABOVE:
+            self.refresh(text)
+
+    def step(self, views: Array, text: Array, positive: Array, negative: Array) -> Residuals:
+        """The three residuals after one step on the kept ``views`` (m, D)."""
+        rule = self.rule
+        t, v, w = Unit.of(text), Unit.of(positive), Unit.of(negative)
+        a = attraction(views @ v.rows.T, rule.positive_weight, rule.sharpness)  # (m, K)
+        b = repulsion(views @ w.rows.T, rule.negative_weight, rule.sharpness)  # (m, K)
+        slope = entropy_gradient(rule.scale * (views @ t.rows.T) + a + b)  # dL_TPT / dz, (m, K)
+        g_text = t.pull_back(rule.scale * (slope.T @ views))
+        g_positive = v.pull_back(
+            rule.sharpness * ((slope * a).T @ views) + rule.cache_separation * w.rows
+        )
+        g_negative = w.pull_back(
+            -rule.sharpness * ((slope * b).T @ views) + rule.cache_separation * v.rows
+        )
+        return Residuals(
+            text=adamw_from_zero(g_text + rule.text_separation * self.separation, rule),
+            positive=adamw_from_zero(g_positive, rule),
+            negative=adamw_from_zero(g_negative, rule),
+        )
+
+
+def attraction(cosine: Array, weight: float, sharpness: float) -> Array:
+    """A(c) = lambda1 exp(-beta (1 - c)); its derivative is beta A."""
+    return weight * array_namespace(cosine).exp(sharpness * (cosine - 1.0))
+
+
+def repulsion(cosine: Array, weight: float, sharpness: float) -> Array:
+    """B(c) = lambda2 exp(beta (1 - c)); its derivative is -beta B."""
+    return weight * array_namespace(cosine).exp(sharpness * (1.0 - cosine))
+
+
+def entropy_gradient(logits: Array) -> Array:
+    """Gradient of H(mean over rows of softmax(logits)) with respect to ``logits`` (m, K).
+
+    With q = mean of p_v: dH/dp_vk = -(ln q_k + 1) / m, and softmax maps a gradient G to
+    p (G - sum_k p G), which also removes the constant.
+    """
+    xp = array_namespace(logits)
+    probs = softmax(logits)
+    gradient = -log_probs(xp.mean(probs, axis=0)) / logits.shape[0]  # (K,)
+    return probs * (gradient - xp.sum(probs * gradient, axis=1, keepdims=True))
+
+
+def separation_gradient(text: Array, width: float) -> Array:
+    """Gradient of L_inter with respect to R_T at zero, (K, D).
+
+    dL/du_m = -4 gamma sum_n k_mn (u_m - u_n), each pair counting twice; what points along
+    u_m vanishes on the sphere, so only 4 gamma sum_n k_mn u_n is left to pull back.
+    """
+    xp = array_namespace(text)
+    u = Unit.of(text)
+    kernel = xp.exp(-width * xp.clip(2.0 - 2.0 * (u.rows @ u.rows.T), 0.0))  # (K, K)
+    itself = xp.eye(text.shape[0], dtype=text.dtype, device=text.device)
+    return u.pull_back(4.0 * width * ((kernel * (1.0 - itself)) @ u.rows))
+
+
+def adamw_from_zero(gradient: Array, rule: ResidualRule) -> Array:
+    """One AdamW step from zero: -lr g / (|g| + eps)."""
+    return -rule.rate * gradient / (array_namespace(gradient).abs(gradient) + rule.eps)

@@ -1,0 +1,160 @@
+"""An adapter's state as one safetensors file, written atomically and read with suspicion."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import array_api_compat
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as to_bytes
+
+from crg.types import Array, InputError, Task
+
+FORMAT = "crg-state"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a state file holds."""
+
+    method: str
+    options: Mapping[str, Any]
+    task: Task
+    n_steps: int
+    state: Mapping[str, Any]
+
+
+def write(
+    path: str | os.PathLike[str],
+    method: str,
+    config: Any,
+    task: Task,
+    n_steps: int,
+    state: Mapping[str, Any],
+) -> None:
+    """Write one file; arrays as tensors, everything else as JSON in the header."""
+    arrays = {key: value for key, value in state.items() if array_api_compat.is_array_api_obj(value)}
+    plain = {key: value for key, value in state.items() if key not in arrays}
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "method": method,
+        "options": dataclasses.asdict(config),
+        "class_names": task.class_names,
+        "logit_scale": task.logit_scale,
+        "n_steps": n_steps,
+        "torch_device": _torch_device(task.text_features),
+        "plain": plain,
+    }
+    tensors = {f"state.{key}": _on_host(value) for key, value in arrays.items()}
+    tensors["text_features"] = _on_host(task.text_features)
+    with replacing(path) as partial:
+        partial.write_bytes(to_bytes(tensors, {"crg": json.dumps(header)}))
+
+
+def read(path: str | os.PathLike[str]) -> Saved:
+    """Read what ``write`` wrote; anything else is refused in one sentence."""
+    header, tensors = _contents(Path(path))
+    version = header.get("version")
+    if version != VERSION:
+        raise InputError(
+            f"{path} is a state of format version {version} but this crg reads version {VERSION}: "
+            "use the crg that wrote it or start afresh."
+        )
+    try:
+        text = _placed(tensors.pop("text_features"), header["torch_device"])
+        arrays = {key.removeprefix("state."): value for key, value in tensors.items()}
+        return Saved(
+            method=header["method"],
+            options=header["options"],
+            task=Task(header["class_names"], text, header["logit_scale"]),
+            n_steps=header["n_steps"],
+            state={**arrays, **header["plain"]},
+        )
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{path} is damaged ({error} is missing or wrong): start afresh.") from None
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A temporary file beside ``path`` that takes its place only when all went well."""
+    target = Path(path)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        os.close(handle)
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written ({error.strerror}): choose a folder that exists and is writable."
+        ) from None
+    partial = Path(name)
+    try:
+        yield partial
+        with partial.open("rb") as written:
+            os.fsync(written.fileno())
+        partial.chmod(0o666 & ~_umask())
+        partial.replace(target)
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written ({error.strerror}): make room or choose another place."
+        ) from None
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+    try:
+        with safe_open(path, framework="np") as file:
+            header = json.loads((file.metadata() or {}).get("crg", "{}"))
+            if header.get("format") != FORMAT:
+                raise InputError(
+                    f"{path} is not a saved crg state: give a file that adapter.save wrote."
+                )
+            return header, {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error}): check the path.") from None
+    except (SafetensorError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{path} is damaged or not a state file ({error}): restore it from a copy or start afresh."
+        ) from None
+
+
+def _on_host(array: Array) -> np.ndarray[Any, Any]:
+    if isinstance(array, np.ndarray):
+        return np.ascontiguousarray(array)
+    return np.ascontiguousarray(array.detach().cpu().numpy())
+
+
+def _torch_device(array: Array) -> str | None:
+    return str(array.device) if array_api_compat.is_torch_array(array) else None
+
+
+def _placed(array: np.ndarray[Any, Any], torch_device: str | None) -> Array:
+    if torch_device is None:
+        return array
+    try:
+        import torch
+    except ImportError:
+        raise InputError(
+            "The state was saved from torch tensors but torch is not installed: "
+            "install crg-tta[torch]."
+        ) from None
+    try:
+        return torch.from_numpy(array.copy()).to(torch_device)
+    except (RuntimeError, AssertionError):
+        return torch.from_numpy(array.copy())  # the device of old is not on this machine

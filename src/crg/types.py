@@ -1,0 +1,241 @@
+"""The values that flow: Task and Sample go into a method, Prediction comes out.
+
+Shapes use fixed letters: K classes, D feature width, V views of one picture. An
+``Array`` is a NumPy array or a torch tensor; code that handles one asks for its
+namespace with array-api-compat and so works on both.
+
+This module imports nothing of ours, which is why the checks on raw vectors that
+Task and Sample need live here too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import array_api_compat
+import numpy as np
+
+Array: TypeAlias = Any
+SampleId: TypeAlias = int | str
+
+
+class InputError(ValueError):
+    """Bad input, told in one sentence that names the remedy."""
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What is to be told apart: class names with their text features.
+
+    >>> task = Task(["cat", "dog"], [[1.0, 0.0], [0.0, 2.0]])
+    >>> task.n_classes, task.width, task.text_features.tolist()
+    (2, 2, [[1.0, 0.0], [0.0, 1.0]])
+    """
+
+    class_names: tuple[str, ...]
+    text_features: Array  # (K, D), unit rows
+    logit_scale: float = 100.0
+
+    def __post_init__(self) -> None:
+        names = tuple(str(name) for name in self.class_names)
+        text = as_floats(self.text_features, "text features")
+        _check_class_names(names, text)
+        scale = float(self.logit_scale)
+        if not (math.isfinite(scale) and scale > 0):
+            raise InputError(
+                f"logit_scale is {self.logit_scale}, but it must be a positive number: "
+                "CLIP models use 100 (give the exponential, not the logarithm)."
+            )
+        object.__setattr__(self, "class_names", names)
+        object.__setattr__(self, "text_features", unit_rows(text, "text features"))
+        object.__setattr__(self, "logit_scale", scale)
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return len(self.class_names)
+
+    @property
+    def width(self) -> int:
+        """D."""
+        return int(self.text_features.shape[1])
+
+    def with_class(self, name: str, text_feature: Array) -> Task:
+        """The same task with one more class at the end."""
+        row = as_floats(text_feature, "the text feature")
+        if tuple(row.shape) != (self.width,):
+            raise InputError(
+                f"The text feature of {name!r} has shape {tuple(row.shape)}, but this task "
+                f"needs one vector of width {self.width}: encode the name with the same model."
+            )
+        row = like(row, self.text_features)[None, :]
+        xp = array_api_compat.array_namespace(self.text_features)
+        text = xp.concat([self.text_features, row], axis=0)
+        return Task((*self.class_names, name), text, self.logit_scale)
+
+    def without_class(self, name: str) -> Task:
+        """The same task with one class less."""
+        index = self.index_of(name)
+        if self.n_classes <= 2:
+            raise InputError(
+                f"{name!r} cannot be removed because a task needs at least two classes: "
+                "add another class first."
+            )
+        keep = [i for i in range(self.n_classes) if i != index]
+        names = tuple(self.class_names[i] for i in keep)
+        return Task(names, self.text_features[keep, :], self.logit_scale)
+
+    def index_of(self, name: str) -> int:
+        """The row of a class."""
+        if name not in self.class_names:
+            shown = ", ".join(self.class_names[:5]) + (", ..." if self.n_classes > 5 else "")
+            raise InputError(f"There is no class {name!r}: the classes are {shown}.")
+        return self.class_names.index(name)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """One picture: its views as unit rows (row 0 is the original) and its id."""
+
+    views: Array  # (V, D)
+    id: SampleId
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostics:
+    """What happened inside one step."""
+
+    entropy: float  # of the averaged zero-shot probabilities, in nats
+    pseudo_label: int  # the class whose queue was offered the picture
+    cache_changed: bool = False
+    cache_fill: float = 0.0  # share of the cache's places that hold a picture
+    events: tuple[str, ...] = ()  # numerical rescues in this step, one sentence each
+    extra: Mapping[str, Any] = field(default_factory=dict)  # a method's own figures
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prediction:
+    """The answer for one picture."""
+
+    logits: Array  # (K,)
+    probs: Array  # (K,)
+    label: int
+    class_name: str
+    diagnostics: Diagnostics
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """One step of an evaluation: the prediction beside what is known of the picture."""
+
+    index: int  # place in the stream
+    sample_id: SampleId
+    label: int | None  # the true class, where known
+    prediction: Prediction
+    milliseconds: float
+    purity: float | None = None  # share of cached pictures rightly labelled, at checkpoints
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one run measured, with everything needed to repeat it."""
+
+    method: str
+    options: Mapping[str, Any]  # the whole configuration, defaults included
+    seed: int
+    metrics: Mapping[str, Any]
+    zero_shot: Mapping[str, Any]  # the same metrics for zero-shot on the same stream
+    n_samples: int
+    seconds: float
+
+
+def as_floats(values: Any, what: str) -> Array:
+    """``values`` as a floating-point array: half precision and integers become float32."""
+    array = values if array_api_compat.is_array_api_obj(values) else _from_python(values, what)
+    xp = array_api_compat.array_namespace(array)
+    if array.dtype in (xp.float32, xp.float64):
+        return array
+    if xp.isdtype(array.dtype, "complex floating") or str(array.dtype).startswith(("<U", "object")):
+        raise InputError(f"The {what} hold {array.dtype} values: give real numbers.")
+    return xp.astype(array, xp.float32)
+
+
+def _from_python(values: Any, what: str) -> np.ndarray[Any, Any]:
+    try:
+        return np.asarray(values, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"The {what} could not be read as numbers ({error}): give an array of rows of equal width."
+        ) from None
+
+
+def like(array: Array, reference: Array) -> Array:
+    """``array`` in the library, precision and place of ``reference``."""
+    if type(array) is type(reference) and array.dtype == reference.dtype:
+        if isinstance(array, np.ndarray) or array.device == reference.device:
+            return array
+    if isinstance(reference, np.ndarray):
+        if getattr(array, "requires_grad", False):
+            array = array.detach()
+        if str(getattr(array, "device", "cpu")) != "cpu":
+            array = array.cpu()  # only torch tensors get here
+        return np.asarray(array, dtype=reference.dtype)
+    xp = array_api_compat.array_namespace(reference)
+    if isinstance(array, np.ndarray) and not array.flags.writeable:
+        array = array.copy()  # torch warns about sharing read-only memory
+    moved = xp.asarray(array, dtype=reference.dtype, device=reference.device)
+    return moved.detach() if getattr(moved, "requires_grad", False) else moved
+
+
+def unit_rows(rows: Array, what: str) -> Array:
+    """``rows`` (N, D) scaled to unit length; NaN, infinite and zero rows are refused.
+
+    A row that is of unit length up to rounding stays as it is, to the last bit, so that
+    what was normalised once can be saved, read and passed on unchanged.
+    """
+    xp = array_api_compat.array_namespace(rows)
+    norms = xp.sqrt(xp.sum(rows * rows, axis=-1, keepdims=True))
+    if not (0.0 < float(xp.min(norms)) and float(xp.max(norms)) < math.inf):  # NaN fails too
+        rows = _rescue_rows(rows, what)
+        norms = xp.sqrt(xp.sum(rows * rows, axis=-1, keepdims=True))
+    rounding = 16 * float(xp.finfo(rows.dtype).eps)
+    return rows / xp.where(xp.abs(norms - 1.0) <= rounding, xp.ones_like(norms), norms)
+
+
+def _rescue_rows(rows: Array, what: str) -> Array:
+    """Tell which row is bad; rows whose square merely over- or underflows are rescaled."""
+    xp = array_api_compat.array_namespace(rows)
+    finite = xp.all(xp.isfinite(rows), axis=-1)
+    if not bool(xp.all(finite)):
+        row = int(xp.argmin(xp.astype(finite, xp.int8)))
+        raise InputError(
+            f"Row {row} of the {what} holds NaN or infinite values: "
+            "encode that item again or leave it out."
+        )
+    peak = xp.max(xp.abs(rows), axis=-1, keepdims=True)
+    if float(xp.min(peak)) == 0.0:
+        row = int(xp.argmin(peak[:, 0]))
+        raise InputError(
+            f"Row {row} of the {what} is all zeros and has no direction: "
+            "encode that item again or leave it out."
+        )
+    return rows / peak
+
+
+def _check_class_names(names: tuple[str, ...], text: Array) -> None:
+    if text.ndim != 2:
+        raise InputError(
+            f"The text features have shape {tuple(text.shape)}, but one row per class (K, D) is needed."
+        )
+    if len(names) != text.shape[0]:
+        raise InputError(
+            f"There are {len(names)} class names but {text.shape[0]} text features: give one row per class."
+        )
+    if len(names) < 2:
+        raise InputError(f"There is {len(names)} class: give at least two to choose between.")
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"The class name {twice!r} occurs more than once: make the names distinct.")
