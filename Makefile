@@ -31,7 +31,7 @@ lint: $(VENV)/.all ## ruff, mypy --strict and import-linter
 	@$(BIN)/lint-imports
 
 golden: $(VENV)/.all ## write the golden runs anew, after a change that is meant to change them
-	@$(BIN)/python tests/regenerate_golden.py
+	@$(BIN)/python tests/golden_runs.py
 
 clean: ## remove the virtual environment and every cache
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -1,4 +1,4 @@
-"""Test-time adaptation for CLIP-like models: better zero-shot predictions, one picture at a time."""
+"""Test-time adaptation for CLIP-like models: better predictions, one picture at a time."""
 
 from crg.adapter import Adapter, create, load
 from crg.methods.base import Method

@@ -14,7 +14,17 @@ from crg.methods.base import Method
 from crg.methods.options import build_config
 from crg.methods.registry import get_method
 from crg.parts.cache import Entry
-from crg.types import Array, InputError, Prediction, Sample, SampleId, Task, as_floats, like, unit_rows
+from crg.types import (
+    Array,
+    InputError,
+    Prediction,
+    Sample,
+    SampleId,
+    Task,
+    as_floats,
+    like,
+    unit_rows,
+)
 
 
 def create(method: str, task: Task, **options: Any) -> Adapter:
@@ -110,7 +120,8 @@ class Adapter:
             rows = rows[None, :]
         if rows.ndim != 2 or rows.shape[0] == 0:
             raise InputError(
-                f"The views have shape {tuple(rows.shape)}: give one picture at a time, (D,) or (V, D)."
+                f"The views have shape {tuple(rows.shape)}: "
+                "give one picture at a time, (D,) or (V, D)."
             )
         if rows.shape[1] != text.shape[1]:
             raise InputError(

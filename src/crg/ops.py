@@ -37,9 +37,17 @@ def log_probs(probs: Array) -> Array:
 
 
 def entropy(probs: Array) -> Array:
-    """H(p) = - sum p ln p along the last axis, in nats."""
+    """H(p) = - sum p ln p along the last axis, in nats.
+
+    The largest probability enters as one minus the rest, -(1 - rest) ln(1 - rest): near
+    certainty it is rounded to one, but the rest is not, and queues order pictures by it.
+    """
     xp = array_namespace(probs)
-    return xp.abs(xp.sum(probs * log_probs(probs), axis=-1))
+    classes = xp.arange(probs.shape[-1], device=probs.device)
+    is_largest = classes == xp.argmax(probs, axis=-1, keepdims=True)
+    others = xp.where(is_largest, xp.zeros_like(probs), probs)
+    rest = xp.sum(others, axis=-1)
+    return xp.abs((1.0 - rest) * xp.log1p(-rest) + xp.sum(others * log_probs(others), axis=-1))
 
 
 def normalized_entropy(probs: Array) -> float:

@@ -43,7 +43,9 @@ def write(
     state: Mapping[str, Any],
 ) -> None:
     """Write one file; arrays as tensors, everything else as JSON in the header."""
-    arrays = {key: value for key, value in state.items() if array_api_compat.is_array_api_obj(value)}
+    arrays = {
+        key: value for key, value in state.items() if array_api_compat.is_array_api_obj(value)
+    }
     plain = {key: value for key, value in state.items() if key not in arrays}
     header = {
         "format": FORMAT,
@@ -71,6 +73,7 @@ def read(path: str | os.PathLike[str]) -> Saved:
             f"{path} is a state of format version {version} but this crg reads version {VERSION}: "
             "use the crg that wrote it or start afresh."
         )
+    _check_kinds(path, header)
     try:
         text = _placed(tensors.pop("text_features"), header["torch_device"])
         arrays = {key.removeprefix("state."): value for key, value in tensors.items()}
@@ -82,7 +85,9 @@ def read(path: str | os.PathLike[str]) -> Saved:
             state={**arrays, **header["plain"]},
         )
     except (KeyError, TypeError) as error:
-        raise InputError(f"{path} is damaged ({error} is missing or wrong): start afresh.") from None
+        raise InputError(
+            f"{path} is damaged ({error} is missing or wrong): start afresh."
+        ) from None
 
 
 @contextlib.contextmanager
@@ -94,7 +99,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.close(handle)
     except OSError as error:
         raise InputError(
-            f"{path} cannot be written ({error.strerror}): choose a folder that exists and is writable."
+            f"{path} cannot be written ({error.strerror}): "
+            "choose a folder that exists and is writable."
         ) from None
     partial = Path(name)
     try:
@@ -130,8 +136,20 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any
         raise InputError(f"{path} cannot be read ({error}): check the path.") from None
     except (SafetensorError, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise InputError(
-            f"{path} is damaged or not a state file ({error}): restore it from a copy or start afresh."
+            f"{path} is damaged or not a state file ({error}): "
+            "restore it from a copy or start afresh."
         ) from None
+
+
+def _check_kinds(path: str | os.PathLike[str], header: Mapping[str, Any]) -> None:
+    """An edited header is refused before anything is built from it."""
+    kinds = {"method": str, "options": dict, "class_names": list, "n_steps": int, "plain": dict}
+    for key, kind in kinds.items():
+        if not isinstance(header.get(key), kind):
+            raise InputError(
+                f"{path} is damaged ({key!r} is missing or wrong): "
+                "restore it from a copy or start afresh."
+            )
 
 
 def _on_host(array: Array) -> np.ndarray[Any, Any]:

@@ -11,7 +11,7 @@ Task and Sample need live here too.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -35,7 +35,7 @@ class Task:
     (2, 2, [[1.0, 0.0], [0.0, 1.0]])
     """
 
-    class_names: tuple[str, ...]
+    class_names: Sequence[str]  # kept as a tuple
     text_features: Array  # (K, D), unit rows
     logit_scale: float = 100.0
 
@@ -166,9 +166,9 @@ def as_floats(values: Any, what: str) -> Array:
 def _from_python(values: Any, what: str) -> np.ndarray[Any, Any]:
     try:
         return np.asarray(values, dtype=np.float32)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError):
         raise InputError(
-            f"The {what} could not be read as numbers ({error}): give an array of rows of equal width."
+            f"The {what} could not be read as numbers: give an array of rows of equal width."
         ) from None
 
 
@@ -197,7 +197,8 @@ def unit_rows(rows: Array, what: str) -> Array:
     what was normalised once can be saved, read and passed on unchanged.
     """
     xp = array_api_compat.array_namespace(rows)
-    norms = xp.sqrt(xp.sum(rows * rows, axis=-1, keepdims=True))
+    with np.errstate(over="ignore"):  # it is noticed in the next line
+        norms = xp.sqrt(xp.sum(rows * rows, axis=-1, keepdims=True))
     if not (0.0 < float(xp.min(norms)) and float(xp.max(norms)) < math.inf):  # NaN fails too
         rows = _rescue_rows(rows, what)
         norms = xp.sqrt(xp.sum(rows * rows, axis=-1, keepdims=True))
@@ -228,14 +229,17 @@ def _rescue_rows(rows: Array, what: str) -> Array:
 def _check_class_names(names: tuple[str, ...], text: Array) -> None:
     if text.ndim != 2:
         raise InputError(
-            f"The text features have shape {tuple(text.shape)}, but one row per class (K, D) is needed."
+            f"The text features have shape {tuple(text.shape)}: give one row per class, (K, D)."
         )
     if len(names) != text.shape[0]:
         raise InputError(
-            f"There are {len(names)} class names but {text.shape[0]} text features: give one row per class."
+            f"There are {len(names)} class names but {text.shape[0]} text features: "
+            "give one row per class."
         )
     if len(names) < 2:
         raise InputError(f"There is {len(names)} class: give at least two to choose between.")
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"The class name {twice!r} occurs more than once: make the names distinct.")
+        raise InputError(
+            f"The class name {twice!r} occurs more than once: make the names distinct."
+        )

@@ -79,6 +79,13 @@ class CRG(Method):
         self.text = TextPrototypes(text)
         self._read_cache()
 
+    def _read_cache(self) -> None:
+        """Everything that is derived from the cache and the text prototypes, from scratch."""
+        self.visual = VisualPrototypes(self.cache)
+        self.residual = Residual(self._rule(), self.text.rows)
+        self.gaussian = Gaussian(self.cache)
+        self.n_rescues: int = 0  # of the Gaussian's, those that were told
+
     def step(self, sample: Sample) -> Prediction:
         """The seven steps of the method for one picture."""
         task, c = self.task, self.config
@@ -128,7 +135,8 @@ class CRG(Method):
             self.residual.follow(self.text.rows)
 
     def _facts(self, seen: Confident, change: Change | None) -> Diagnostics:
-        rescues, self.n_rescues = self.gaussian.n_rescues - self.n_rescues, self.gaussian.n_rescues
+        rescues = self.gaussian.n_rescues - self.n_rescues
+        self.n_rescues = self.gaussian.n_rescues
         events = ("the covariance needed more ridge to be inverted",) * rescues
         return Diagnostics(seen.entropy, seen.label, change is not None, self.cache.fill, events)
 
@@ -140,19 +148,14 @@ class CRG(Method):
             positive_weight=c.lambda1 * c.positive,
             negative_weight=c.lambda2 * c.negative,
             sharpness=c.beta,
-            text_separation=c.xi1 * c.text_separation / (n_classes * (n_classes - 1) if mean else 1),
+            text_separation=c.xi1
+            * c.text_separation
+            / (n_classes * (n_classes - 1) if mean else 1),
             cache_separation=c.xi2 * c.cache_separation / (n_classes if mean else 1),
             kernel_width=c.gamma,
             rate=c.lr,
             eps=c.eps,
         )
-
-    def _read_cache(self) -> None:
-        """Everything that is derived from the cache and the text prototypes, from scratch."""
-        self.visual = VisualPrototypes(self.cache)
-        self.residual = Residual(self._rule(), self.text.rows)
-        self.gaussian = Gaussian(self.cache)
-        self.n_rescues = 0
 
     @property
     def queues(self) -> Cache:

@@ -1,8 +1,6 @@
 """Options of a method: a frozen dataclass whose fields say what they mean and allow.
 
-    @dataclass(frozen=True)
-    class Config:
-        queue_size: int = option(12, "places per queue", at_least=1)
+A field reads ``queue_size: int = option(12, "places per queue", at_least=1)``.
 """
 
 from __future__ import annotations
@@ -10,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +17,11 @@ from crg.types import InputError
 _WORDS = {"true": True, "yes": True, "on": True, "1": True} | {
     "false": False, "no": False, "off": False, "0": False
 }  # fmt: skip
+_RULES = {
+    "at_least": ("at least", operator.ge),
+    "above": ("above", operator.gt),
+    "at_most": ("at most", operator.le),
+}
 
 
 def option(
@@ -39,19 +43,17 @@ def build_config(method: str, config_type: type[Any], options: Mapping[str, Any]
     fields = {field.name: field for field in dataclasses.fields(config_type)}
     for name in options:
         if name not in fields:
-            raise InputError(
-                f"Method {method!r} has no option {name!r}: {nearest(name, fields)}."
-            )
+            raise InputError(f"Method {method!r} has no option {name!r}: {nearest(name, fields)}")
     return config_type(**{name: _checked(fields[name], value) for name, value in options.items()})
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Half a sentence that offers the nearest of the known names."""
+    """The end of a sentence, which offers the nearest of the known names."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if close:
-        return "did you mean " + " or ".join(repr(word) for word in close)
-    return "there is " + ", ".join(names) if names else "it has none"
+        return "did you mean " + " or ".join(repr(word) for word in close) + "?"
+    return "there is " + ", ".join(names) + "." if names else "it has none."
 
 
 def _checked(field: dataclasses.Field[Any], value: Any) -> Any:
@@ -64,13 +66,9 @@ def _checked(field: dataclasses.Field[Any], value: Any) -> Any:
         raise InputError(
             f"Option {field.name!r} is {value!r}: choose one of {', '.join(rules['choices'])}."
         )
-    for rule, words, holds in (
-        ("at_least", "at least", lambda limit: value >= limit),
-        ("above", "above", lambda limit: value > limit),
-        ("at_most", "at most", lambda limit: value <= limit),
-    ):
+    for rule, (words, holds) in _RULES.items():
         limit = rules.get(rule)
-        if limit is not None and not holds(limit):
+        if limit is not None and not holds(value, limit):
             raise InputError(f"Option {field.name!r} is {value}: it must be {words} {limit}.")
     return value
 
@@ -78,7 +76,11 @@ def _checked(field: dataclasses.Field[Any], value: Any) -> Any:
 def _converted(name: str, kind: type, value: Any) -> Any:
     if kind is bool:
         value = _WORDS.get(value.lower(), value) if isinstance(value, str) else value
-    elif kind in (int, float) and isinstance(value, (str, int, float)) and not isinstance(value, bool):
+    elif (
+        kind in (int, float)
+        and isinstance(value, (str, int, float))
+        and not isinstance(value, bool)
+    ):
         try:
             number = kind(value)
             value = number if float(number) == float(value) else value  # 1.5 is no integer
@@ -86,5 +88,7 @@ def _converted(name: str, kind: type, value: Any) -> Any:
             pass
     if type(value) is not kind:
         wanted = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
-        raise InputError(f"Option {name!r} is {value!r}: it must be {wanted.get(kind, kind.__name__)}.")
+        raise InputError(
+            f"Option {name!r} is {value!r}: it must be {wanted.get(kind, kind.__name__)}."
+        )
     return value

@@ -34,7 +34,8 @@ def register(method: M) -> M:
     taken = _methods.get(method.name)
     if taken is not None and taken.__qualname__ != method.__qualname__:
         raise InputError(
-            f"The method name {method.name!r} is taken by {taken.__qualname__}: choose another name."
+            f"The method name {method.name!r} is taken by {taken.__qualname__}: "
+            "choose another name."
         )
     _methods[method.name] = method
     return method
@@ -44,7 +45,7 @@ def get_method(name: str) -> type[Method]:
     """The class registered under ``name``."""
     _discover()
     if name not in _methods:
-        raise InputError(f"There is no method {name!r}: {nearest(name, _methods)}.")
+        raise InputError(f"There is no method {name!r}: {nearest(name, _methods)}")
     return _methods[name]
 
 

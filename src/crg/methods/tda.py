@@ -51,7 +51,9 @@ class TDA(Method):
         negative_sharpness: float = option(1.0, "beta of the negative cache", at_least=0)
         entropy_low: float = option(0.2, "negative cache: H/log2 K above this", at_least=0)
         entropy_high: float = option(0.5, "negative cache: H/log2 K below this", at_least=0)
-        mask_above: float = option(0.03, "a class counts as possible above this probability", at_least=0)
+        mask_above: float = option(
+            0.03, "a class counts as possible above this probability", at_least=0
+        )
 
     def reset(self) -> None:
         """Empty both caches."""
@@ -95,15 +97,18 @@ class TDA(Method):
     def add_class(self, text: Array) -> None:
         """The new class is possible for no picture seen before."""
         super().add_class(text)
-        xp, old = array_namespace(text), self.masks
+        old = self.masks
         self.masks = _no_masks(self.task.text_features, self.config.negative_size)
-        self.masks[:-1, :, :-1] = xp.asarray(old, copy=True)
+        self.masks[:-1, :, :-1] = old
 
     def remove_class(self, index: int) -> None:
         """Drop the class's queue and its place in every mask."""
         super().remove_class(index)
         keep = [k for k in range(self.masks.shape[0]) if k != index]
-        self.masks = self.masks[keep, :, :][:, :, keep]
+        left = self.masks[keep, :, :][:, :, keep]
+        # Into a fresh array: in another memory order, sums over it would round differently.
+        self.masks = _no_masks(self.task.text_features, self.config.negative_size)
+        self.masks[:, :, :] = left
 
 
 def _no_masks(text: Array, size: int) -> Array:

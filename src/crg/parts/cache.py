@@ -65,7 +65,9 @@ class Cache(Stateful):
         """Share of all places that hold a picture."""
         return self.n_pictures / self.entropies.size
 
-    def offer(self, label: int, feature: Array, entropy: float, sample_id: SampleId) -> Change | None:
+    def offer(
+        self, label: int, feature: Array, entropy: float, sample_id: SampleId
+    ) -> Change | None:
         """Put a picture into the queue of ``label`` if it is confident enough."""
         self.n_offers += 1
         count, removed = int(self.counts[label]), None

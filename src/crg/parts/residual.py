@@ -109,11 +109,9 @@ class Residual(Stateful):
         g_negative = w.pull_back(
             -rule.sharpness * ((slope * b).T @ views) + rule.cache_separation * v.rows
         )
-        return Residuals(
-            text=adamw_from_zero(g_text + rule.text_separation * self.separation, rule),
-            positive=adamw_from_zero(g_positive, rule),
-            negative=adamw_from_zero(g_negative, rule),
-        )
+        g_text = g_text + rule.text_separation * self.separation
+        gradients = (g_text, g_positive, g_negative)
+        return Residuals(*(adamw_from_zero(g, rule.rate, rule.eps) for g in gradients))
 
 
 def attraction(cosine: Array, weight: float, sharpness: float) -> Array:
@@ -151,6 +149,6 @@ def separation_gradient(text: Array, width: float) -> Array:
     return u.pull_back(4.0 * width * ((kernel * (1.0 - itself)) @ u.rows))
 
 
-def adamw_from_zero(gradient: Array, rule: ResidualRule) -> Array:
+def adamw_from_zero(gradient: Array, rate: float, eps: float) -> Array:
     """One AdamW step from zero: -lr g / (|g| + eps)."""
-    return -rule.rate * gradient / (array_namespace(gradient).abs(gradient) + rule.eps)
+    return -rate * gradient / (array_namespace(gradient).abs(gradient) + eps)

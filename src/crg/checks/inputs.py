@@ -1,0 +1,104 @@
+"""Laws of input: it is not modified, and equal pictures count as equal however given."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from crg.checks.law import (
+    Law,
+    Make,
+    on_host,
+    require,
+    require_close,
+    require_same_bits,
+    run,
+)
+from crg.checks.streams import VIEW_COUNTS, another_direction, make_stream, make_task
+from crg.types import Task
+
+
+def inputs_are_not_modified(make: Make) -> None:
+    """Views, text features and task are as they were after any number of steps."""
+    for dtype in ("float32", "float64"):
+        task = make_task(dtype)
+        stream, text = make_stream(task, 60, 8), another_direction(task)
+        before = _everything(task), stream.tobytes(), text.tobytes()
+        adapter = make(task)
+        run(adapter, stream[:30])
+        adapter.add_class("one more", text)
+        run(adapter, stream[30:])
+        adapter.remove_class("class 1")
+        adapter.reset()
+        run(adapter, stream[:10])
+        require(stream.tobytes() == before[1], "The method modified the views it was given")
+        require(text.tobytes() == before[2], "The method modified a text feature it was given")
+        require(_everything(task) == before[0], "The method modified the task it was given")
+
+
+def predictions_are_not_modified(make: Make) -> None:
+    """A prediction that was handed out stays as it was when further samples come."""
+    task = make_task()
+    adapter = make(task)
+    handed_out = [adapter.step(views) for views in make_stream(task, 60, 8)]
+    copies = run(make(task), make_stream(task, 60, 8))
+    logits = [on_host(prediction.logits) for prediction in handed_out]
+    require_same_bits(copies, logits, "A later step modified an earlier prediction")
+
+
+def length_of_views_does_not_matter(make: Make) -> None:
+    """Views that are not of unit length give what unit views give."""
+    task = make_task()
+    for views in VIEW_COUNTS:
+        stream = make_stream(task, 60, views)
+        lengths = np.random.default_rng(4).uniform(0.01, 100.0, size=(60, views, 1))
+        unit, scaled = run(make(task), stream), run(make(task), stream * lengths)
+        require_close(unit, scaled, 1e-6, "Longer or shorter views gave other logits")
+
+
+def one_view_may_be_a_vector(make: Make) -> None:
+    """A vector (D,) gives what one row (1, D) gives, to the last bit."""
+    task = make_task()
+    stream = make_stream(task, 60)
+    rows, vectors = run(make(task), stream), run(make(task), stream[:, 0, :])
+    require_same_bits(rows, vectors, "A vector and a single row gave different logits")
+
+
+def half_precision_views_are_accepted(make: Make) -> None:
+    """Views in float16 give what the same numbers in float32 give."""
+    task = make_task("float32")
+    half = make_stream(task, 40, 8).astype(np.float16)
+    wide = half.astype(np.float32)
+    require_same_bits(run(make(task), half), run(make(task), wide), "Half precision went wrong")
+
+
+def step_many_equals_step_by_step(make: Make) -> None:
+    """A stream given at once is answered as one given sample by sample."""
+    task = make_task()
+    for views in VIEW_COUNTS:
+        stream = make_stream(task, 60, views)
+        at_once, one_by_one = make(task), make(task)
+        many = list(at_once.step_many(stream, list(range(60))))
+        single = [one_by_one.step(sample, place) for place, sample in enumerate(stream)]
+        same = [p.label for p in many] == [p.label for p in single]
+        require(same, "step_many gave other labels than step")
+        left, right = [on_host(p.logits) for p in many], [on_host(p.logits) for p in single]
+        require_close(left, right, 1e-9, "step_many gave other logits than step")
+        require(at_once.n_steps == one_by_one.n_steps, "step_many miscounted its steps")
+
+
+def _everything(task: Task) -> tuple[Any, ...]:
+    facts = copy.deepcopy((task.class_names, task.logit_scale))
+    return (*facts, on_host(task.text_features).tobytes())
+
+
+LAWS: list[Law] = [
+    inputs_are_not_modified,
+    predictions_are_not_modified,
+    length_of_views_does_not_matter,
+    one_view_may_be_a_vector,
+    half_precision_views_are_accepted,
+    step_many_equals_step_by_step,
+]

@@ -1,0 +1,33 @@
+"""The ``crg`` command. No logic lives here: commands read input, call the library and print."""
+
+from __future__ import annotations
+
+import click
+
+import crg
+from crg.cli.compare import compare
+from crg.cli.demo import demo
+from crg.cli.methods import methods
+from crg.cli.run import run
+from crg.cli.shared import CommandGroup, load_environment_plugins, plugin_option
+
+
+@click.group(cls=CommandGroup)
+@click.version_option(crg.__version__, prog_name="crg")
+@plugin_option
+def main() -> None:
+    """Test-time adaptation for CLIP-like models, on stored features.
+
+    \b
+    Example:
+      crg demo
+      crg compare features.npz --methods zero_shot,tda,dpe,crg --orders 5
+
+    A method of your own works everywhere a built-in one does: decorate its class with
+    @crg.register and name its file with --plugin (or in the variable CRG_PLUGINS).
+    """
+    load_environment_plugins()
+
+
+for command in (methods, run, compare, demo):
+    main.add_command(command)

@@ -1,0 +1,152 @@
+"""``crg compare``: several methods over several files in several stream orders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from crg import results
+from crg.cli.shared import (
+    INTERRUPTED,
+    F,
+    loaded_plugins,
+    note,
+    output,
+    plugin_option,
+    print_json,
+    results_options,
+    usable_processors,
+)
+from crg.cli.tables import markdown_tables, rich_tables
+from crg.cli.variants import parse_variants
+from crg.comparison import summarise, with_baseline
+from crg.grid import Finished, Grid, iter_grid, plan_grid
+from crg.types import InputError
+
+DEFAULT_METHODS = "zero_shot,tda,dpe,crg"
+
+
+def comparison_options(command: F) -> F:
+    """Options of every command that compares."""
+    positive = click.IntRange(min=1)
+    for option in (
+        click.option("--format", "layout", type=click.Choice(["table", "markdown"]),
+                     default="table", show_default=True, help="How to print the table."),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON; shares are fractions."),
+        click.option("--workers", type=positive, default=usable_processors,
+                     help="Processes to run in.  [default: one per processor]"),
+        click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0),
+                     help="Seed of the first order; the next ones count up."),
+        click.option("--orders", default=5, show_default=True, type=positive,
+                     help="How many stream orders to average over."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--methods", "texts", multiple=True, default=[DEFAULT_METHODS], show_default=True,
+              metavar="LIST", help="Methods or variants of them; may be repeated.")  # fmt: skip
+@click.option("-o", "pairs", multiple=True, metavar="METHOD.KEY=VALUE",
+              help="Set an option of one method.")  # fmt: skip
+@click.option("--resume", is_flag=True, help="Reuse the runs that the results file holds.")
+@comparison_options
+@results_options
+@plugin_option
+def compare(
+    files: tuple[str, ...],
+    texts: tuple[str, ...],
+    pairs: tuple[str, ...],
+    resume: bool,
+    orders: int,
+    seed: int,
+    workers: int,
+    as_json: bool,
+    layout: str,
+    results_path: Path,
+    no_results: bool,
+) -> None:
+    """Compare methods on feature files: mean and spread over stream orders.
+
+    The gain over zero-shot has a 95% interval from a paired bootstrap over orders and
+    pictures. Zero-shot is always among the rows.
+
+    \b
+    Example:
+      crg compare a.npz b.npz --methods tda,crg -o crg.queue_size=16 --orders 5
+      crg compare a.npz --methods crg,bare=crg:negative=false,gaussian=false
+    The second one compares CRG with a variant of it that is called "bare".
+    """
+    if resume and no_results:
+        raise InputError("--resume needs a results file: leave out --no-results.")
+    variants = with_baseline(parse_variants(texts, pairs))
+    grid = plan_grid(files, variants, range(seed, seed + orders), loaded_plugins())
+    if len(grid.files) < len(files):
+        note("a file that was given twice counts once.")
+    if resume:
+        _tell_of_torn_lines(results_path)
+    finished = run_with_progress(grid, None if no_results else results_path, resume, workers)
+    print_summary(summarise(grid, finished), as_json, layout)
+
+
+def run_with_progress(
+    grid: Grid, results_path: Path | None, resume: bool, workers: int
+) -> list[Finished]:
+    """All runs, with a bar on a terminal; Ctrl-C ends the command and says what is kept."""
+    done: list[Finished] = []
+    try:
+        for finished in _tracked(grid, iter_grid(grid, results_path, resume, workers)):
+            done.append(finished)
+    except KeyboardInterrupt:
+        click.echo(_farewell(grid, len(done), results_path), err=True)
+        click.get_current_context().exit(INTERRUPTED)
+    return done
+
+
+def print_summary(summary: Mapping[str, Any], as_json: bool, layout: str) -> None:
+    """The comparison in the form that was asked for."""
+    if as_json:
+        print_json(summary)
+    elif layout == "markdown":
+        click.echo(markdown_tables(summary))
+    else:
+        console = output()
+        for table in rich_tables(summary):
+            console.print(table)
+
+
+def _tracked(grid: Grid, runs: Iterator[Finished]) -> Iterator[Finished]:
+    console = Console(stderr=True)
+    columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task("runs", total=grid.n_runs)
+        for finished in runs:
+            bar.advance(task)
+            yield finished
+
+
+def _farewell(grid: Grid, n_done: int, results_path: Path | None) -> str:
+    if results_path is None:
+        return f"Stopped after {n_done} of {grid.n_runs} runs, of which none is kept."
+    # Counted on the disk: a run may have been written in the moment of the interruption.
+    records = results.read_ledger(results_path).records
+    n_kept = len(results.find(records, [cell.key for cell in grid.cells]))
+    return (
+        f"Stopped: {n_kept} of {grid.n_runs} runs are kept in {results_path}, "
+        "and the same command with --resume goes on from there."
+    )
+
+
+def _tell_of_torn_lines(results_path: Path) -> None:
+    torn = results.read_ledger(results_path).torn
+    if torn:
+        lines = ", ".join(str(number) for number in torn)
+        note(f"{results_path} has lines that are torn or not ours and were left out: {lines}.")

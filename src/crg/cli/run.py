@@ -1,0 +1,71 @@
+"""``crg run``: one method over one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from crg import results
+from crg.cli.shared import (
+    loaded_plugins,
+    output,
+    parse_options,
+    plugin_option,
+    print_json,
+    results_options,
+)
+from crg.cli.tables import run_table
+from crg.evaluate import run as evaluate_run
+from crg.features import read_features
+from crg.grid import origin_of, typed_options
+from crg.types import InputError
+
+
+@click.command()
+@click.argument("file")
+@click.option("--method", default="crg", show_default=True, help="Name of the method.")
+@click.option("-o", "pairs", multiple=True, metavar="KEY=VALUE", help="Set a method's option.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Order.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--save-state", type=click.Path(path_type=Path), help="Keep what was learnt here.")
+@results_options
+@plugin_option
+def run(
+    file: str,
+    method: str,
+    pairs: tuple[str, ...],
+    seed: int,
+    as_json: bool,
+    save_state: Path | None,
+    results_path: Path,
+    no_results: bool,
+) -> None:
+    """Run one method over a feature file, beside zero-shot on the same stream.
+
+    \b
+    Example:
+      crg run features.npz --method crg -o queue_size=12 --seed 0
+    """
+    options = typed_options(method, parse_options(pairs))
+    features = read_features(file)
+    _check_before_running(save_state, None if no_results else results_path)
+    result = evaluate_run(features, method, options, seed, save_state=save_state)
+    origin = origin_of(file, features.sha256, method, loaded_plugins())
+    record = results.make_record(result, origin, options)
+    if not no_results:
+        results.append(results_path, record)
+    if as_json:
+        print_json(record)
+    else:
+        output().print(run_table(file, result))
+
+
+def _check_before_running(save_state: Path | None, results_path: Path | None) -> None:
+    if save_state is not None and not save_state.absolute().parent.is_dir():
+        raise InputError(
+            f"The state cannot be saved to {save_state} because its folder does not exist: "
+            "make the folder first."
+        )
+    if results_path is not None:
+        results.check_writable(results_path)

@@ -1,0 +1,129 @@
+"""What the commands share: refusals, plug-ins, ``-o key=value`` and places to print."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+
+from crg import plugins, results
+from crg.types import InputError
+
+INTERRUPTED = 130  # what shells report for a program that Ctrl-C ended
+_LOADED = "crg.plugins"
+_PIPE_WIDTH = 200  # wide enough that no table is wrapped in a file
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Refused(click.ClickException):
+    """Bad input: one sentence on stderr and exit code 2."""
+
+    exit_code = 2
+
+
+@contextlib.contextmanager
+def refusing() -> Iterator[None]:
+    """Turn the library's complaint about input into a refusal."""
+    try:
+        yield
+    except InputError as error:
+        raise Refused(str(error)) from None
+
+
+class CommandGroup(click.Group):
+    """A group whose commands refuse bad input and stop quietly on Ctrl-C."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            with refusing():
+                return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("Stopped.", err=True)
+            ctx.exit(INTERRUPTED)
+
+
+def plugin_option(command: F) -> F:
+    """``--plugin``, which loads the plug-in before any method is looked up."""
+    return click.option(
+        "--plugin",
+        multiple=True,
+        expose_value=False,
+        is_eager=True,
+        callback=_load,
+        metavar="FILE_OR_MODULE",
+        help="Load a method of your own; may be repeated. Also: the variable CRG_PLUGINS.",
+    )(command)
+
+
+def results_options(command: F) -> F:
+    """``--results`` and ``--no-results``."""
+    path = click.option(
+        "--results",
+        "results_path",
+        default=results.DEFAULT_PATH,
+        show_default=True,
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Append a line of JSON for each run to this file.",
+    )
+    none = click.option("--no-results", is_flag=True, help="Keep no results file.")
+    return path(none(command))
+
+
+def load_environment_plugins() -> None:
+    """Load what CRG_PLUGINS names."""
+    _load(click.get_current_context(), None, plugins.plugins_from_environment())
+
+
+def loaded_plugins() -> tuple[str, ...]:
+    """The plug-ins of this call, for worker processes and for the record."""
+    return tuple(click.get_current_context().meta.get(_LOADED, ()))
+
+
+def parse_options(pairs: Iterable[str]) -> dict[str, str]:
+    """``key=value`` pairs as a dictionary; the values are still text."""
+    options = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not (equals and key.strip()):
+            raise InputError(f"{pair!r} is not an option: write key=value.")
+        options[key.strip()] = value.strip()
+    return options
+
+
+def output() -> Console:
+    """Where results go: as wide as the terminal, or never wrapped in a file."""
+    return Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """One JSON object on stdout."""
+    click.echo(json.dumps(value, indent=2, allow_nan=False))
+
+
+def note(sentence: str) -> None:
+    """A remark on stderr that does not stop anything."""
+    click.echo(f"Note: {sentence}", err=True)
+
+
+def usable_processors() -> int:
+    """How many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _load(ctx: click.Context, _: click.Parameter | None, sources: tuple[str, ...]) -> None:
+    with refusing():
+        plugins.load_plugins(sources)
+    known = ctx.meta.setdefault(_LOADED, [])
+    names = [plugins.resolved(source) for source in sources]
+    known += [name for name in dict.fromkeys(names) if name not in known]

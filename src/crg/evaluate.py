@@ -1,0 +1,161 @@
+"""Evaluation: a method meets a stream, and afterwards its predictions meet the labels.
+
+This is the one place where labels meet predictions. The method has answered for a picture
+before its label is looked at, and never learns it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from crg import metrics
+from crg.adapter import Adapter, create
+from crg.features import Features
+from crg.stream import shuffled
+from crg.types import Result, SampleId, Step
+
+BASELINE = "zero_shot"
+N_CHECKPOINTS = 20
+
+Order = Sequence[int] | np.ndarray[Any, Any]
+
+
+def evenly_spaced(n_steps: int, count: int = N_CHECKPOINTS) -> frozenset[int]:
+    """About ``count`` places in a stream of ``n_steps``, the last one always among them.
+
+    >>> sorted(evenly_spaced(10, 3))
+    [2, 5, 9]
+    """
+    return frozenset((n_steps * part) // count - 1 for part in range(1, count + 1)) - {-1}
+
+
+def iter_run(
+    adapter: Adapter,
+    features: Features,
+    order: Order,
+    checkpoints: Collection[int] | None = None,
+) -> Iterator[Step]:
+    """One step per picture of ``order``; at ``checkpoints`` with the purity of the cache."""
+    stops = evenly_spaced(len(order)) if checkpoints is None else checkpoints
+    ids, labels = features.sample_ids, features.labels
+    truth = {} if labels is None else dict(zip(ids, labels.tolist(), strict=True))
+    for place, row in enumerate(order):
+        views = features.views(int(row))
+        start = time.perf_counter_ns()
+        prediction = adapter.step(views, ids[row])
+        milliseconds = (time.perf_counter_ns() - start) / 1e6
+        purity = _purity(adapter, truth) if truth and place in stops else None
+        yield Step(place, ids[row], truth.get(ids[row]), prediction, milliseconds, purity)
+
+
+def run(
+    features: Features,
+    method: str = "crg",
+    options: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    order: Order | None = None,
+    save_state: str | os.PathLike[str] | None = None,
+) -> Result:
+    """Run one method over the whole stream and measure it, beside zero-shot on the same stream.
+
+    The stream is shuffled by ``seed`` unless an ``order`` is given; ``save_state`` names a
+    file for what the method has learnt by the end.
+    """
+    start = time.perf_counter()
+    rows = shuffled(len(features), seed) if order is None else np.asarray(order)
+    adapter = create(method, features.task, **dict(options or {}))
+    measured = _measured(adapter, features, rows)
+    seconds = time.perf_counter() - start
+    if save_state is not None:
+        adapter.save(save_state)
+    if method == BASELINE:
+        baseline = measured
+    else:
+        baseline = _measured(create(BASELINE, features.task), features, rows)
+    settings = dataclasses.asdict(adapter.config)
+    return Result(method, settings, seed, measured, baseline, len(rows), seconds)
+
+
+def correct_rows(metrics_of_run: Mapping[str, Any], n_rows: int) -> np.ndarray[Any, Any]:
+    """Which rows of the file were predicted rightly (N,), from the ``correct`` of a run."""
+    packed = np.frombuffer(bytes.fromhex(metrics_of_run["correct"]), dtype=np.uint8)
+    return np.unpackbits(packed, count=n_rows).astype(bool)
+
+
+@dataclass
+class _Tally:
+    """The few figures per step that the metrics need; logits would fill the memory."""
+
+    predicted: list[int] = field(default_factory=list)
+    confidence: list[float] = field(default_factory=list)
+    surprise: list[float] = field(default_factory=list)
+    milliseconds: list[float] = field(default_factory=list)
+    purity: list[list[float]] = field(default_factory=list)  # [step, purity]
+
+    def add(self, step: Step) -> None:
+        self.predicted.append(step.prediction.label)
+        self.confidence.append(float(step.prediction.probs[step.prediction.label]))
+        self.milliseconds.append(step.milliseconds)
+        if step.label is not None:
+            logits = np.asarray(step.prediction.logits)[None, :]
+            self.surprise.append(float(metrics.surprises(logits, np.array([step.label]))[0]))
+        if step.purity is not None:
+            self.purity.append([step.index + 1, step.purity])
+
+
+def _measured(adapter: Adapter, features: Features, rows: np.ndarray[Any, Any]) -> dict[str, Any]:
+    tally = _Tally()
+    for step in iter_run(adapter, features, rows):
+        tally.add(step)
+    times = np.array(tally.milliseconds)
+    speed = {
+        "ms_per_step": metrics.mean_milliseconds(times),
+        "ms_per_step_median": metrics.median_milliseconds(times),
+    }
+    return speed if features.labels is None else {**_quality(tally, features, rows), **speed}
+
+
+def _quality(tally: _Tally, features: Features, rows: np.ndarray[Any, Any]) -> dict[str, Any]:
+    """Everything that needs labels; plain values, ready for JSON."""
+    assert features.labels is not None
+    names, labels = features.task.class_names, features.labels[rows]
+    predicted = np.array(tally.predicted)
+    by_class = metrics.per_class_accuracy(predicted, labels, len(names)).tolist()
+    return {
+        "accuracy": metrics.accuracy(predicted, labels),
+        "per_class_accuracy": {
+            name: None if np.isnan(share) else share
+            for name, share in zip(names, by_class, strict=True)
+        },
+        "worst_class_accuracy": metrics.worst_class_accuracy(predicted, labels, len(names)),
+        "ece": metrics.expected_calibration_error(np.array(tally.confidence), predicted == labels),
+        "nll": float(np.mean(tally.surprise)),
+        "purity": tally.purity[-1][1] if tally.purity else None,
+        "purity_over_time": tally.purity,
+        "correct": _packed(predicted == labels, rows, len(features)),
+    }
+
+
+def _packed(correct: np.ndarray[Any, Any], rows: np.ndarray[Any, Any], n_rows: int) -> str:
+    """One bit per row of the file, so that runs in different orders pair up picture by picture."""
+    by_row = np.zeros(n_rows, dtype=bool)
+    by_row[rows] = correct
+    return np.packbits(by_row).tobytes().hex()
+
+
+def _purity(adapter: Adapter, truth: Mapping[SampleId, int]) -> float | None:
+    return metrics.cache_purity(_cached(adapter, truth))
+
+
+def _cached(adapter: Adapter, truth: Mapping[SampleId, int]) -> Iterable[tuple[int, int]]:
+    for queue, entries in enumerate(adapter.cache.values()):
+        for entry in entries:
+            if entry.sample_id is not None:  # a seed is no picture
+                yield queue, truth[entry.sample_id]

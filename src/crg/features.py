@@ -1,0 +1,247 @@
+"""Feature files: pictures and class names that were encoded once, for every run to read.
+
+A feature file is an ``.npz`` archive or a ``.safetensors`` file with these names:
+
+==================  ==============  ===================================================
+``image_features``  (N, D) or       one picture per row, or V views of it with the
+                    (N, V, D)       original first; float16, float32 or float64
+``text_features``   (K, D)          one class per row
+``class_names``     K strings       distinct
+``logit_scale``     one number      the model's own, 100 for CLIP
+``labels``          (N,) integers   optional: the true class of each picture
+``ids``             N names         optional: strings or integers, distinct
+``few_features``    (F, D)          optional: labelled pictures for few-shot methods
+``few_labels``      (F,) integers   optional: their classes
+==================  ==============  ===================================================
+
+In a safetensors file ``class_names`` and ``ids`` are JSON lists in the metadata, and
+``logit_scale`` is a tensor or a JSON number in the metadata. Other names are ignored.
+Vectors need not be of unit length.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crg.formats import read_raw, write_raw
+from crg.types import InputError, SampleId, Task
+
+Numbers = np.ndarray[Any, Any]
+
+REQUIRED = ("image_features", "text_features", "class_names", "logit_scale")
+OPTIONAL = ("labels", "ids", "few_features", "few_labels")
+_CHUNK = 4096  # pictures that are checked at once, so that checking needs little memory
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Encoded pictures with their task; checked when made.
+
+    ``image_features`` stays in the precision it was stored in, because half precision
+    halves the memory; ``views`` hands it out in the precision that is computed in.
+    """
+
+    image_features: Numbers  # (N, D) or (N, V, D)
+    task: Task
+    labels: Numbers | None = None  # (N,)
+    ids: tuple[SampleId, ...] | None = None
+    few_features: Numbers | None = None  # (F, D)
+    few_labels: Numbers | None = None  # (F,)
+    source: Path | None = None  # the file they were read from
+    sha256: str | None = None  # of that file's content
+
+    def __post_init__(self) -> None:
+        """Check everything against the task."""
+        _check_vectors("image_features", self.image_features, (2, 3), self.task.width)
+        n, k = len(self.image_features), self.task.n_classes
+        if self.labels is not None:
+            object.__setattr__(self, "labels", _checked_labels("labels", self.labels, n, k))
+        if self.ids is not None:
+            object.__setattr__(self, "ids", _checked_ids(self.ids, n))
+        if (self.few_features is None) != (self.few_labels is None):
+            raise InputError("few_features and few_labels belong together: give both or neither.")
+        if self.few_features is not None and self.few_labels is not None:
+            _check_vectors("few_features", self.few_features, (2,), self.task.width)
+            few = _checked_labels("few_labels", self.few_labels, len(self.few_features), k)
+            object.__setattr__(self, "few_labels", few)
+
+    def __len__(self) -> int:
+        """N, the number of pictures."""
+        return len(self.image_features)
+
+    @property
+    def n_views(self) -> int:
+        """V, the number of views of each picture."""
+        return self.image_features.shape[1] if self.image_features.ndim == 3 else 1
+
+    @property
+    def sample_ids(self) -> tuple[SampleId, ...]:
+        """The name of each picture: its row number where the file gives none."""
+        return self.ids if self.ids is not None else tuple(range(len(self)))
+
+    def views(self, row: int) -> Numbers:
+        """The views (V, D) of one picture in the precision of the task."""
+        picture = np.atleast_2d(self.image_features[row])
+        return picture.astype(self.task.text_features.dtype, copy=False)
+
+
+def read_features(path: str | os.PathLike[str]) -> Features:
+    """Read and check a feature file; whatever is wrong with it is told in one sentence."""
+    source = Path(path)
+    raw = read_raw(source, (*REQUIRED, *OPTIONAL))
+    _check_complete(source, raw)
+    try:
+        return _assembled(source, raw)
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from None
+
+
+def write_features(path: str | os.PathLike[str], features: Features) -> None:
+    """Write a feature file, at once or not at all; the suffix chooses the format."""
+    values: dict[str, Any] = {
+        "image_features": features.image_features,
+        "text_features": np.asarray(features.task.text_features),
+        "class_names": features.task.class_names,
+        "logit_scale": features.task.logit_scale,
+        "labels": features.labels,
+        "ids": features.ids,
+        "few_features": features.few_features,
+        "few_labels": features.few_labels,
+    }
+    write_raw(Path(path), {key: value for key, value in values.items() if value is not None})
+
+
+def _assembled(source: Path, raw: Mapping[str, Any]) -> Features:
+    images = np.asarray(raw["image_features"])
+    text = _floats("text_features", raw["text_features"])
+    precision = np.float64 if images.dtype == np.float64 else np.float32
+    task = Task(_names(raw["class_names"]), text.astype(precision), _number(raw["logit_scale"]))
+    with source.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return Features(
+        image_features=images,
+        task=task,
+        labels=raw.get("labels"),
+        ids=raw.get("ids"),
+        few_features=raw.get("few_features"),
+        few_labels=raw.get("few_labels"),
+        source=source,
+        sha256=digest,
+    )
+
+
+def _check_complete(source: Path, raw: Mapping[str, Any]) -> None:
+    for key in REQUIRED:
+        if key in raw:
+            continue
+        spare = [name for name in raw if name not in (*REQUIRED, *OPTIONAL)]
+        close = difflib.get_close_matches(key, spare, n=1)
+        hint = f" (the nearest name in it is {close[0]!r})" if close else ""
+        raise InputError(
+            f"{source} holds no {key!r}{hint}: "
+            f"a feature file needs {', '.join(REQUIRED[:-1])} and {REQUIRED[-1]}."
+        )
+
+
+def _check_vectors(what: str, array: Any, ndims: tuple[int, ...], width: int) -> None:
+    shape = _floats(what, array).shape
+    if len(shape) not in ndims:
+        allowed = " or ".join({2: "(N, D)", 3: "(N, V, D)"}[n] for n in ndims)
+        raise InputError(f"{what} has shape {shape}: store it as {allowed}.")
+    if 0 in shape:
+        raise InputError(f"{what} has shape {shape} and so holds no pictures: store at least one.")
+    if shape[-1] != width:
+        raise InputError(
+            f"{what} is {shape[-1]} wide but text_features {width}: "
+            "encode both with the same model."
+        )
+    _check_rows(what, array)
+
+
+def _check_rows(what: str, array: Numbers) -> None:
+    for start in range(0, len(array), _CHUNK):
+        peaks = np.abs(array[start : start + _CHUNK]).max(axis=-1)  # NaN stays NaN
+        bad = np.argwhere(~np.isfinite(peaks) | (peaks == 0))
+        if not bad.size:
+            continue
+        first = tuple(bad[0])
+        fault = "is all zeros" if peaks[first] == 0 else "holds NaN or infinite values"
+        view = f", view {first[1]}," if len(first) > 1 else ""
+        raise InputError(
+            f"Row {start + first[0]}{view} of {what} {fault}: "
+            "encode that picture again or leave it out."
+        )
+
+
+def _checked_labels(what: str, labels: Any, count: int, n_classes: int) -> Numbers:
+    array = np.asarray(labels)
+    if array.shape != (count,):
+        raise InputError(
+            f"{what} has shape {array.shape} but there are {count} pictures: store one label each."
+        )
+    if array.dtype.kind not in "iu":
+        raise InputError(
+            f"{what} holds {array.dtype} values: store whole numbers from 0 to {n_classes - 1}."
+        )
+    outside = np.flatnonzero((array < 0) | (array >= n_classes))
+    if outside.size:
+        row = int(outside[0])
+        raise InputError(
+            f"Row {row} of {what} is {array[row]} but there are {n_classes} classes: "
+            f"number them from 0 to {n_classes - 1}."
+        )
+    return array.astype(np.int64)
+
+
+def _checked_ids(ids: Any, count: int) -> tuple[SampleId, ...]:
+    array = np.asarray(ids)
+    if array.shape != (count,):
+        raise InputError(
+            f"ids has shape {array.shape} but there are {count} pictures: store one id each."
+        )
+    if array.dtype.kind not in "iuUS":
+        raise InputError(f"ids holds {array.dtype} values: store strings or whole numbers.")
+    names: list[Any] = _decoded(array).tolist()
+    if len(set(names)) != count:
+        [(twice, _)] = Counter(names).most_common(1)
+        raise InputError(f"The id {twice!r} occurs more than once: give each picture its own.")
+    return tuple(names)
+
+
+def _names(stored: Any) -> tuple[str, ...]:
+    array = np.asarray(stored)
+    if array.ndim != 1 or array.dtype.kind not in "US":
+        raise InputError("class_names is not a list of strings: store one name per class.")
+    return tuple(_decoded(array).tolist())
+
+
+def _decoded(array: Numbers) -> Numbers:
+    try:
+        return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
+    except UnicodeDecodeError:
+        raise InputError("A stored name is not UTF-8 text: store names as strings.") from None
+
+
+def _floats(what: str, array: Any) -> Numbers:
+    values = np.asarray(array)
+    if values.dtype.kind != "f":
+        raise InputError(
+            f"{what} holds {values.dtype} values: store the encoder's output as float16 or float32."
+        )
+    return values
+
+
+def _number(stored: Any) -> float:
+    array = np.asarray(stored)
+    if array.size != 1 or array.dtype.kind not in "fiu":
+        raise InputError("logit_scale is not one number: store the model's scale, 100 for CLIP.")
+    return float(array.reshape(()))

@@ -1,0 +1,180 @@
+"""A grid of runs: every file with every variant of a method in every stream order.
+
+Each run is kept in the results file as soon as it is done, so a grid that was stopped can go
+on where it was.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import inspect
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from crg import results
+from crg.engine import RunSpec, read_once, run_all
+from crg.methods.options import build_config
+from crg.methods.registry import get_method
+from crg.types import InputError, Result
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method with options, under the name that it has in the table."""
+
+    label: str
+    method: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """What is known of a feature file; ``path`` is as the user gave it."""
+
+    path: str
+    sha256: str
+    n_samples: int
+    n_classes: int
+    n_views: int
+    labelled: bool
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of the grid; cells with equal keys are one and the same run."""
+
+    file: DataFile
+    label: str
+    spec: RunSpec
+    origin: results.Origin
+    key: str
+
+
+@dataclass(frozen=True)
+class Grid:
+    """All runs that a comparison needs."""
+
+    files: tuple[DataFile, ...]
+    variants: tuple[Variant, ...]
+    seeds: tuple[int, ...]
+    cells: tuple[Cell, ...]
+    plugins: tuple[str, ...] = ()
+
+    @property
+    def n_runs(self) -> int:
+        """Number of different runs."""
+        return len({cell.key for cell in self.cells})
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that is done, for each cell that it answers."""
+
+    cells: tuple[Cell, ...]
+    result: Result
+    reused: bool  # it was in the results file already
+
+
+def plan_grid(
+    paths: Sequence[str],
+    variants: Sequence[Variant],
+    seeds: Sequence[int],
+    plugins: Sequence[str] = (),
+) -> Grid:
+    """Check every file, method and option before the first run, and lay out the cells."""
+    variants = [
+        replace(variant, options=typed_options(variant.method, variant.options))
+        for variant in variants
+    ]
+    labels = [variant.label for variant in variants]
+    if len(set(labels)) != len(labels):
+        twice = next(label for label in labels if labels.count(label) > 1)
+        raise InputError(f"{twice!r} is asked for twice: give one of them a label of its own.")
+    files = tuple(_inspected(path) for path in _distinct(paths))
+    cells = [
+        _cell(file, variant, seed, tuple(plugins))
+        for file in files
+        for variant in variants
+        for seed in seeds
+    ]
+    return Grid(files, tuple(variants), tuple(seeds), tuple(cells), tuple(plugins))
+
+
+def iter_grid(
+    grid: Grid,
+    results_path: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    workers: int = 1,
+) -> Iterator[Finished]:
+    """Yield each run when it is done and on disk; with ``resume`` first those done before."""
+    by_key: dict[str, list[Cell]] = defaultdict(list)
+    for cell in grid.cells:
+        by_key[cell.key].append(cell)
+    done: dict[str, results.Record] = {}
+    if resume and results_path is not None:
+        done = results.find(results.read_ledger(results_path).records, list(by_key))
+    for key, record in done.items():
+        yield Finished(tuple(by_key[key]), results.to_result(record), reused=True)
+    if results_path is not None:
+        results.check_writable(results_path)
+    left = {key: cells for key, cells in by_key.items() if key not in done}
+    # The engine hands back the very specs it was given, so their identity finds the cells.
+    first = {id(cells[0].spec): cells for cells in left.values()}
+    specs = [cells[0].spec for cells in left.values()]
+    for spec, result in run_all(specs, workers, grid.plugins):
+        cells = first[id(spec)]
+        if results_path is not None:
+            record = results.make_record(result, cells[0].origin, spec.options)
+            results.append(results_path, record)
+        yield Finished(tuple(cells), result, reused=False)
+
+
+def typed_options(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The given options, checked and in the types that the method declares."""
+    config = build_config(method, get_method(method).Config, given)
+    return {name: getattr(config, name) for name in given}
+
+
+def origin_of(path: str, sha256: str | None, method: str, plugins: Sequence[str]) -> results.Origin:
+    """Where a run of ``method`` on a file comes from."""
+    return results.Origin(str(Path(path).resolve()), sha256, _code_digest(method), tuple(plugins))
+
+
+def _cell(file: DataFile, variant: Variant, seed: int, plugins: tuple[str, ...]) -> Cell:
+    method = variant.method
+    whole = dataclasses.asdict(build_config(method, get_method(method).Config, variant.options))
+    origin = origin_of(file.path, file.sha256, method, plugins)
+    key = results.run_key(origin, method, whole, seed)
+    return Cell(file, variant.label, RunSpec(file.path, method, variant.options, seed), origin, key)
+
+
+def _distinct(paths: Sequence[str]) -> list[str]:
+    """The paths without those that lead to a file already named."""
+    first = {Path(path).resolve(): path for path in reversed(paths)}
+    return [path for path in dict.fromkeys(paths) if first[Path(path).resolve()] == path]
+
+
+def _inspected(path: str) -> DataFile:
+    features = read_once(path)
+    return DataFile(
+        path=path,
+        sha256=features.sha256 or "",
+        n_samples=len(features),
+        n_classes=features.task.n_classes,
+        n_views=features.n_views,
+        labelled=features.labels is not None,
+    )
+
+
+def _code_digest(method: str) -> str:
+    """Digest of the file that defines a method: an edited method is a new one to resume."""
+    try:
+        file = inspect.getsourcefile(get_method(method))
+    except TypeError:  # made at a prompt
+        file = None
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16] if file else ""

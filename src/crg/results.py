@@ -1,0 +1,173 @@
+"""Results on disk: one JSON line per run, with all that is needed to repeat it."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import os
+import platform
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import crg
+from crg.types import InputError, Result
+
+DEFAULT_PATH = "crg-results.jsonl"
+SCHEMA = 1
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a run came from: the data, the method's code and the plug-ins it needed."""
+
+    path: str
+    sha256: str | None
+    code: str = ""  # digest of the file that defines the method
+    plugins: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What a results file holds; ``torn`` are the numbers of lines that cannot be read."""
+
+    records: tuple[Record, ...]
+    torn: tuple[int, ...] = ()
+
+
+def run_key(origin: Origin, method: str, options: Mapping[str, Any], seed: int) -> str:
+    """A name for a run: equal if and only if data, code, whole configuration and seed are."""
+    facts = [origin.sha256, method, dict(options), seed, crg.__version__, origin.code]
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def make_record(result: Result, origin: Origin, given: Mapping[str, Any]) -> Record:
+    """One run as plain values; ``given`` are the options that differ from the defaults."""
+    return {
+        "schema": SCHEMA,
+        "key": run_key(origin, result.method, result.options, result.seed),
+        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        **asdict(result),
+        "data": {"path": origin.path, "sha256": origin.sha256},
+        "code": origin.code,
+        "versions": _versions(),
+        "machine": _machine(),
+        "command": repeat_command(origin, result.method, given, result.seed),
+    }
+
+
+def to_result(record: Mapping[str, Any]) -> Result:
+    """The run that a record tells of."""
+    names = ("method", "options", "seed", "metrics", "zero_shot", "n_samples", "seconds")
+    return Result(**{name: record[name] for name in names})
+
+
+def repeat_command(origin: Origin, method: str, given: Mapping[str, Any], seed: int) -> str:
+    """The command that repeats one run, quoted for a shell."""
+    words = ["crg"]
+    for plugin in origin.plugins:
+        words += ["--plugin", plugin]
+    words += ["run", origin.path, "--method", method]
+    for name, value in given.items():
+        words += ["-o", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
+    return shlex.join([*words, "--seed", str(seed)])
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Refuse a results file that cannot be appended to, before any time is spent on runs."""
+    _append_bytes(Path(path), b"")
+
+
+def append(path: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
+    """Add one line in a single write, so that writers side by side never mix their lines."""
+    line = json.dumps(record, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+    target = Path(path)
+    _append_bytes(target, line if _ends_cleanly(target) else b"\n" + line)
+
+
+def read_ledger(path: str | os.PathLike[str]) -> Ledger:
+    """All whole records; a line that was cut off by a crash is named, not fatal."""
+    try:
+        lines = Path(path).read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return Ledger(())
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}): check the path.") from None
+    records: list[Record] = []
+    torn: list[int] = []
+    for number, line in enumerate(lines, start=1):
+        record = _parsed(line)
+        if record is not None:
+            records.append(record)
+        elif line.strip():
+            torn.append(number)
+    return Ledger(tuple(records), tuple(torn))
+
+
+def find(records: Iterable[Record], keys: Sequence[str]) -> dict[str, Record]:
+    """The latest record of each of the ``keys`` that there is one for."""
+    wanted = set(keys)
+    return {record["key"]: record for record in records if record["key"] in wanted}
+
+
+def _parsed(line: bytes) -> Record | None:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    whole = isinstance(record, dict) and record.get("schema") == SCHEMA and "key" in record
+    return record if whole else None
+
+
+def _append_bytes(path: Path, data: bytes) -> None:
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            written = os.write(handle, data)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise InputError(
+            f"Results cannot be written to {path} ({error.strerror}): "
+            "choose another file with --results or none with --no-results."
+        ) from None
+    if written != len(data):
+        raise InputError(f"Results were written to {path} in part only: make room on the disk.")
+
+
+def _ends_cleanly(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            if file.seek(0, os.SEEK_END) == 0:
+                return True
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) == b"\n"
+    except OSError:
+        return True  # no file yet; what else is wrong the write will tell
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "crg": crg.__version__,
+        "python": platform.python_version(),
+        "array_library": f"numpy {np.__version__}",
+        "numpy": np.__version__,
+        "platform": platform.platform(),
+    }
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "host": platform.node(),
+        "architecture": platform.machine(),
+        "processors": os.cpu_count(),
+    }

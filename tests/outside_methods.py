@@ -1,0 +1,48 @@
+"""A good method that is not part of the package."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from array_api_compat import array_namespace
+
+from crg import Diagnostics, Method, Prediction, Sample, option
+from crg.parts.cache import Cache
+from crg.types import Array
+
+
+class Nearest(Method):
+    """A good method: zero-shot plus the similarity to each class's cached pictures."""
+
+    name = "nearest"
+    paper = "none, it serves the tests"
+
+    @dataclass(frozen=True)
+    class Config:
+        """One weight and one size."""
+
+        weight: float = option(2.0, "weight of the cached pictures", at_least=0)
+        queue_size: int = option(4, "places per queue", at_least=1)
+
+    def reset(self) -> None:
+        """Start from the text features."""
+        self.cached = Cache(self.task.text_features, self.config.queue_size, seeded=True)
+
+    def step(self, sample: Sample) -> Prediction:
+        """Offer the picture to the nearest class, then predict it."""
+        feature = sample.views[0, :]
+        nearness = self.task.text_features @ feature
+        label = int(array_namespace(nearness).argmax(nearness))
+        changed = self.cached.offer(label, feature, 1.0 - float(nearness[label]), sample.id)
+        return self._answer(feature, Diagnostics(0.0, label, changed is not None))
+
+    def _answer(self, feature: Array, facts: Diagnostics) -> Prediction:
+        xp = array_namespace(feature)
+        means = xp.stack([self.cached.mean(k) for k in range(self.task.n_classes)])
+        text = self.task.logit_scale * (self.task.text_features @ feature)
+        return self._predicted(text + self.config.weight * (means @ feature), facts)
+
+    @property
+    def queues(self) -> Cache:
+        """The one cache."""
+        return self.cached

@@ -1,0 +1,25 @@
+"""What every error for people looks like."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from crg import InputError
+
+
+@contextlib.contextmanager
+def refused_in_one_sentence(*words: str) -> Iterator[None]:
+    """The block raises InputError with one sentence that names a remedy and holds ``words``."""
+    with pytest.raises(InputError) as caught:
+        yield
+    sentence = str(caught.value)
+    assert "\n" not in sentence, sentence
+    assert sentence.endswith((".", "?")), sentence
+    assert not re.search(r"[a-z)]\. [A-Z]", sentence), f"more than one sentence: {sentence}"
+    assert ": " in sentence or "," in sentence, f"no remedy: {sentence}"
+    for word in words:
+        assert word in sentence, f"{word!r} is not in: {sentence}"

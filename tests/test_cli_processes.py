@@ -1,0 +1,135 @@
+"""The command line as processes of its own: pipes, terminals, Ctrl-C and workers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from crg.results import read_ledger
+from made_files import save_plugin, save_stream
+
+CRG = [sys.executable, "-m", "crg.cli"]
+
+
+def _run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*CRG, *words], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_a_pipe_gets_no_progress_bar(tmp_path: Path) -> None:
+    """Stdout holds nothing but JSON, and stderr nothing at all."""
+    save_stream(tmp_path / "a.npz")
+    done = _run(tmp_path, "compare", "a.npz", "--methods", "tda", "--orders", "2", "--json")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert set(json.loads(done.stdout)["files"]["a.npz"]) == {"zero_shot", "tda"}
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a terminal")
+def test_a_terminal_gets_a_progress_bar_on_stderr(tmp_path: Path) -> None:
+    """The bar counts the runs on stderr and leaves stdout alone."""
+    save_stream(tmp_path / "a.npz")
+    near, far = os.openpty()
+    words = ["compare", "a.npz", "--methods", "zero_shot", "--workers", "1", "--json"]
+    environment = {**os.environ, "TERM": "xterm"}
+    done = subprocess.run(
+        [*CRG, *words],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=far,
+        env=environment,
+        check=True,
+    )
+    os.close(far)
+    shown = b""
+    with contextlib.suppress(OSError):  # which is how a terminal says that it has ended
+        while part := os.read(near, 4096):
+            shown += part
+    os.close(near)
+    assert b"5/5" in shown
+    assert json.loads(done.stdout)["seeds"] == [0, 1, 2, 3, 4]
+
+
+def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
+    """A reader that goes away early, as head does, ends the command quietly."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    for words in (["methods"], ["methods", "--json"]):
+        done = subprocess.run(
+            [*CRG, *words],
+            cwd=tmp_path,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        assert done.stderr == ""
+    os.close(writer)
+
+
+def test_a_plug_in_method_runs_in_worker_processes(tmp_path: Path) -> None:
+    """A method from outside the package is compared like a built-in one."""
+    plugin = save_plugin(tmp_path)
+    save_stream(tmp_path / "a.npz")
+    words = ["compare", "a.npz", "--methods", "constant,b=constant:answer=1", "--workers", "2"]
+    done = _run(tmp_path, "--plugin", plugin.name, *words, "--json")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["files"]["a.npz"]
+    assert list(rows) == ["zero_shot", "constant", "b"]
+    assert rows["b"]["options"] == {"answer": 1}
+    assert rows["b"]["accuracy"]["std"] == 0.0
+
+
+def test_a_bad_plug_in_is_refused_without_a_traceback(tmp_path: Path) -> None:
+    """The real command says one sentence on stderr and exits with 2."""
+    done = _run(tmp_path, "--plugin", "none.py", "methods")
+    assert done.returncode == 2
+    assert done.stderr.startswith("Error: ")
+    assert done.stderr.count("\n") == 1
+
+
+def _interrupted(folder: Path, words: list[str], workers: str) -> tuple[int, str]:
+    """Start a comparison, press Ctrl-C when two runs are kept; give exit code and stderr."""
+    process = subprocess.Popen(
+        [*CRG, *words, "--workers", workers],
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while len(read_ledger(folder / "crg-results.jsonl").records) < 2:
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)  # a terminal signals the workers too
+    _, errors = process.communicate(timeout=60)
+    return process.returncode, errors
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_ctrl_c_keeps_what_is_done_and_resume_goes_on(tmp_path: Path, workers: str) -> None:
+    """One sentence and exit code 130; afterwards only the missing runs are run."""
+    plugin = save_plugin(tmp_path)
+    save_stream(tmp_path / "a.npz", n=20)
+    words = ["--plugin", plugin.name, "compare", "a.npz", "--orders", "2",
+             "--methods", "zero_shot,slow=constant:seconds=0.05"]  # fmt: skip
+    code, errors = _interrupted(tmp_path, words, workers)
+    assert code == 130
+    assert errors.count("\n") == 1, errors
+    n_kept = len(read_ledger(tmp_path / "crg-results.jsonl").records)
+    assert 2 <= n_kept < 4
+    assert errors.startswith(f"Stopped: {n_kept} of 4 runs are kept in crg-results.jsonl")
+    assert "--resume" in errors
+    done = _run(tmp_path, *words, "--workers", workers, "--resume", "--json")
+    assert done.returncode == 0, done.stderr
+    records = read_ledger(tmp_path / "crg-results.jsonl").records
+    assert len(records) == len({record["key"] for record in records}) == 4
+    assert set(json.loads(done.stdout)["files"]["a.npz"]) == {"zero_shot", "slow"}

@@ -1,0 +1,153 @@
+"""Evaluation: steps, what is measured from them, and that methods see no label."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import crg
+from crg import metrics
+from crg.evaluate import correct_rows, evenly_spaced, iter_run, run
+from crg.features import Features, read_features
+from crg.stream import shuffled
+from crg.synthetic import gaussian_stream
+from made_files import save_raw
+
+
+@pytest.fixture(scope="module")
+def stream() -> Features:
+    """A small labelled stream."""
+    return gaussian_stream(n=60, n_classes=4, width=12)
+
+
+def test_a_step_per_picture_in_the_given_order(stream: Features) -> None:
+    """Each step carries the picture's own id and label, and purity at checkpoints alone."""
+    adapter = crg.create("tda", stream.task)
+    steps = list(iter_run(adapter, stream, [5, 3, 9], checkpoints=[1]))
+    assert stream.labels is not None
+    assert [step.sample_id for step in steps] == [5, 3, 9]
+    assert [step.label for step in steps] == stream.labels[[5, 3, 9]].tolist()
+    assert [step.index for step in steps] == [0, 1, 2]
+    assert [step.purity is None for step in steps] == [True, False, True]
+    assert all(step.milliseconds > 0 for step in steps)
+
+
+def test_steps_are_yielded_one_at_a_time(stream: Features) -> None:
+    """Nothing is computed ahead of what is asked for."""
+    adapter = crg.create("zero_shot", stream.task)
+    steps = iter_run(adapter, stream, range(10))
+    next(steps)
+    assert adapter.n_steps == 1
+
+
+def test_zero_shot_is_measured_as_by_hand(stream: Features) -> None:
+    """Accuracy, calibration and likelihood are those of softmax(s f . t)."""
+    assert stream.labels is not None
+    logits = 100 * stream.image_features @ stream.task.text_features.T
+    probs = np.exp(logits - logits.max(axis=1, keepdims=True))
+    probs /= probs.sum(axis=1, keepdims=True)
+    right = logits.argmax(axis=1) == stream.labels
+    measured = run(stream, "zero_shot", seed=3).metrics
+    assert measured["accuracy"] == right.mean()
+    error = metrics.expected_calibration_error(probs.max(axis=1), right)
+    assert measured["ece"] == pytest.approx(error, abs=1e-5)
+    nll = metrics.negative_log_likelihood(logits, stream.labels)
+    assert measured["nll"] == pytest.approx(nll, rel=1e-4)
+    by_class = metrics.per_class_accuracy(logits.argmax(axis=1), stream.labels, 4)
+    assert list(measured["per_class_accuracy"].values()) == by_class.tolist()
+    np.testing.assert_array_equal(correct_rows(measured, 60), right)
+
+
+def test_a_run_tells_all_of_its_configuration_and_zero_shot(stream: Features) -> None:
+    """The result names every option, and zero-shot on the same stream stands beside it."""
+    result = run(stream, "tda", seed=1)
+    config = dataclasses.asdict(crg.create("tda", stream.task).config)
+    assert result.options == config
+    assert result.zero_shot["accuracy"] == run(stream, "zero_shot").metrics["accuracy"]
+    assert (result.method, result.seed, result.n_samples) == ("tda", 1, 60)
+    json.dumps(dataclasses.asdict(result), allow_nan=False)
+
+
+def test_purity_is_the_share_of_rightly_cached_pictures(stream: Features) -> None:
+    """The last purity is counted again by hand from the adapter's cache."""
+    adapter = crg.create("tda", stream.task)
+    steps = list(iter_run(adapter, stream, shuffled(60, 0)))
+    assert stream.labels is not None
+    cached = [
+        (name, entry.sample_id)
+        for name, entries in adapter.cache.items()
+        for entry in entries
+        if isinstance(entry.sample_id, int)
+    ]
+    names = stream.task.class_names
+    right = sum(names[stream.labels[place]] == name for name, place in cached)
+    assert cached
+    assert steps[-1].purity == right / len(cached)
+    over_time = run(stream, "tda", seed=0).metrics["purity_over_time"]
+    assert len(over_time) == 20
+    assert over_time[-1] == [60, steps[-1].purity]
+
+
+def test_labels_do_not_reach_the_method(stream: Features) -> None:
+    """With all labels changed the predictions stay the same to the last bit."""
+    assert stream.labels is not None
+    lied_to = dataclasses.replace(stream, labels=(stream.labels + 1) % 4)
+    unlabelled = dataclasses.replace(stream, labels=None)
+    answers = [
+        [step.prediction.logits.tolist() for step in iter_run(adapter, each, range(60))]
+        for each in (stream, lied_to, unlabelled)
+        for adapter in [crg.create("tda", each.task)]
+    ]
+    assert answers[0] == answers[1] == answers[2]
+
+
+def test_a_file_without_labels_has_times_but_no_accuracy(tmp_path: Path) -> None:
+    """A run without labels works and leaves out what needs them."""
+    features = read_features(save_raw(tmp_path / "a.npz", labels=None))
+    result = run(features, "zero_shot")
+    assert set(result.metrics) == {"ms_per_step", "ms_per_step_median"}
+
+
+def test_half_precision_is_computed_in_single(tmp_path: Path) -> None:
+    """A float16 file gives float32 logits and a float64 file float64 ones."""
+    pictures = np.random.default_rng(0).standard_normal((12, 8))
+    for stored, computed in (("f2", "f4"), ("f4", "f4"), ("f8", "f8")):
+        path = save_raw(tmp_path / f"{stored}.npz", image_features=pictures.astype(stored))
+        features = read_features(path)
+        step = next(iter_run(crg.create("zero_shot", features.task), features, [0]))
+        assert step.prediction.logits.dtype == np.dtype(computed)
+
+
+def test_names_of_pictures_are_used_where_the_file_has_them(tmp_path: Path) -> None:
+    """Ids of the file reach the steps, and purity still finds the labels."""
+    ids = np.array([f"picture {i}" for i in range(12)])
+    features = read_features(save_raw(tmp_path / "a.npz", ids=ids))
+    adapter = crg.create("tda", features.task)
+    steps = list(iter_run(adapter, features, range(12)))
+    assert steps[4].sample_id == "picture 4"
+    assert steps[-1].purity is not None
+
+
+def test_a_saved_state_goes_on_where_the_run_stopped(stream: Features, tmp_path: Path) -> None:
+    """The state of a run has seen every picture."""
+    run(stream, "tda", save_state=tmp_path / "state.safetensors")
+    assert crg.load(tmp_path / "state.safetensors").n_steps == 60
+
+
+@pytest.mark.parametrize("n", [1, 3, 19, 20, 21, 1500])
+def test_checkpoints_end_with_the_last_step(n: int) -> None:
+    """There are at most twenty, within the stream, the last step among them."""
+    stops = evenly_spaced(n)
+    assert max(stops) == n - 1
+    assert min(stops) >= 0
+    assert len(stops) == min(n, 20)
+
+
+def test_rows_are_paired_whatever_the_order(stream: Features) -> None:
+    """Which pictures were right is kept by row of the file, not by place in the stream."""
+    first, second = (run(stream, "zero_shot", seed=seed).metrics for seed in (0, 1))
+    assert first["correct"] == second["correct"]

@@ -1,0 +1,249 @@
+"""Feature files: what is read back, and what is refused in which words."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import save_file
+
+from crg.features import Features, read_features, write_features
+from crg.types import InputError, Task
+from made_files import raw_values, save_raw
+
+
+def _refusal(path: Path) -> str:
+    with pytest.raises(InputError) as caught:
+        read_features(path)
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    assert sentence.endswith(".")
+    assert ":" in sentence
+    assert path.name in sentence
+    return sentence
+
+
+def test_reads_what_a_stranger_wrote_with_savez(tmp_path: Path) -> None:
+    """A plain numpy.savez file is a feature file, and extra names in it are ignored."""
+    path = save_raw(tmp_path / "a.npz", text_kind=np.array("clip"), extra=np.zeros(3))
+    features = read_features(path)
+    assert len(features) == 12
+    assert features.task.class_names == ("name 0", "name 1", "name 2")
+    assert features.task.logit_scale == 100.0
+    assert features.sample_ids == tuple(range(12))
+    assert features.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert features.source == path
+
+
+def test_an_object_array_under_an_ignored_name_is_not_touched(tmp_path: Path) -> None:
+    """A pickle under a name that is not ours neither runs nor stops the reading."""
+    path = save_raw(tmp_path / "a.npz", notes=np.array([{"a": 1}], dtype=object))
+    assert len(read_features(path)) == 12
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_writing_and_reading_gives_the_same(tmp_path: Path, suffix: str, dtype: type) -> None:
+    """Both formats give back every value in the precision it was stored in."""
+    raw = raw_values()
+    task = Task(raw["class_names"], raw["text_features"])
+    features = Features(
+        raw["image_features"].astype(dtype),
+        task,
+        labels=raw["labels"],
+        ids=tuple(f"picture {i}" for i in range(12)),
+        few_features=raw["image_features"][:3],
+        few_labels=np.array([0, 1, 2]),
+    )
+    path = tmp_path / f"a{suffix}"
+    write_features(path, features)
+    again = read_features(path)
+    assert again.image_features.dtype == dtype
+    np.testing.assert_array_equal(again.image_features, features.image_features)
+    np.testing.assert_allclose(again.task.text_features, task.text_features, rtol=1e-6)
+    assert again.task.class_names == task.class_names
+    assert again.ids == features.ids
+    assert again.few_labels is not None and again.labels is not None
+    np.testing.assert_array_equal(again.labels, raw["labels"])
+    np.testing.assert_array_equal(again.few_labels, [0, 1, 2])
+    computed_in = np.float64 if dtype is np.float64 else np.float32
+    assert again.views(0).dtype == again.task.text_features.dtype == computed_in
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    n=st.integers(1, 6),
+    v=st.integers(1, 3),
+    names=st.lists(st.text("aé字 ,=\"'", min_size=1), min_size=2, max_size=4, unique=True),
+    suffix=st.sampled_from([".npz", ".safetensors"]),
+)
+def test_any_names_and_shapes_survive(
+    tmp_path_factory: pytest.TempPathFactory, n: int, v: int, names: list[str], suffix: str
+) -> None:
+    """Whatever the class names and the number of views, reading gives what was written."""
+    rng = np.random.default_rng(n)
+    task = Task(tuple(names), rng.standard_normal((len(names), 5)))
+    pictures = rng.standard_normal((n, v, 5)).astype(np.float32)
+    path = tmp_path_factory.mktemp("any") / f"a{suffix}"
+    write_features(path, Features(pictures, task))
+    again = read_features(path)
+    assert again.task.class_names == tuple(names)
+    assert (len(again), again.n_views, again.views(0).shape) == (n, v, (v, 5))
+    np.testing.assert_array_equal(again.image_features, pictures)
+
+
+def test_a_flat_file_has_one_view(tmp_path: Path) -> None:
+    """A picture of an (N, D) file is handed out as one view."""
+    features = read_features(save_raw(tmp_path / "a.npz"))
+    assert features.n_views == 1
+    assert features.views(3).shape == (1, 8)
+
+
+def test_safetensors_takes_the_scale_from_a_tensor_or_the_metadata(tmp_path: Path) -> None:
+    """The logit scale may be a tensor or a number in the metadata."""
+    raw = raw_values()
+    tensors = {key: raw[key] for key in ("image_features", "text_features")}
+    names = {"class_names": json.dumps(raw["class_names"].tolist())}
+    save_file(tensors, tmp_path / "a.safetensors", {**names, "logit_scale": "50"})
+    save_file({**tensors, "logit_scale": np.array([50.0])}, tmp_path / "b.safetensors", names)
+    assert read_features(tmp_path / "a.safetensors").task.logit_scale == 50.0
+    assert read_features(tmp_path / "b.safetensors").task.logit_scale == 50.0
+
+
+def test_names_stored_as_bytes_are_read_as_text(tmp_path: Path) -> None:
+    """Byte strings are decoded as UTF-8."""
+    names = np.array(["é".encode(), b"b", b"c"])
+    assert read_features(save_raw(tmp_path / "a.npz", class_names=names)).task.class_names[0] == "é"
+
+
+_NAN, _ZERO, _INF = (raw_values()["image_features"].copy() for _ in range(3))
+_NAN[4, 2], _ZERO[5], _INF[6, 0] = np.nan, 0.0, np.inf
+_VIEWS = np.repeat(raw_values()["image_features"][:, None, :], 2, axis=1)
+_VIEWS[7, 1] = 0.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"image_features": None}, ["no 'image_features'", "needs image_features"]),
+        ({"image_features": None, "img_features": np.ones(3)}, ["nearest", "'img_features'"]),
+        ({"logit_scale": None}, ["no 'logit_scale'"]),
+        ({"class_names": np.array(["a", "b", "c"], dtype=object)}, ["pickled", "dtype=str"]),
+        ({"labels": np.array([0] * 12, dtype=object)}, ["'labels'", "store them as numbers"]),
+        ({"class_names": np.array(["a", "b"])}, ["2 class names", "3 text features"]),
+        ({"class_names": np.array(["a", "b", "b"])}, ["'b'", "more than once"]),
+        ({"class_names": np.arange(3)}, ["class_names", "strings"]),
+        (
+            {"class_names": np.array(["a"]), "text_features": np.ones((1, 8), np.float32)},
+            ["at least two"],
+        ),
+        ({"labels": np.arange(12)}, ["Row 3 of labels is 3", "0 to 2"]),
+        ({"labels": -np.ones(12, int)}, ["Row 0 of labels is -1"]),
+        ({"labels": np.arange(4)}, ["labels has shape (4,)", "12 pictures"]),
+        ({"labels": np.zeros(12)}, ["labels holds float64", "whole numbers"]),
+        ({"image_features": _NAN}, ["Row 4 of image_features", "NaN"]),
+        ({"image_features": _INF}, ["Row 6 of image_features", "infinite"]),
+        ({"image_features": _ZERO}, ["Row 5 of image_features", "zeros"]),
+        ({"image_features": _VIEWS}, ["Row 7, view 1, of image_features", "zeros"]),
+        ({"image_features": np.ones((12, 5), np.float32)}, ["5 wide", "text_features 8"]),
+        ({"image_features": np.ones(8, np.float32)}, ["(8,)", "(N, D) or (N, V, D)"]),
+        ({"image_features": np.ones((0, 8), np.float32)}, ["no pictures"]),
+        ({"image_features": np.ones((12, 8), int)}, ["int64 values"]),
+        ({"text_features": np.full((3, 8), np.nan, np.float32)}, ["Row 0 of the text features"]),
+        ({"text_features": np.array(["a", "b", "c"])}, ["text_features holds <U1"]),
+        ({"logit_scale": np.float32(-1)}, ["logit_scale is -1.0", "positive"]),
+        ({"logit_scale": np.ones(2)}, ["logit_scale is not one number"]),
+        ({"ids": np.array(["a"] * 12)}, ["The id 'a'", "more than once"]),
+        ({"ids": np.arange(3)}, ["ids has shape (3,)"]),
+        ({"ids": np.zeros(12)}, ["ids holds float64"]),
+        ({"few_features": np.ones((2, 8), np.float32)}, ["belong together"]),
+        (
+            {"few_features": np.ones((2, 8), np.float32), "few_labels": np.array([0, 9])},
+            ["Row 1 of few_labels is 9"],
+        ),
+    ],
+)
+def test_bad_values_are_refused_in_one_sentence(
+    tmp_path: Path, changes: dict[str, Any], says: list[str]
+) -> None:
+    """Each fault of a file is named, with the row where there is one."""
+    sentence = _refusal(save_raw(tmp_path / "a.npz", **changes))
+    for words in says:
+        assert words in sentence
+
+
+def test_files_that_are_no_feature_files_are_refused(tmp_path: Path) -> None:
+    """Missing, empty, misnamed and foreign files are told apart."""
+    assert "does not exist" in _refusal(tmp_path / "none.npz")
+    (tmp_path / "empty.npz").touch()
+    assert "is empty" in _refusal(tmp_path / "empty.npz")
+    (tmp_path / "table.csv").write_text("1,2")
+    assert "ends in .npz or .safetensors" in _refusal(tmp_path / "table.csv")
+    (tmp_path / "folder.npz").mkdir()
+    assert "is a folder" in _refusal(tmp_path / "folder.npz")
+    (tmp_path / "plain.npz").write_bytes(b"hello, this is no archive")
+    assert "not an .npz archive" in _refusal(tmp_path / "plain.npz")
+    (tmp_path / "odd.safetensors").write_bytes(b"hello, this is no archive")
+    assert "truncated or damaged" in _refusal(tmp_path / "odd.safetensors")
+
+
+@settings(max_examples=25, deadline=None)
+@given(share=st.floats(0.001, 0.999), suffix=st.sampled_from([".npz", ".safetensors"]))
+def test_a_truncated_file_is_refused_wherever_it_was_cut(
+    tmp_path_factory: pytest.TempPathFactory, share: float, suffix: str
+) -> None:
+    """No cut gives a traceback or half a file."""
+    folder = tmp_path_factory.mktemp("cut")
+    whole, cut = folder / f"whole{suffix}", folder / f"cut{suffix}"
+    write_features(whole, read_features(save_raw(folder / "a.npz")))
+    content = whole.read_bytes()
+    cut.write_bytes(content[: max(3, int(share * len(content)))])
+    assert "truncated or damaged" in _refusal(cut)
+
+
+def test_a_damaged_member_is_refused(tmp_path: Path) -> None:
+    """Flipped bytes inside an archive are noticed by its checksum."""
+    path = save_raw(tmp_path / "a.npz")
+    content = bytearray(path.read_bytes())
+    content[200:220] = bytes(20)
+    path.write_bytes(content)
+    assert "truncated or damaged" in _refusal(path)
+
+
+def test_a_pickle_is_never_run(tmp_path: Path) -> None:
+    """Neither a pickle named .npz nor one inside an archive gets to run code."""
+    mark = tmp_path / "ran"
+
+    class Bomb:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return (Path.touch, (mark,))
+
+    (tmp_path / "bomb.npz").write_bytes(pickle.dumps(Bomb()))
+    _refusal(tmp_path / "bomb.npz")
+    _refusal(save_raw(tmp_path / "inside.npz", labels=np.array([Bomb()] * 12, dtype=object)))
+    assert not mark.exists()
+
+
+def test_metadata_that_is_no_json_is_refused(tmp_path: Path) -> None:
+    """A bare word in the metadata of a safetensors file is told to be JSON."""
+    raw = raw_values()
+    tensors = {key: raw[key] for key in ("image_features", "text_features")}
+    save_file(tensors, tmp_path / "a.safetensors", {"class_names": "cat dog"})
+    assert "json.dumps" in _refusal(tmp_path / "a.safetensors")
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    """Writing to a bad place is refused, and a good file is only ever replaced as a whole."""
+    features = read_features(save_raw(tmp_path / "a.npz"))
+    with pytest.raises(InputError, match="cannot be written"):
+        write_features(tmp_path / "none" / "b.npz", features)
+    with pytest.raises(InputError, match=r"ends in \.npz"):
+        write_features(tmp_path / "b.txt", features)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.npz"]

@@ -1,0 +1,132 @@
+"""The Gaussian against scikit-learn and against itself from scratch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+from crg.parts.cache import Cache
+from crg.parts.gaussian import Gaussian, on_grid
+from streams import clustered
+
+
+def fed(seed: int, n: int, size: int = 4, dtype: str = "float64") -> tuple[Cache, Gaussian, Any]:
+    """A cache and its Gaussian after ``n`` offers, and the text features."""
+    text, stream = clustered(seed=seed, n=n, n_classes=6, width=12)
+    rng = np.random.default_rng(seed)
+    cache = Cache(np.asarray(text, dtype), size, seeded=True)
+    gaussian = Gaussian(cache)
+    for sample, views in enumerate(np.asarray(stream, dtype)):
+        change = cache.offer(int(rng.integers(6)), views[0], float(rng.random()), sample)
+        if change is not None:
+            gaussian.update(cache, change)
+    return cache, gaussian, text
+
+
+def from_scratch(cache: Cache) -> tuple[Any, Any, float]:
+    """Scatter, (S + r I)^-1 and r straight from the cached features."""
+    rows = [cache.features[k, : cache.counts[k]].astype(float) for k in range(len(cache.counts))]
+    centred = np.concatenate([entries - entries.mean(0) for entries in rows])
+    scatter = centred.T @ centred
+    ridge = on_grid(np.trace(scatter) / (len(centred) - 1))
+    return scatter, np.linalg.inv(scatter + ridge * np.eye(len(scatter))), ridge
+
+
+def current_inverse(gaussian: Gaussian) -> Any:
+    """(S + r I)^-1 as the part keeps it."""
+    return gaussian._solve(np.eye(len(gaussian.base)))
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000), n=st.integers(1, 300), size=st.integers(1, 6))
+def test_incremental_equals_from_scratch(seed: int, n: int, size: int) -> None:
+    """After any sequence of insertions and evictions the statistics are those of the cache."""
+    cache, gaussian, _ = fed(seed, n, size)
+    if not gaussian.ridge:
+        assert size == 1  # only lone entries have no scatter
+        return
+    _, inverse, ridge = from_scratch(cache)
+    assert gaussian.ridge == pytest.approx(ridge, rel=1e-12)
+    np.testing.assert_allclose(current_inverse(gaussian), inverse, rtol=1e-8, atol=1e-8)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000), n=st.integers(5, 300))
+def test_precision_is_symmetric_and_positive_definite(seed: int, n: int) -> None:
+    """The inverse stays symmetric with positive eigenvalues through all updates."""
+    _, gaussian, _ = fed(seed, n)
+    inverse = current_inverse(gaussian)
+    np.testing.assert_allclose(inverse, inverse.T, rtol=1e-9, atol=1e-9)
+    assert np.linalg.eigvalsh(inverse).min() > 0
+
+
+def test_logits_equal_the_formula_for_any_means() -> None:
+    """h_k = mu.Px - 1/2 mu.P mu, for means near the reference and far from it, over and over."""
+    cache, gaussian, _ = fed(seed=7, n=200)
+    _, inverse, _ = from_scratch(cache)
+    rng = np.random.default_rng(0)
+    means = np.stack([cache.mean(k) for k in range(6)])
+    for shift in (0.0, 1e-9, 1e-6, 1e-4, 1e-2, 1.0, 1e-5):
+        moved = means + shift * rng.normal(size=means.shape)
+        x = rng.normal(size=12)
+        expected = 12 * ((moved @ inverse) @ x - 0.5 * ((moved @ inverse) * moved).sum(1))
+        got = gaussian.logits(x, moved)
+        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
+
+
+def test_agrees_with_linear_discriminant_analysis() -> None:
+    """With the same covariance, decisions and differences are those of scikit-learn's LDA."""
+    rng = np.random.default_rng(3)
+    n_each, width = 40, 5
+    labels = np.repeat(np.arange(3), n_each)
+    data = rng.normal(size=(3, width))[labels] + 0.5 * rng.normal(size=(3 * n_each, width))
+    cache = Cache(data[::n_each].copy(), n_each, seeded=True)  # seeds are the first of each class
+    for sample, row in enumerate(data):
+        if sample % n_each:
+            cache.offer(int(labels[sample]), row, 1.0 - sample * 1e-4, sample)
+    gaussian = Gaussian(cache)
+    scatter, _, ridge = from_scratch(cache)
+    # LDA's covariance is S/n shrunk towards its mean eigenvalue; give it ours by scaling.
+    total = len(data)
+    share = ridge / (ridge + np.trace(scatter) / width)
+    model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=share, priors=[1 / 3] * 3)
+    model.fit(data, labels)
+    x = rng.normal(size=(20, width))
+    means = np.stack([cache.mean(k) for k in range(3)])
+    ours = np.stack([gaussian.logits(row, means) for row in x])
+    theirs = model.decision_function(x)
+    factor = width * (1 - share) / total  # ours is D (S + r I)^-1, theirs n / (1 - share) of it
+    np.testing.assert_allclose(
+        ours - ours.mean(1, keepdims=True),
+        factor * (theirs - theirs.mean(1, keepdims=True)),
+        rtol=1e-6,
+        atol=1e-9,
+    )
+
+
+def test_no_scatter_gives_zero_logits() -> None:
+    """Before the first picture there is nothing to tell classes apart by."""
+    text, _ = clustered(seed=0, n=1, n_classes=3, width=4)
+    cache = Cache(text, 3, seeded=True)
+    assert not Gaussian(cache).logits(text[0], text).any()
+
+
+def test_ridge_moves_on_a_two_percent_grid() -> None:
+    """Values on the grid are 2% apart and at most 1% from what they stand for."""
+    for ridge in np.geomspace(1e-9, 10.0, 500):
+        assert abs(np.log(on_grid(ridge) / ridge)) <= 0.5 * np.log(1.02) + 1e-12
+    assert on_grid(1.02 * on_grid(0.3)) == pytest.approx(1.02 * on_grid(0.3))
+
+
+def test_failed_factorisation_is_rescued_and_counted() -> None:
+    """If S is broken beyond inversion, more ridge is taken and the event is counted."""
+    cache, gaussian, _ = fed(seed=9, n=100)
+    gaussian.scatter = gaussian.scatter - 3.0 * np.eye(12)  # no longer positive definite
+    gaussian._rebuild()
+    assert gaussian.n_rescues > 0
+    assert np.isfinite(gaussian.logits(cache.mean(0), cache.features[:, 0, :])).all()

@@ -1,0 +1,138 @@
+"""Metrics against worked examples and scikit-learn."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics as reference
+
+from crg import metrics
+
+
+@given(seed=st.integers(0, 1000), n=st.integers(1, 50), k=st.integers(2, 6))
+def test_accuracy_agrees_with_scikit_learn(seed: int, n: int, k: int) -> None:
+    """Accuracy, overall and per class, is what scikit-learn computes."""
+    rng = np.random.default_rng(seed)
+    predicted, labels = rng.integers(k, size=n), rng.integers(k, size=n)
+    assert metrics.accuracy(predicted, labels) == reference.accuracy_score(labels, predicted)
+    recall = reference.recall_score(
+        labels, predicted, labels=range(k), average=None, zero_division=np.nan
+    )
+    np.testing.assert_allclose(metrics.per_class_accuracy(predicted, labels, k), recall)
+    worst = metrics.worst_class_accuracy(predicted, labels, k)
+    assert worst == pytest.approx(np.nanmin(recall))
+
+
+def test_a_class_without_pictures_has_no_accuracy() -> None:
+    """It is NaN and does not count as the worst."""
+    by_class = metrics.per_class_accuracy(np.array([0, 1]), np.array([0, 0]), 3)
+    assert by_class[0] == 0.5
+    assert np.isnan(by_class[1:]).all()
+    assert metrics.worst_class_accuracy(np.array([0, 1]), np.array([0, 0]), 3) == 0.5
+
+
+@given(seed=st.integers(0, 1000), k=st.integers(2, 6))
+def test_likelihood_agrees_with_scikit_learn(seed: int, k: int) -> None:
+    """The likelihood from logits is the log loss of their softmax."""
+    rng = np.random.default_rng(seed)
+    logits, labels = 3 * rng.standard_normal((20, k)), rng.integers(k, size=20)
+    probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    expected = reference.log_loss(labels, probs, labels=range(k))
+    assert metrics.negative_log_likelihood(logits, labels) == pytest.approx(expected)
+
+
+def test_likelihood_of_huge_logits_is_finite() -> None:
+    """Logits that overflow an exponential still give the exact figure."""
+    logits = np.array([[1000.0, 0.0], [0.0, 1000.0]], dtype=np.float32)
+    assert metrics.surprises(logits, np.array([0, 0])).tolist() == [0.0, 1000.0]
+
+
+def test_calibration_error_by_hand() -> None:
+    """Two bins: |0.5 - 0.55| weighs 2/3 and |1 - 0.95| weighs 1/3."""
+    confidence, correct = np.array([0.54, 0.56, 0.95]), np.array([True, False, True])
+    error = metrics.expected_calibration_error(confidence, correct, n_bins=5)
+    assert error == pytest.approx(2 / 3 * 0.05 + 1 / 3 * 0.05)
+
+
+def test_calibration_bins_are_fifteen_and_closed_above() -> None:
+    """A confidence on a border counts to the lower bin, and 0 and 1 have a bin."""
+    edge = np.linspace(0, 1, 16)[8]
+    border = np.array([edge, np.nextafter(edge, 0)])
+    together = metrics.expected_calibration_error(border, np.array([True, False]))
+    assert together == pytest.approx(abs(0.5 - edge), abs=1e-9)
+    ends = metrics.expected_calibration_error(np.array([0.0, 1.0]), np.array([False, True]))
+    assert ends == 0.0
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=60))
+def test_calibration_error_agrees_with_a_loop_over_bins(pairs: list[tuple[float, bool]]) -> None:
+    """The closed form is the sum over bins of the definition."""
+    confidence = np.array([pair[0] for pair in pairs])
+    correct = np.array([pair[1] for pair in pairs])
+    edges = np.linspace(0, 1, 16)
+    expected = 0.0
+    for low, high in itertools.pairwise(edges):
+        inside = (confidence > low) & (confidence <= high)
+        inside |= (confidence == 0) & (low == 0)
+        if inside.any():
+            gap = abs(correct[inside].mean() - confidence[inside].mean())
+            expected += inside.mean() * gap
+    assert metrics.expected_calibration_error(confidence, correct) == pytest.approx(expected)
+
+
+def test_purity_counts_pictures_in_their_own_queue() -> None:
+    """Three of four are right; an empty cache has no purity."""
+    assert metrics.cache_purity([(0, 0), (0, 0), (1, 1), (1, 0)]) == 0.75
+    assert metrics.cache_purity([]) is None
+
+
+def test_times_are_summed_up_by_mean_and_median() -> None:
+    """One slow step moves the mean and not the median."""
+    times = np.array([1.0, 1.0, 10.0])
+    assert metrics.mean_milliseconds(times) == 4.0
+    assert metrics.median_milliseconds(times) == 1.0
+
+
+def test_the_interval_of_equal_methods_is_zero() -> None:
+    """Paired by picture, a method gains nothing over itself, without any doubt."""
+    right = np.random.default_rng(0).random((3, 50)) < 0.5
+    assert metrics.paired_interval(right, right) == metrics.Interval(0.0, 0.0, 0.0)
+
+
+def test_the_interval_agrees_with_the_normal_one_for_a_single_order() -> None:
+    """With one order it is the usual bootstrap: about mean plus or minus 1.96 standard errors."""
+    rng = np.random.default_rng(1)
+    right, baseline = rng.random((1, 800)) < 0.7, rng.random((1, 800)) < 0.6
+    interval = metrics.paired_interval(right, baseline)
+    difference = right[0].astype(float) - baseline[0]
+    half = 1.96 * difference.std() / np.sqrt(800)
+    assert interval.mean == pytest.approx(difference.mean())
+    assert interval.low == pytest.approx(difference.mean() - half, abs=0.1 * half)
+    assert interval.high == pytest.approx(difference.mean() + half, abs=0.1 * half)
+
+
+def test_orders_that_disagree_widen_the_interval() -> None:
+    """The same mean gain is less certain when one order brings it all."""
+    baseline = np.zeros((2, 400), dtype=bool)
+    steady, uneven = baseline.copy(), baseline.copy()
+    steady[:, :100] = True
+    uneven[0, :200] = True
+    first = metrics.paired_interval(steady, baseline)
+    second = metrics.paired_interval(uneven, baseline)
+    assert first.mean == second.mean == 0.25
+    assert second.high - second.low > 2 * (first.high - first.low)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 100))
+def test_the_interval_is_decided_by_its_seed_and_holds_the_mean(seed: int) -> None:
+    """The same data gives the same interval, and the gain lies inside."""
+    rng = np.random.default_rng(seed)
+    right, baseline = rng.random((3, 60)) < 0.7, rng.random((3, 60)) < 0.6
+    interval = metrics.paired_interval(right, baseline, n_resamples=200)
+    assert interval == metrics.paired_interval(right, baseline, n_resamples=200)
+    assert interval.low <= interval.mean <= interval.high

@@ -1,0 +1,102 @@
+"""The shared array functions against hand calculation, SciPy and their stated limits."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import special
+
+from crg.ops import confident_views, entropy, lengths, normalize, normalized_entropy, softmax
+
+LOGITS = arrays(
+    np.float64,
+    st.integers(2, 12),
+    elements=st.floats(-1e6, 1e6, allow_subnormal=False),
+)
+
+
+@given(LOGITS)
+def test_normalized_entropy_is_between_zero_and_one(logits: Any) -> None:
+    """The normalised entropy of any distribution lies in [0, 1]."""
+    assert 0.0 <= normalized_entropy(softmax(logits)) <= 1.0
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 10, 1000])
+def test_normalized_entropy_reaches_both_ends(n_classes: int) -> None:
+    """It is one for the uniform distribution and zero for certainty, whatever K is."""
+    assert normalized_entropy(np.full(n_classes, 1 / n_classes)) == pytest.approx(1.0)
+    assert normalized_entropy(np.eye(n_classes)[0]) == pytest.approx(0.0, abs=1e-12)
+
+
+@given(LOGITS)
+def test_softmax_agrees_with_scipy(logits: Any) -> None:
+    """Softmax is SciPy's, for logits of any size."""
+    np.testing.assert_allclose(softmax(logits), special.softmax(logits), rtol=1e-12, atol=1e-300)
+
+
+def test_softmax_by_hand() -> None:
+    """Two logits that differ by ln 3 give a quarter and three quarters, row by row."""
+    rows = np.array([[0.0, math.log(3.0)], [700.0 + math.log(3.0), 700.0]])
+    np.testing.assert_allclose(softmax(rows), [[0.25, 0.75], [0.75, 0.25]])
+
+
+@given(LOGITS)
+def test_entropy_agrees_with_scipy(logits: Any) -> None:
+    """Entropy is SciPy's sum of -p ln p, in nats."""
+    probs = softmax(logits)
+    assert float(entropy(probs)) == pytest.approx(special.entr(probs).sum(), rel=1e-9, abs=1e-12)
+
+
+def test_normalize_gives_unit_rows_and_survives_zero() -> None:
+    """Rows come out with length one; a zero row stays zero instead of becoming NaN."""
+    rows = normalize(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    np.testing.assert_allclose(rows, [[0.6, 0.8], [0.0, 0.0]])
+    assert lengths(np.zeros((1, 2)))[0] > 0
+
+
+@given(st.integers(1, 40), st.floats(0.01, 1.0))
+def test_confident_views_keeps_the_stated_number(n_views: int, share: float) -> None:
+    """max(1, floor(rho V)) views are kept."""
+    views, text = _views_and_text(n_views)
+    kept = confident_views(views, text, 10.0, share).kept
+    assert kept.shape[0] == max(1, math.floor(share * n_views + 1e-9))
+
+
+@pytest.mark.parametrize(("share", "n_views", "kept"), [(0.1, 10, 1), (0.3, 10, 3), (0.7, 10, 7)])
+def test_rounding_of_the_share_loses_no_view(share: float, n_views: int, kept: int) -> None:
+    """0.7 of 10 is seven although 0.7 * 10 may fall short of it in binary."""
+    views, text = _views_and_text(n_views)
+    assert confident_views(views, text, 10.0, share).kept.shape[0] == kept
+
+
+def test_confident_views_are_those_of_lowest_entropy() -> None:
+    """What is kept, averaged and labelled follows from the views of lowest entropy."""
+    views, text = _views_and_text(20)
+    probs = special.softmax(10.0 * views @ text.T, axis=1)
+    order = np.argsort(special.entr(probs).sum(axis=1))[:5]
+    seen = confident_views(views, text, 10.0, 0.25)
+    np.testing.assert_allclose(seen.kept, views[order])
+    mean = views[order].mean(axis=0)
+    np.testing.assert_allclose(seen.feature, mean / np.linalg.norm(mean))
+    np.testing.assert_allclose(seen.probs, probs[order].mean(axis=0))
+    assert seen.label == int(probs[order].mean(axis=0).argmax())
+    assert seen.entropy == pytest.approx(special.entr(seen.probs).sum())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_single_view_is_returned_to_the_last_bit(dtype: str) -> None:
+    """With V = 1 the feature is the view itself, not a rounded mean of it."""
+    views, text = (array.astype(dtype) for array in _views_and_text(1))
+    assert confident_views(views, text, 100.0, 0.1).feature.tobytes() == views[0].tobytes()
+
+
+def _views_and_text(n_views: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng(n_views)
+    views, text = rng.standard_normal((n_views, 8)), rng.standard_normal((4, 8))
+    return normalize(views), normalize(text)

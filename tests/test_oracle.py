@@ -1,0 +1,116 @@
+"""CRG against its plain form: every label and logit, in double and single precision."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+import crg
+from streams import clustered
+
+torch = pytest.importorskip("torch")
+from oracle import Options, Oracle  # noqa: E402  (needs torch)
+
+TOLERANCE = {"float64": 1e-8, "float32": 1e-4}
+# The six rows of the paper's ablation, each one configuration.
+TEXT_AND_POSITIVE = {
+    "negative": False, "gaussian": False, "text_separation": False, "cache_separation": False
+}  # fmt: skip
+GAUSSIAN_ALONE = {
+    "text_cache": False, "positive": False, "negative": False, "residual": False, "evolve": False
+}  # fmt: skip
+ABLATION = {
+    "text and positive": TEXT_AND_POSITIVE,
+    "+ text separation": TEXT_AND_POSITIVE | {"text_separation": True},
+    "+ negative": TEXT_AND_POSITIVE | {"text_separation": True, "negative": True},
+    "+ negative and cache separation": {"gaussian": False},
+    "Gaussian alone": GAUSSIAN_ALONE,
+    "all": {},
+}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "mean reduction": {"reduction": "mean"},
+    "confident view": {"predict_on": "confident"},
+    "more views kept": {"view_share": 0.5},
+    "queue of one": {"queue_size": 1},
+    "queue of two": {"queue_size": 2},
+    "no text cache": {"text_cache": False},
+    "no positive": {"positive": False},
+    "no evolution": {"evolve": False},
+    "no residual": {"residual": False},
+    "other weights": {"lambda1": 2.0, "lambda2": 1.0, "xi1": 0.1, "gamma": 1.0, "lr": 1e-3},
+}
+
+
+def assert_agree(
+    text: Any, stream: Any, dtype: str, options: dict[str, Any], scale: float = 20.0
+) -> tuple[int, int]:
+    """Step both forms over a stream; how often the cache changed and the text evolved.
+
+    The plain form always computes in double precision, on the very bits that the adapter
+    sees: autograd in single precision is itself off by more than the tolerance.
+    """
+    task = crg.Task([f"class {k}" for k in range(len(text))], np.asarray(text, dtype), scale)
+    adapter = crg.create("crg", task, **options)
+    plain = Oracle(torch.tensor(task.text_features, dtype=torch.float64), scale, Options(**options))
+    changes = 0
+    for views in np.asarray(stream, dtype):
+        # The adapter's own normalisation, so that both see the same bits.
+        sample = adapter._sample(views, None)
+        prediction = adapter.step(sample.views)
+        expected = plain.step(torch.tensor(sample.views, dtype=torch.float64)).numpy()
+        allowed = TOLERANCE[dtype] * np.abs(expected).max()
+        np.testing.assert_allclose(prediction.logits, expected, rtol=0, atol=allowed)
+        best = int(expected.argmax())
+        if prediction.label != best:
+            assert dtype == "float32"
+            assert expected[best] - expected[prediction.label] <= allowed
+        changes += prediction.diagnostics.cache_changed
+    method: Any = adapter._method
+    assert method.text.n_updates == plain.n_updates
+    return changes, plain.n_updates
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_long_stream_agrees_with_the_plain_form(dtype: str) -> None:
+    """Over 2,200 steps with many evictions both forms give the same logits."""
+    text, stream = clustered(seed=1, n=2200)
+    changes, evolved = assert_agree(text, stream, dtype, {})
+    assert changes > 10 * 12 + 300  # far more than fill the queues: entries were thrown out
+    assert evolved > 100
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("row", ABLATION)
+def test_every_ablation_row_agrees_with_the_plain_form(row: str, dtype: str) -> None:
+    """Each row of the ablation is one configuration and means the same in both forms."""
+    text, stream = clustered(seed=2, n=250, n_views=1)
+    assert_agree(text, stream, dtype, ABLATION[row])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_choice_agrees_with_the_plain_form(variant: str, dtype: str) -> None:
+    """Options and several views per picture mean the same in both forms."""
+    text, stream = clustered(seed=3, n=200, n_classes=7, width=20, n_views=20)
+    assert_agree(text, stream, dtype, VARIANTS[variant])
+
+
+@pytest.mark.parametrize("n_classes,width", [(2, 4), (3, 2), (40, 8)])
+def test_odd_sizes_agree_with_the_plain_form(n_classes: int, width: int) -> None:
+    """Few classes, narrow features and more classes than dimensions are no special case."""
+    text, stream = clustered(seed=4, n=250, n_classes=n_classes, width=width)
+    assert_agree(text, stream, "float64", {"queue_size": 4})
+
+
+@pytest.mark.skipif("CRG_FEATURE_FILES" not in os.environ, reason="set CRG_FEATURE_FILES to run")
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("path", os.environ.get("CRG_FEATURE_FILES", "").split(os.pathsep))
+def test_real_streams_agree_with_the_plain_form(path: str, dtype: str) -> None:
+    """Streams of real features, shuffled, agree over their whole length."""
+    with np.load(path) as file:
+        order = np.random.default_rng(0).permutation(len(file["image_features"]))
+        text, stream = file["text_features"], file["image_features"][order]
+    assert_agree(text, stream, dtype, {}, scale=100.0)

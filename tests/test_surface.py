@@ -1,0 +1,178 @@
+"""What users see: exported names, commands, documents, layers and imports."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+import crg
+import crg.checks
+from crg.cli import main
+from documents import DOCUMENTS, ROOT, code_blocks, commands, run_python_blocks
+
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+PYTHON_FILES = [*SOURCES, *sorted((ROOT / "tests").rglob("*.py"))]
+
+
+def test_exported_names_exist() -> None:
+    """Every exported name can be had, is listed once and in order."""
+    for module in (crg, crg.checks):
+        assert len(set(module.__all__)) == len(module.__all__)
+        assert all(hasattr(module, name) for name in module.__all__)
+    assert crg.__all__ == sorted(crg.__all__)
+
+
+def test_nothing_public_is_left_out() -> None:
+    """Whatever the package imports into its face from its own modules is listed there."""
+    own = [
+        name
+        for name, value in vars(crg).items()
+        if getattr(value, "__module__", "").startswith("crg.") and not name.startswith("_")
+    ]
+    assert sorted(own) == sorted(crg.__all__)
+
+
+@pytest.mark.parametrize("name", crg.__all__)
+def test_exported_names_are_documented_and_typed(name: str) -> None:
+    """Each exported class and function, and each public method, has a docstring and types."""
+    thing = getattr(crg, name)
+    assert inspect.getdoc(thing)
+    for function in _functions_of(thing):
+        assert function.__doc__, function.__qualname__
+        hints = inspect.signature(function)
+        assert hints.return_annotation is not inspect.Signature.empty, function.__qualname__
+        for parameter in hints.parameters.values():
+            typed = parameter.annotation is not inspect.Parameter.empty
+            assert typed or parameter.name in ("self", "cls"), f"{name}: {parameter}"
+
+
+def test_layers_hold() -> None:
+    """The import contracts of pyproject.toml are kept."""
+    command = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run([command], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+@pytest.mark.parametrize("module", ["torch", "rich", "click", "matplotlib", "numba"])
+def test_import_is_light(module: str) -> None:
+    """Importing crg and listing its methods loads neither torch nor anything that draws."""
+    code = f"import crg, sys; crg.list_methods(); sys.exit({module!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_torch_is_never_imported_at_module_level() -> None:
+    """No module of the package needs torch to be imported; it is looked up where it is used."""
+    offenders = [path for path in SOURCES if "torch" in _imported_at_module_level(path)]
+    assert not offenders
+
+
+def test_files_stay_small() -> None:
+    """No Python file is longer than 300 lines."""
+    long = {path.name: n for path in PYTHON_FILES if (n := path.read_text().count("\n")) > 300}
+    assert not long
+
+
+@pytest.mark.parametrize("name", sorted(main.commands))
+def test_commands_explain_themselves(name: str) -> None:
+    """Each command has help with an example, and each of its options has help."""
+    command = main.commands[name]
+    text = command.get_help(click.Context(command, info_name=name, parent=click.Context(main)))
+    assert re.search(rf"^\s*(\$ )?crg {name}\b", _after_usage(text), re.MULTILINE), text
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and not parameter.hidden:
+            assert parameter.help, f"crg {name} {parameter.opts[0]}"
+
+
+@pytest.mark.parametrize("name", sorted(main.commands))
+def test_commands_are_documented(name: str) -> None:
+    """Each command occurs in README.md or in docs/."""
+    documents = [path for path in DOCUMENTS if path.name != "CONTRIBUTING.md"]
+    shown = [words for path in documents for words in commands(path)]
+    assert any(words[:2] == ["crg", name] for words in shown)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_documented_commands_exist(path: Path) -> None:
+    """Every crg or make command in a document names a command, options and a target there is."""
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for words in commands(path):
+        if words[0] == "crg":
+            _parse(words[1:])
+        if words[0] == "make":
+            assert all("=" in word or word in targets for word in words[1:]), words
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_documented_python_runs(path: Path, tmp_path: Path) -> None:
+    """The Python blocks of a document run from top to bottom."""
+    done = run_python_blocks(path, tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_readme_shows_both_ways_in() -> None:
+    """The README has Python code, a crg command, `make demo` and `make test`."""
+    readme = ROOT / "README.md"
+    shown = [words[:2] for words in commands(readme)]
+    assert code_blocks(readme, "python")
+    assert any(words[0] == "crg" for words in shown)
+    assert ["make", "demo"] in shown and ["make", "test"] in shown
+
+
+@pytest.mark.parametrize("line", ["crg no-such-command", "crg demo --no-such-option"])
+def test_wrong_commands_would_be_found(line: str) -> None:
+    """The check of documented commands refuses commands and options that do not exist."""
+    with pytest.raises(click.UsageError):
+        _parse(line.split()[1:])
+
+
+def test_changelog_knows_this_version() -> None:
+    """The changelog has a section for the version of the package."""
+    assert f"## [{crg.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def _parse(words: list[str]) -> None:
+    """Check a command line against the commands and their options, without running it."""
+    group = click.Context(main, info_name="crg")
+    _, rest, _ = main.make_parser(group).parse_args(list(words))
+    if not rest:
+        return  # crg --help, crg --version
+    command = main.get_command(group, rest[0])
+    if command is None:
+        raise click.UsageError(f"there is no crg {rest[0]}")
+    command.make_parser(click.Context(command, parent=group)).parse_args(rest[1:])
+
+
+def _functions_of(thing: Any) -> list[Any]:
+    if inspect.isfunction(thing):
+        return [thing]
+    members = vars(thing).items()
+    public = [value for name, value in members if not name.startswith("_")]
+    functions = [v.fget if isinstance(v, property) else v for v in public]
+    return [function for function in functions if inspect.isfunction(function)]
+
+
+def _after_usage(text: str) -> str:
+    return text.split("\n", 1)[1]
+
+
+def _imported_at_module_level(path: Path) -> set[str]:
+    """First parts of the module names that are imported when the file is."""
+    names: set[str] = set()
+    waiting: list[ast.AST] = [ast.parse(path.read_text())]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add((node.module or "").split(".")[0])
+        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            waiting += ast.iter_child_nodes(node)
+    return names

@@ -1,0 +1,145 @@
+"""Task and the checks on raw vectors."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from crg import Task
+from crg.types import as_floats, like, unit_rows
+from sentences import refused_in_one_sentence
+
+TEXT = np.eye(3, 4)
+NAMES = ("cat", "dog", "owl")
+
+
+@pytest.mark.parametrize(
+    ("names", "text", "scale", "words"),
+    [
+        (NAMES, np.zeros((3, 4)), 100.0, "all zeros"),
+        (NAMES, np.full((3, 4), np.nan), 100.0, "Row 0"),
+        (NAMES, np.where(np.eye(3, 4) == 1, np.inf, 1.0), 100.0, "infinite"),
+        (NAMES, np.ones(4), 100.0, "one row per class"),
+        (NAMES[:2], TEXT, 100.0, "2 class names but 3"),
+        (NAMES[:1], TEXT[:1], 100.0, "at least two"),
+        (("cat", "dog", "cat"), TEXT, 100.0, "'cat' occurs more than once"),
+        (NAMES, TEXT, 0.0, "logit_scale"),
+        (NAMES, TEXT, -1.0, "logit_scale"),
+        (NAMES, TEXT, float("nan"), "logit_scale"),
+        (NAMES, TEXT, float("inf"), "logit_scale"),
+        (NAMES, [["a", "b"]] * 3, 100.0, "numbers"),
+        (NAMES, [[1.0], [1.0, 2.0], [1.0]], 100.0, "equal width"),
+        (NAMES, TEXT * 1j, 100.0, "real numbers"),
+    ],
+)
+def test_bad_tasks_are_refused(names: Any, text: Any, scale: float, words: str) -> None:
+    """A task that makes no sense is refused in one sentence that says what is wrong."""
+    with refused_in_one_sentence(words):
+        Task(names, text, scale)
+
+
+def test_task_cannot_be_changed() -> None:
+    """A task is frozen."""
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Task(NAMES, TEXT).logit_scale = 1.0  # type: ignore[misc]
+
+
+def test_task_does_not_keep_the_callers_array() -> None:
+    """What the caller does to the text features later does not reach the task."""
+    text = TEXT.copy()
+    task = Task(NAMES, text)
+    text[:] = 5.0
+    np.testing.assert_array_equal(task.text_features, TEXT)
+
+
+@pytest.mark.parametrize(
+    ("given_dtype", "kept"),
+    [("float16", "float32"), ("int64", "float32"), ("float32", "float32"), ("float64", "float64")],
+)
+def test_precision_of_the_task(given_dtype: str, kept: str) -> None:
+    """Single and double precision stay; half precision and integers become single."""
+    assert Task(NAMES, TEXT.astype(given_dtype)).text_features.dtype == kept
+
+
+def test_class_is_added_at_the_end_and_removed_by_name() -> None:
+    """Adding appends a unit row, removing takes out the right one, and the original stays."""
+    task = Task(NAMES, TEXT)
+    larger = task.with_class("bat", [0.0, 0.0, 0.0, 3.0])
+    assert larger.class_names == (*NAMES, "bat")
+    np.testing.assert_allclose(larger.text_features[-1], [0, 0, 0, 1])
+    smaller = larger.without_class("dog")
+    assert smaller.class_names == ("cat", "owl", "bat")
+    np.testing.assert_array_equal(smaller.text_features, larger.text_features[[0, 2, 3]])
+    assert task.class_names == NAMES and larger.logit_scale == task.logit_scale
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda task: task.with_class("dog", np.ones(4)), "more than once"),
+        (lambda task: task.with_class("bat", np.ones(5)), "width 4"),
+        (lambda task: task.with_class("bat", np.ones((1, 4))), "one vector"),
+        (lambda task: task.with_class("bat", np.zeros(4)), "zeros"),
+        (lambda task: task.without_class("bat"), "no class 'bat'"),
+        (lambda task: task.without_class("owl").without_class("cat"), "at least two"),
+        (lambda task: task.index_of("bat"), "the classes are cat, dog, owl"),
+    ],
+)
+def test_bad_changes_are_refused(change: Any, words: str) -> None:
+    """A change of classes that makes no sense is refused in one sentence."""
+    with refused_in_one_sentence(words):
+        change(Task(NAMES, TEXT))
+
+
+ROWS = arrays(
+    np.float64,
+    st.tuples(st.integers(1, 4), st.integers(1, 5)),
+    elements=st.floats(-1e3, 1e3).filter(lambda x: abs(x) > 1e-3),
+)
+
+
+@given(ROWS, st.sampled_from(["float32", "float64"]))
+def test_unit_rows_are_unit_and_stay_so(rows: Any, dtype: str) -> None:
+    """Rows come out of unit length, and unit rows come out to the last bit."""
+    unit = unit_rows(rows.astype(dtype), "views")
+    np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 1.0, rtol=1e-5)
+    assert unit_rows(unit, "views").tobytes() == unit.tobytes()
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-200, 1e200, 1e300])
+def test_rows_whose_square_leaves_the_range_are_rescued(size: float) -> None:
+    """Very short and very long rows have a direction too."""
+    unit = unit_rows(np.array([[3.0, 4.0]]) * size, "views")
+    np.testing.assert_allclose(unit, [[0.6, 0.8]])
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"), [(np.nan, "Row 1"), (np.inf, "Row 1"), (-np.inf, "Row 1")]
+)
+def test_bad_row_is_named(bad: float, words: str) -> None:
+    """The error says which row holds NaN or an infinite value."""
+    rows = np.ones((3, 2))
+    rows[1, 1] = bad
+    with refused_in_one_sentence(words, "views"):
+        unit_rows(rows, "views")
+
+
+def test_as_floats_reads_python_lists() -> None:
+    """Nested lists become an array of numbers."""
+    assert as_floats([[1, 2], [3, 4]], "views").dtype == np.float32
+
+
+def test_like_moves_between_libraries() -> None:
+    """An array takes the library and precision of the reference, in both directions."""
+    torch = pytest.importorskip("torch")
+    host, tensor = np.ones(3, dtype=np.float32), torch.ones(3, dtype=torch.float64)
+    assert like(host, tensor).dtype == torch.float64
+    moved = like(tensor.requires_grad_(), host)
+    assert isinstance(moved, np.ndarray) and moved.dtype == np.float32
+    assert like(host, host) is host
