@@ -94,8 +94,10 @@ class ForgetsDtype(Answering):
 class WrongLabel(Nearest):
     """Names the class after the right one."""
 
-    def _predicted(self, logits: Array, diagnostics: Diagnostics) -> Prediction:
-        good = super()._predicted(logits, diagnostics)
+    def _predicted(
+        self, logits: Array, diagnostics: Diagnostics, probs: Array | None = None
+    ) -> Prediction:
+        good = super()._predicted(logits, diagnostics, probs)
         label = (good.label + 1) % self.task.n_classes
         name = self.task.class_names[label]
         return Prediction(good.logits, good.probs, label, name, diagnostics)

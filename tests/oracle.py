@@ -74,10 +74,7 @@ class Oracle:
         kept, x, label, entropy = self.select(views)
         self.offer(label, x, entropy)
         v = torch.stack([torch.stack([e.feature for e in q]).mean(0) for q in self.queues])
-        n_classes = v.shape[0]
-        others = torch.stack(
-            [v[[j for j in range(n_classes) if j != k]].mean(0) for k in range(n_classes)]
-        )
+        others = (v.sum(0) - v) / (len(v) - 1)
         r_t, r_p, r_n = self.residuals(kept, v, others)
         f = views[0] if o.predict_on == "original" else x
         moved = unit(self.t + r_t)
@@ -149,7 +146,8 @@ class Oracle:
         if not o.text_separation:
             return move.detach()
         t = unit(self.reference + move)
-        pairs = torch.exp(-o.gamma * ((t[:, None, :] - t[None, :, :]) ** 2).sum(-1))
+        distances = 2 - 2 * t @ t.T  # |a - b|^2 of unit vectors
+        pairs = torch.exp(-o.gamma * distances)
         off_diagonal = pairs[~torch.eye(len(t), dtype=torch.bool)]
         total = off_diagonal.sum() if o.reduction == "sum" else off_diagonal.mean()
         return torch.autograd.grad(o.xi1 * total, move)[0]

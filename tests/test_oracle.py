@@ -73,6 +73,9 @@ def assert_agree(
     return changes, plain.n_updates
 
 
+pytestmark = pytest.mark.usefixtures("both_forms")
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_long_stream_agrees_with_the_plain_form(dtype: str) -> None:
     """Over 2,200 steps with many evictions both forms give the same logits."""
@@ -86,7 +89,7 @@ def test_long_stream_agrees_with_the_plain_form(dtype: str) -> None:
 @pytest.mark.parametrize("row", ABLATION)
 def test_every_ablation_row_agrees_with_the_plain_form(row: str, dtype: str) -> None:
     """Each row of the ablation is one configuration and means the same in both forms."""
-    text, stream = clustered(seed=2, n=250, n_views=1)
+    text, stream = clustered(seed=2, n=150)
     assert_agree(text, stream, dtype, ABLATION[row])
 
 
@@ -94,14 +97,14 @@ def test_every_ablation_row_agrees_with_the_plain_form(row: str, dtype: str) -> 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_choice_agrees_with_the_plain_form(variant: str, dtype: str) -> None:
     """Options and several views per picture mean the same in both forms."""
-    text, stream = clustered(seed=3, n=200, n_classes=7, width=20, n_views=20)
+    text, stream = clustered(seed=3, n=120, n_classes=7, width=20, n_views=20)
     assert_agree(text, stream, dtype, VARIANTS[variant])
 
 
 @pytest.mark.parametrize("n_classes,width", [(2, 4), (3, 2), (40, 8)])
 def test_odd_sizes_agree_with_the_plain_form(n_classes: int, width: int) -> None:
     """Few classes, narrow features and more classes than dimensions are no special case."""
-    text, stream = clustered(seed=4, n=250, n_classes=n_classes, width=width)
+    text, stream = clustered(seed=4, n=150, n_classes=n_classes, width=width)
     assert_agree(text, stream, "float64", {"queue_size": 4})
 
 

@@ -25,6 +25,7 @@ RULE = ResidualRule(
     text_separation=1.0,
     cache_separation=10.0,
     kernel_width=2.0,
+    text_rate=5e-4,
     rate=5e-4,
     eps=1e-3,
 )
@@ -116,7 +117,9 @@ def test_text_separation_is_taken_anew_only_after_a_real_move() -> None:
     text, _ = clustered(seed=5, n=2, n_classes=4, width=6)
     residual = Residual(RULE, text)
     first = residual.separation
-    residual.follow(text + 1e-4)
+    residual.follow(text + 1e-4, way=1.0)  # it went far and came back
     assert residual.separation is first
-    residual.follow(text + 1e-2)
+    residual.follow(text + 1e-2, way=1e-4)  # the ways do not add up to that: nobody looks
+    assert residual.separation is first
+    residual.follow(text + 1e-2, way=1e-2)
     assert residual.separation is not first

@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from array_api_compat import array_namespace
-
-from crg.types import Array
+from crg.types import Array, namespace
 
 _SHORTEST = 1e-12  # below this length a vector has no direction
 
 
 def lengths(rows: Array) -> Array:
     """Euclidean length of each row, never below 1e-12 so that one can divide by it."""
-    xp = array_namespace(rows)
+    xp = namespace(rows)
     return xp.sqrt(xp.clip(xp.sum(rows * rows, axis=-1), _SHORTEST**2))
 
 
@@ -25,14 +23,14 @@ def normalize(rows: Array) -> Array:
 
 def softmax(logits: Array) -> Array:
     """Probabilities along the last axis."""
-    xp = array_namespace(logits)
+    xp = namespace(logits)
     weights = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
     return weights / xp.sum(weights, axis=-1, keepdims=True)
 
 
 def log_probs(probs: Array) -> Array:
     """Logarithm of probabilities, finite where one is zero."""
-    xp = array_namespace(probs)
+    xp = namespace(probs)
     return xp.log(xp.clip(probs, xp.finfo(probs.dtype).smallest_normal))
 
 
@@ -42,12 +40,27 @@ def entropy(probs: Array) -> Array:
     The largest probability enters as one minus the rest, -(1 - rest) ln(1 - rest): near
     certainty it is rounded to one, but the rest is not, and queues order pictures by it.
     """
-    xp = array_namespace(probs)
+    xp = namespace(probs)
     classes = xp.arange(probs.shape[-1], device=probs.device)
     is_largest = classes == xp.argmax(probs, axis=-1, keepdims=True)
     others = xp.where(is_largest, xp.zeros_like(probs), probs)
     rest = xp.sum(others, axis=-1)
     return xp.abs((1.0 - rest) * xp.log1p(-rest) + xp.sum(others * log_probs(others), axis=-1))
+
+
+def softmax_and_entropy(logits: Array) -> tuple[Array, Array]:
+    """softmax(z) along the last axis and its entropy, the latter in double precision.
+
+    With e = exp(z - max z) the entropy is ln(sum e) - sum e (z - max z) / sum e. The largest
+    e is exactly one, so a sum in double precision keeps all digits of the others.
+    """
+    xp = namespace(logits)
+    below = logits - xp.max(logits, axis=-1, keepdims=True)
+    odds = xp.exp(below)
+    total = xp.sum(odds, axis=-1, dtype=xp.float64)
+    moment = xp.sum(odds * below, axis=-1, dtype=xp.float64)
+    probs = odds / xp.astype(total, logits.dtype)[..., None]
+    return probs, xp.log1p(total - 1.0) - moment / total
 
 
 def normalized_entropy(probs: Array) -> float:
@@ -60,6 +73,7 @@ class Confident:
     """What the confident views of one picture say together."""
 
     kept: Array  # (m, D), the views of lowest entropy
+    logits: Array  # (m, K), s f . t for each of them
     feature: Array  # (D,), their normalised mean
     probs: Array  # (K,), the mean of their probabilities
     label: int
@@ -68,20 +82,16 @@ class Confident:
 
 def confident_views(views: Array, text: Array, scale: float, share: float) -> Confident:
     """Keep the ``share`` of views with the lowest entropy under softmax(s f . t)."""
-    xp = array_namespace(views)
-    probs = softmax(scale * (views @ text.T))  # (V, K)
+    xp = namespace(views)
+    logits = scale * (views @ text.T)  # (V, K)
+    probs, entropies = softmax_and_entropy(logits)
     n_kept = max(1, math.floor(share * views.shape[0] + 1e-9))
-    if views.shape[0] > 1:
-        keep = xp.argsort(entropy(probs), stable=True)[:n_kept]
-        views, probs = xp.take(views, keep, axis=0), xp.take(probs, keep, axis=0)
     if n_kept == 1:  # a single view is its own mean, to the last bit
-        feature, mean_probs = views[0, :], probs[0, :]
-    else:
-        feature, mean_probs = normalize(xp.mean(views, axis=0)), xp.mean(probs, axis=0)
-    return Confident(
-        kept=views,
-        feature=feature,
-        probs=mean_probs,
-        label=int(xp.argmax(mean_probs)),
-        entropy=float(entropy(mean_probs)),
-    )
+        best = int(xp.argmin(entropies)) if views.shape[0] > 1 else 0
+        kept, p, h = slice(best, best + 1), probs[best, :], float(entropies[best])
+        label = int(xp.argmax(p))
+        return Confident(views[kept, :], logits[kept, :], views[best, :], p, label, h)
+    keep = xp.argsort(entropies, stable=True)[:n_kept]
+    kept, p = xp.take(views, keep, axis=0), xp.mean(xp.take(probs, keep, axis=0), axis=0)
+    feature, label = normalize(xp.mean(kept, axis=0)), int(xp.argmax(p))
+    return Confident(kept, xp.take(logits, keep, axis=0), feature, p, label, float(entropy(p)))

@@ -16,10 +16,18 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import array_api_compat
+import array_api_compat.numpy
 import numpy as np
 
 Array: TypeAlias = Any
 SampleId: TypeAlias = int | str
+
+
+def namespace(array: Array) -> Any:
+    """The array library that ``array`` belongs to, in the form of the array API standard."""
+    if type(array) is np.ndarray:  # by far the most frequent, and looked up on the hot path
+        return array_api_compat.numpy
+    return array_api_compat.array_namespace(array)
 
 
 class InputError(ValueError):
@@ -72,7 +80,7 @@ class Task:
                 f"needs one vector of width {self.width}: encode the name with the same model."
             )
         row = like(row, self.text_features)[None, :]
-        xp = array_api_compat.array_namespace(self.text_features)
+        xp = namespace(self.text_features)
         text = xp.concat([self.text_features, row], axis=0)
         return Task((*self.class_names, name), text, self.logit_scale)
 
@@ -155,7 +163,7 @@ class Result:
 def as_floats(values: Any, what: str) -> Array:
     """``values`` as a floating-point array: half precision and integers become float32."""
     array = values if array_api_compat.is_array_api_obj(values) else _from_python(values, what)
-    xp = array_api_compat.array_namespace(array)
+    xp = namespace(array)
     if array.dtype in (xp.float32, xp.float64):
         return array
     if xp.isdtype(array.dtype, "complex floating") or str(array.dtype).startswith(("<U", "object")):
@@ -183,7 +191,7 @@ def like(array: Array, reference: Array) -> Array:
         if str(getattr(array, "device", "cpu")) != "cpu":
             array = array.cpu()  # only torch tensors get here
         return np.asarray(array, dtype=reference.dtype)
-    xp = array_api_compat.array_namespace(reference)
+    xp = namespace(reference)
     if isinstance(array, np.ndarray) and not array.flags.writeable:
         array = array.copy()  # torch warns about sharing read-only memory
     moved = xp.asarray(array, dtype=reference.dtype, device=reference.device)
@@ -196,19 +204,19 @@ def unit_rows(rows: Array, what: str) -> Array:
     A row that is of unit length up to rounding stays as it is, to the last bit, so that
     what was normalised once can be saved, read and passed on unchanged.
     """
-    xp = array_api_compat.array_namespace(rows)
+    xp = namespace(rows)
     with np.errstate(over="ignore"):  # it is noticed in the next line
         norms = xp.sqrt(xp.sum(rows * rows, axis=-1, keepdims=True))
     if not (0.0 < float(xp.min(norms)) and float(xp.max(norms)) < math.inf):  # NaN fails too
         rows = _rescue_rows(rows, what)
         norms = xp.sqrt(xp.sum(rows * rows, axis=-1, keepdims=True))
-    rounding = 16 * float(xp.finfo(rows.dtype).eps)
-    return rows / xp.where(xp.abs(norms - 1.0) <= rounding, xp.ones_like(norms), norms)
+    off = xp.abs(norms - 1.0) > 16 * xp.finfo(rows.dtype).eps
+    return rows / xp.where(off, norms, xp.ones_like(norms)) if bool(xp.any(off)) else rows
 
 
 def _rescue_rows(rows: Array, what: str) -> Array:
     """Tell which row is bad; rows whose square merely over- or underflows are rescaled."""
-    xp = array_api_compat.array_namespace(rows)
+    xp = namespace(rows)
     finite = xp.all(xp.isfinite(rows), axis=-1)
     if not bool(xp.all(finite)):
         row = int(xp.argmin(xp.astype(finite, xp.int8)))

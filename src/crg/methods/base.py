@@ -5,12 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
-from array_api_compat import array_namespace
-
 from crg.ops import softmax
 from crg.parts.cache import Cache
 from crg.parts.state import Stateful
-from crg.types import Array, Diagnostics, Prediction, Sample, Task
+from crg.types import Array, Diagnostics, Prediction, Sample, Task, namespace
 
 
 class Method(Stateful, ABC):
@@ -45,7 +43,10 @@ class Method(Stateful, ABC):
         """The cache to show to people, if the method keeps one."""
         return None
 
-    def _predicted(self, logits: Array, diagnostics: Diagnostics) -> Prediction:
-        label = int(array_namespace(logits).argmax(logits))
-        name = self.task.class_names[label]
-        return Prediction(logits, softmax(logits), label, name, diagnostics)
+    def _predicted(
+        self, logits: Array, diagnostics: Diagnostics, probs: Array | None = None
+    ) -> Prediction:
+        """The answer that follows from ``logits``; give ``probs`` where they are known."""
+        label = int(namespace(logits).argmax(logits))
+        probs = softmax(logits) if probs is None else probs
+        return Prediction(logits, probs, label, self.task.class_names[label], diagnostics)

@@ -10,9 +10,9 @@ entry does little harm.
 | 1 select | ops.confident_views | f views, rho share kept, x confident feature, h entropy |
 | 2 cache | parts.cache | M places per queue |
 | 3 prototypes | parts.prototypes | v+ positive, v- negative, t text |
-| 4 residual | parts.residual | R_T, R+, R-; xi1, xi2, gamma, lr |
+| 4 residual | parts.residual, parts.motion | R_T, R+, R-; xi1, xi2, gamma, lr |
 | 5 Gaussian | parts.gaussian | S scatter, P precision, mu = v+ + R+ |
-| 6 predict | _predict | lambda1, lambda2, beta |
+| 6 predict | _logits | lambda1, lambda2, beta |
 | 7 evolve | _evolve | tau_t gate, n_t updates |
 
 Differs from the paper: it is silent on some choices, which are options here: ``gamma``,
@@ -22,19 +22,19 @@ with respect to R+, and the shifted cache features are not normalised again.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-
-from array_api_compat import array_namespace
 
 from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
-from crg.ops import Confident, confident_views, normalize, normalized_entropy
+from crg.ops import Confident, confident_views, softmax_and_entropy
 from crg.parts.cache import Cache, Change
 from crg.parts.gaussian import Gaussian
+from crg.parts.motion import Motion, Moved
 from crg.parts.prototypes import TextPrototypes, VisualPrototypes
-from crg.parts.residual import Residual, ResidualRule, Residuals, attraction, repulsion
-from crg.types import Array, Diagnostics, Prediction, Sample
+from crg.parts.residual import Residual, ResidualRule, attraction, repulsion
+from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
 
 @register
@@ -42,6 +42,7 @@ class CRG(Method):
     """Cache, residual, Gaussian."""
 
     name = "crg"
+    _not_saved = Method._not_saved | {"motion"}
     paper = "Zhai et al., Mitigating Cache Noise in Test-Time Adaptation for Large VLMs, ICME 2025"
 
     @dataclass(frozen=True)
@@ -84,55 +85,48 @@ class CRG(Method):
         self.visual = VisualPrototypes(self.cache)
         self.residual = Residual(self._rule(), self.text.rows)
         self.gaussian = Gaussian(self.cache)
+        self.motion = Motion(self.text.rows)
         self.n_rescues: int = 0  # of the Gaussian's, those that were told
 
     def step(self, sample: Sample) -> Prediction:
         """The seven steps of the method for one picture."""
-        task, c = self.task, self.config
-        seen = confident_views(sample.views, self.text.rows, task.logit_scale, c.view_share)
+        text, c = self.text.rows, self.config
+        seen = confident_views(sample.views, text, self.task.logit_scale, c.view_share)
         change = self.cache.offer(seen.label, seen.feature, seen.entropy, sample.id)
         if change is not None:
-            self.visual.update(self.cache, change)
+            self._follow(change)
+        f = sample.views[0, :] if c.predict_on == "original" else seen.feature
+        frame = self.gaussian.frame(f)
+        moved = self.motion(self.residual, seen, f, text, self.visual, frame)
+        logits = self._logits(moved)
+        probs, entropy = softmax_and_entropy(logits)
+        self._evolve(float(entropy), moved.text)
+        return self._predicted(logits, self._facts(seen, change), probs)
+
+    def _follow(self, change: Change) -> None:
+        """Step 3: what is derived from the cache follows its change."""
+        self.visual.update(self.cache, change)
+        if self.config.gaussian:
             self.gaussian.update(self.cache, change)
-        residuals = self._residuals(seen.kept)
-        moved_text = normalize(self.text.rows + residuals.text)
-        target = sample.views[0, :] if c.predict_on == "original" else seen.feature
-        logits = self._predict(target, moved_text, residuals)
-        prediction = self._predicted(logits, self._facts(seen, change))
-        self._evolve(prediction.probs, moved_text)
-        return prediction
 
-    def _residuals(self, views: Array) -> Residuals:
-        """Step 4, or no movement where it is switched off."""
-        positive, negative = self.visual.positive, self.visual.negative
-        nothing = array_namespace(positive).zeros_like(positive)
-        if not self.config.residual:
-            return Residuals(nothing, nothing, nothing)
-        moved = self.residual.step(views, self.text.rows, positive, negative)
-        if self.config.text_cache:
-            return moved
-        return Residuals(nothing, moved.positive, moved.negative)
-
-    def _predict(self, f: Array, moved_text: Array, residuals: Residuals) -> Array:
+    def _logits(self, moved: Moved) -> Array:
         """Steps 5 and 6: s f . t' + lambda1 h(f), or A(f . v+'), + B(f . v-')."""
         c = self.config
-        means = self.visual.positive + residuals.positive
-        logits = self.task.logit_scale * (moved_text @ f)
+        logits = self.task.logit_scale * moved.text_cosine
         if c.gaussian:
-            logits = logits + c.lambda1 * self.gaussian.logits(f, means)
+            logits = logits + c.lambda1 * self.gaussian.logits(moved.expansion, moved.means)
         elif c.positive:
-            logits = logits + attraction(normalize(means) @ f, c.lambda1, c.beta)
+            logits = logits + attraction(moved.positive_cosine, c.lambda1, c.beta)
         if c.negative:
-            away = normalize(self.visual.negative + residuals.negative) @ f
-            logits = logits + repulsion(away, c.lambda2, c.beta)
-        return logits
+            logits = logits + repulsion(moved.negative_cosine, c.lambda2, c.beta)
+        return namespace(logits).astype(logits, moved.text.dtype)
 
-    def _evolve(self, probs: Array, moved_text: Array) -> None:
+    def _evolve(self, entropy: float, moved_text: Array) -> None:
         """Step 7: confident predictions draw the text prototypes along."""
         c = self.config
-        if c.text_cache and c.evolve and normalized_entropy(probs) < c.tau_t:
-            self.text.evolve(moved_text)
-            self.residual.follow(self.text.rows)
+        if c.text_cache and c.evolve and entropy < c.tau_t * math.log(self.task.n_classes):
+            way = self.text.evolve(moved_text)
+            self.residual.follow(self.text.rows, way)
 
     def _facts(self, seen: Confident, change: Change | None) -> Diagnostics:
         rescues = self.gaussian.n_rescues - self.n_rescues
@@ -153,7 +147,8 @@ class CRG(Method):
             / (n_classes * (n_classes - 1) if mean else 1),
             cache_separation=c.xi2 * c.cache_separation / (n_classes if mean else 1),
             kernel_width=c.gamma,
-            rate=c.lr,
+            text_rate=c.lr * (c.residual and c.text_cache),
+            rate=c.lr * c.residual,
             eps=c.eps,
         )
 

@@ -9,7 +9,7 @@ text prototypes then evolve by a cumulative mean over confident predictions.
 | visual prototypes, mean per class | _visual | v (C, D), C classes seen so far |
 | logits s x.t' + alpha exp(-beta (1 - x.v')) | _logits | x confident feature |
 | entropy + align InfoNCE(v', t') | _residuals | tau = 0.01 |
-| text evolution | _evolve | n_t updates |
+| text evolution, H / log2 K < 0.1 | step | n_t updates |
 
 The gradient is written out instead of left to autograd; ``parts.residual`` says why one
 AdamW step from zero has a closed form.
@@ -24,16 +24,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from array_api_compat import array_namespace
-
 from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
-from crg.ops import confident_views, entropy, normalize, softmax
+from crg.ops import confident_views, normalize, softmax, softmax_and_entropy
 from crg.parts.cache import Cache
 from crg.parts.prototypes import TextPrototypes
 from crg.parts.residual import Unit, adamw_from_zero, attraction, entropy_gradient
-from crg.types import Array, Diagnostics, Prediction, Sample
+from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
 
 @register
@@ -75,13 +73,14 @@ class DPE(Method):
         moved_visual = normalize(visual + visual_residual)
         logits = self._logits(sample.views[0, :], moved_text, moved_visual, classes)
         facts = Diagnostics(seen.entropy, seen.label, change is not None, self.cache.fill)
-        prediction = self._predicted(logits, facts)
-        self._evolve(prediction.probs, moved_text)
-        return prediction
+        probs, uncertainty = softmax_and_entropy(logits)
+        if float(uncertainty) / math.log2(self.task.n_classes) < c.evolve_below:
+            self.text.evolve(moved_text)  # a cumulative mean over confident predictions
+        return self._predicted(logits, facts, probs)
 
     def _visual(self) -> tuple[Array, Array]:
         """Means of the queues that are not empty (C, D), and their classes (C,)."""
-        xp, features = array_namespace(self.cache.features), self.cache.features
+        xp, features = namespace(self.cache.features), self.cache.features
         counts = xp.asarray(self.cache.counts, device=features.device)
         classes = xp.nonzero(counts)[0]
         sums = xp.sum(xp.take(features, classes, axis=0), axis=1)  # empty places are zero
@@ -95,7 +94,7 @@ class DPE(Method):
 
     def _residuals(self, x: Array, visual: Array, classes: Array) -> tuple[Array, Array]:
         """-lr g / (|g| + eps) with g the gradient of entropy + align InfoNCE at zero."""
-        xp, c = array_namespace(x), self.config
+        xp, c = namespace(x), self.config
         t, v = Unit.of(self.text.rows), Unit.of(visual)
         slope = entropy_gradient(self._logits(x, t.rows, v.rows, classes)[None, :])[0, :]  # (K,)
         g_text = self.task.logit_scale * slope[:, None] * x
@@ -112,11 +111,6 @@ class DPE(Method):
             adamw_from_zero(t.pull_back(g_text), c.lr, c.eps),
             adamw_from_zero(v.pull_back(g_visual), c.lr, c.eps),
         )
-
-    def _evolve(self, probs: Array, moved_text: Array) -> None:
-        """A cumulative mean over confident predictions; the gate divides nats by log2 K."""
-        if float(entropy(probs)) / math.log2(self.task.n_classes) < self.config.evolve_below:
-            self.text.evolve(moved_text)
 
     @property
     def queues(self) -> Cache:

@@ -21,14 +21,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from array_api_compat import array_namespace
 
 from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
 from crg.ops import confident_views
 from crg.parts.cache import Cache
-from crg.types import Array, Diagnostics, Prediction, Sample
+from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
 
 @register
@@ -80,11 +79,11 @@ class TDA(Method):
         """alpha sum over the class's keys of exp(-beta (1 - f . key)), (K,)."""
         c = self.config
         affinity = _affinity(self.positive, feature, c.positive_sharpness)  # (K, M)
-        return c.positive_weight * array_namespace(affinity).sum(affinity, axis=1)
+        return c.positive_weight * namespace(affinity).sum(affinity, axis=1)
 
     def _negative(self, feature: Array) -> Array:
         """The same over all negative keys, given to the classes of each key's mask, (K,)."""
-        xp, c = array_namespace(feature), self.config
+        xp, c = namespace(feature), self.config
         affinity = _affinity(self.negative, feature, c.negative_sharpness)
         rows = xp.reshape(self.masks, (-1, self.task.n_classes))
         return c.negative_weight * (xp.reshape(affinity, (-1,)) @ rows)
@@ -114,12 +113,12 @@ class TDA(Method):
 def _no_masks(text: Array, size: int) -> Array:
     # Kept as numbers of the features' type: they are multiplied at every step.
     shape = (text.shape[0], size, text.shape[0])
-    return array_namespace(text).zeros(shape, dtype=text.dtype, device=text.device)
+    return namespace(text).zeros(shape, dtype=text.dtype, device=text.device)
 
 
 def _affinity(cache: Cache, feature: Array, sharpness: float) -> Array:
     """exp(-beta (1 - f . key)) for every place of every queue, zero where it is empty, (K, M)."""
-    xp = array_namespace(feature)
+    xp = namespace(feature)
     cosine = cache.features @ feature
     filled = xp.asarray(np.arange(cache.size) < cache.counts[:, None], device=feature.device)
     return xp.where(filled, xp.exp(sharpness * (cosine - 1.0)), xp.zeros_like(cosine))

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from crg.methods.base import Method
 from crg.methods.registry import register
-from crg.ops import entropy
-from crg.types import Diagnostics, Prediction, Sample
+from crg.ops import softmax_and_entropy
+from crg.types import Diagnostics, Prediction, Sample, namespace
 
 
 @register
@@ -30,6 +30,6 @@ class ZeroShot(Method):
     def step(self, sample: Sample) -> Prediction:
         """logits = s f_0 . t."""
         logits = self.task.logit_scale * (self.task.text_features @ sample.views[0, :])
-        prediction = self._predicted(logits, Diagnostics(0.0, 0))
-        facts = Diagnostics(float(entropy(prediction.probs)), prediction.label)
-        return Prediction(logits, prediction.probs, prediction.label, prediction.class_name, facts)
+        probs, entropy = softmax_and_entropy(logits)
+        label = int(namespace(logits).argmax(logits))
+        return self._predicted(logits, Diagnostics(float(entropy), label), probs)

@@ -11,10 +11,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from array_api_compat import array_namespace
 
 from crg.parts.state import Stateful
-from crg.types import Array, SampleId
+from crg.types import Array, SampleId, namespace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +43,7 @@ class Cache(Stateful):
 
     def __init__(self, text: Array, size: int, seeded: bool) -> None:
         """Empty queues, or with the rows of ``text`` (K, D) as seeds."""
-        xp = array_namespace(text)
+        xp = namespace(text)
         n_classes, width = text.shape
         self.size = size
         self.seeded = seeded
@@ -102,14 +101,14 @@ class Cache(Stateful):
 
     def mean(self, label: int) -> Array:
         """Mean of the entries of one class (D,); zero while there are none."""
-        xp = array_namespace(self.features)
+        xp = namespace(self.features)
         count = max(1, int(self.counts[label]))
         return xp.mean(self.features[label, :count, :], axis=0)
 
     def add_class(self, text: Array) -> None:
         """One more queue."""
         fresh = Cache(text[None, :], self.size, self.seeded)
-        xp = array_namespace(self.features)
+        xp = namespace(self.features)
         self.features = xp.concat([self.features, fresh.features], axis=0)
         self.entropies = np.concatenate([self.entropies, fresh.entropies])
         self.arrivals = np.concatenate([self.arrivals, fresh.arrivals])
@@ -133,4 +132,4 @@ class Cache(Stateful):
 
     @staticmethod
     def _copy(row: Array) -> Array:
-        return array_namespace(row).asarray(row, copy=True)
+        return namespace(row).asarray(row, copy=True)

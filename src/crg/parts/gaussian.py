@@ -18,45 +18,80 @@ form is expanded around a reference m_k with w_k = (S + r I)^-1 m_k and q_k = m_
 
     mu . P mu / D = q + 2 w . d + d . (S + r I)^-1 d,    d = mu - m
 
-The last term is at most |d|^2 / r. Rows where it could matter are computed in full and
-become their own reference; where it cannot, it is left out (``_TOLERANCE`` says how much).
+The last term is at most |d|^2 / r, and also at most (sum_i |d_i| sqrt(B_ii))^2 with B the
+inverse (the triangle inequality for the norm that B makes). It is left
+out where it cannot matter (``_TOLERANCE`` says how much). Where it can, a class that this
+picture stirs, one of its candidates, gets the term, and one that is far from its reference
+without being stirred has really moved away and gets a new reference.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace
 
 from crg.parts.cache import Cache, Change
+from crg.parts.compiled import kernels_for
 from crg.parts.state import Stateful
-from crg.types import Array
+from crg.types import Array, namespace
 
 _GRID = math.log(1.02)  # r moves in steps of 2%
 _COLUMNS = 64  # rank-one terms held beside the base before they are folded in
 _REBUILD_AFTER = 1024  # rank-one terms after which the inverse is made anew from S
 _NO_TRACE = 1e-12  # below this all entries of a class coincide up to rounding
-_TOLERANCE = {8: 1e-10, 4: 1e-6}  # what h_k may lose, relative to the largest, by item size
+_TOLERANCE = {8: 1e-10, 4: 1e-5}  # what h_k may lose, relative to the largest, by item size
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frame:
+    """A picture and the reference, as the precision sees them."""
+
+    projected: Array  # (S + r I)^-1 x, (D,), double precision
+    reference: Array  # m, (K, D)
+    solved: Array  # w = (S + r I)^-1 m, (K, D)
+    spread: Array  # square roots of the diagonal of (S + r I)^-1, (D,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expansion:
+    """The class means mu = m + d, expanded around the reference; double precision."""
+
+    linear: Array  # mu . projected, (K,)
+    along: Array  # w . d, (K,)
+    distance: Array  # d . d, (K,)
+    reach: Array  # |d| . spread, (K,)
+    stirred: Array  # whether the picture itself moved the class, (K,)
 
 
 class Gaussian(Stateful):
     """The discriminant of a cache, kept up to date as the cache changes."""
 
+    _not_saved = frozenset({"_narrow_base"})
+
     def __init__(self, cache: Cache) -> None:
         self.n_rescues = 0  # factorisations that needed more ridge
+        self._narrow_base: Array | None = None  # B in the precision of the features, if needed
         self.refresh(cache)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over a saved state."""
+        super().restore(state)
+        self._narrow_base = None
 
     def refresh(self, cache: Cache) -> None:
         """Read everything off the cache again."""
-        xp, features = array_namespace(cache.features), cache.features
+        xp, features = namespace(cache.features), cache.features
         n_classes, _, width = features.shape
         f64 = {"dtype": xp.float64, "device": features.device}
         self.scatter = xp.zeros((width, width), **f64)  # S, without the terms below
         self.terms = xp.zeros((_COLUMNS, width), **f64)  # u_j of S = scatter + sum a_j u_j u_j^T
         self.term_weights = xp.zeros(_COLUMNS, **f64)  # a_j
         self.base = xp.zeros((width, width), **f64)  # B
+        self.diagonal = xp.zeros(width, **f64)  # of the inverse
         self.columns = xp.zeros((_COLUMNS, width), **f64)  # y_j
         self.column_weights = xp.zeros(_COLUMNS, **f64)  # c_j
         self.n_columns = 0
@@ -88,34 +123,55 @@ class Gaussian(Stateful):
         if stale:
             self._rebuild()
 
-    def logits(self, x: Array, means: Array) -> Array:
-        """h_k(x) for the class means ``means`` (K, D); zero until the scatter has a trace."""
-        xp = array_namespace(x)
-        if not self.ridge:
-            return xp.zeros_like(means[:, 0])
-        width = x.shape[0]
-        linear = means @ xp.astype(self._solve(xp.astype(x, xp.float64)), x.dtype)
-        moved = means - self.reference  # d
-        form = self.quadratic + xp.astype(2.0 * xp.sum(self.solved * moved, axis=1), xp.float64)
-        h = width * (xp.astype(linear, xp.float64) - 0.5 * form)
-        left_out = (0.5 * width / self.ridge) * xp.sum(moved * moved, axis=1)
-        limit = _TOLERANCE[x.dtype.itemsize] * float(xp.max(xp.abs(h)))
-        rows = xp.nonzero(left_out > limit)[0]
-        if rows.shape[0]:
-            h[rows] = width * (xp.astype(linear[rows], xp.float64) - 0.5 * self._refer(rows, means))
-        return xp.astype(h, x.dtype)
+    def frame(self, x: Array) -> Frame:
+        """What is needed to expand h(x) around the reference."""
+        xp = namespace(x)
+        projected = self._solve(xp.astype(x, xp.float64)) if self.ridge else self.base[0, :]
+        spread = xp.astype(xp.sqrt(self.diagonal), x.dtype)
+        return Frame(projected, self.reference, self.solved, spread)
 
-    def _refer(self, rows: Array, means: Array) -> Array:
-        """Make the current means of some rows their reference; their quadratic form."""
-        xp = array_namespace(means)
+    def logits(self, expansion: Expansion, means: Array) -> Array:
+        """h_k for the class means ``means`` (K, D) that were expanded; zero without a trace."""
+        xp = namespace(means)
+        if not self.ridge:
+            return xp.zeros_like(self.quadratic)
+        width = means.shape[1]
+        h = width * (expansion.linear - 0.5 * self.quadratic - expansion.along)
+        reach = expansion.reach * expansion.reach
+        left_out = 0.5 * width * xp.minimum(expansion.distance / self.ridge, reach)
+        limit = _TOLERANCE[means.dtype.itemsize] * float(xp.max(xp.abs(h)))
+        if float(xp.max(left_out)) > limit:
+            far = left_out > limit
+            passing = xp.nonzero(far & expansion.stirred)[0]
+            h[passing] -= (0.5 * width) * self._second_order(passing, means)
+            moved = xp.nonzero(far & ~expansion.stirred)[0]
+            self._refer(moved, means)
+            h[moved] = width * (expansion.linear[moved] - 0.5 * self.quadratic[moved])
+        return h
+
+    def _second_order(self, rows: Array, means: Array) -> Array:
+        """d . (S + r I)^-1 d for some classes. It is small: the precision of d will do."""
+        xp = namespace(means)
+        d = xp.take(means, rows, axis=0) - xp.take(self.reference, rows, axis=0)
+        if self._narrow_base is None:
+            self._narrow_base = xp.astype(self.base, d.dtype)
+        columns = xp.astype(self.columns[: self.n_columns, :], d.dtype)
+        weights = xp.astype(self.column_weights[: self.n_columns], d.dtype)
+        on_columns = d @ columns.T
+        form = xp.sum((d @ self._narrow_base) * d, axis=1) - (on_columns * on_columns) @ weights
+        return xp.astype(form, xp.float64)
+
+    def _refer(self, rows: Array, means: Array) -> None:
+        """Make the current means of some classes their reference."""
+        if rows.shape[0] == 0:
+            return
+        xp = namespace(means)
         reference = xp.take(means, rows, axis=0)
         exact = xp.astype(reference, xp.float64)
         solved = self._solve(exact)
-        form = xp.sum(exact * solved, axis=1)
         self.reference[rows, :] = reference
         self.solved[rows, :] = xp.astype(solved, means.dtype)
-        self.quadratic[rows] = form
-        return form
+        self.quadratic[rows] = xp.sum(exact * solved, axis=1)
 
     def _solve(self, rows: Array) -> Array:
         """(S + r I)^-1 applied to one vector (D,) or to rows (J, D)."""
@@ -131,22 +187,31 @@ class Gaussian(Stateful):
 
     def _add_term(self, weight: float, u: Array, invert: bool) -> bool:
         """S += a u u^T and, if asked and safe, the same for the inverse and what hangs on it."""
-        xp, j = array_namespace(u), self.n_columns
+        j = self.n_columns
         self.terms[j, :], self.term_weights[j] = u, weight
         if invert:
             y = self._solve(u)
             growth = 1.0 + weight * float(u @ y)
-            if growth > 1e-6:  # at zero the term would make S singular
-                c = weight / growth
-                along = self.reference @ xp.astype(y, self.reference.dtype)  # y . m_k, (K,)
-                self.columns[j, :], self.column_weights[j] = y, c
-                self.solved -= (c * along)[:, None] * xp.astype(y, along.dtype)
-                exact = xp.astype(along, xp.float64)
-                self.quadratic -= c * exact * exact
-            invert = growth > 1e-6
+            invert = growth > 1e-6  # at zero the term would make S singular
+            if invert:
+                self.columns[j, :], self.column_weights[j] = y, weight / growth
+                self.diagonal = self.diagonal - (weight / growth) * y * y
+                self._take_term(y, weight / growth)
         self.n_columns = j + 1
         self.n_since_rebuild += 1
         return invert
+
+    def _take_term(self, y: Array, weight: float) -> None:
+        """w_k -= c (y . m_k) y and q_k -= c (y . m_k)^2."""
+        kernels = kernels_for(self.reference)
+        if kernels is not None:
+            kernels.take_term(self.reference, self.solved, self.quadratic, y, weight)
+            return
+        xp, narrow = namespace(y), self.reference.dtype
+        along = self.reference @ xp.astype(y, narrow)  # (K,)
+        self.solved -= (weight * along)[:, None] * xp.astype(y, narrow)
+        along = xp.astype(along, xp.float64)
+        self.quadratic -= weight * along * along
 
     def _fold(self) -> None:
         """Take the held terms into S and the inverse."""
@@ -156,6 +221,7 @@ class Gaussian(Stateful):
         self.columns[:n, :] = 0.0
         self.column_weights[:n] = 0.0
         self.n_columns = 0
+        self._narrow_base = None
 
     def _rebuild(self) -> None:
         """Invert S + r I from scratch and refer every class to it."""
@@ -163,8 +229,9 @@ class Gaussian(Stateful):
         self.n_since_rebuild = 0
         if not self.ridge:
             return
-        self.base = self._inverse()
-        xp = array_namespace(self.base)
+        self.base, self._narrow_base = self._inverse(), None
+        xp = namespace(self.base)
+        self.diagonal = xp.asarray(xp.linalg.diagonal(self.base), copy=True)
         exact = xp.astype(self.reference, xp.float64)
         solved = self._solve(exact)
         self.quadratic = xp.sum(exact * solved, axis=1)
@@ -172,7 +239,7 @@ class Gaussian(Stateful):
 
     def _inverse(self) -> Array:
         """(S + r I)^-1; if it cannot be factorised, with ten times the ridge, and again."""
-        xp = array_namespace(self.scatter)
+        xp = namespace(self.scatter)
         eye = xp.eye(self.scatter.shape[0], dtype=xp.float64, device=self.scatter.device)
         ridge = self.ridge
         while True:
@@ -183,6 +250,20 @@ class Gaussian(Stateful):
             ridge = ridge * 10.0
 
 
+def expand(means: Array, frame: Frame) -> Expansion:
+    """Expand the class means ``means`` (K, D) around the reference; none counts as stirred."""
+    xp = namespace(means)
+    moved = means - frame.reference
+    sums = (
+        means @ xp.astype(frame.projected, means.dtype),
+        xp.sum(frame.solved * moved, axis=1),
+        xp.sum(moved * moved, axis=1),
+        xp.abs(moved) @ frame.spread,
+    )
+    linear, along, distance, reach = (xp.astype(each, xp.float64) for each in sums)
+    return Expansion(linear, along, distance, reach, stirred=distance < 0.0)
+
+
 def on_grid(ridge: float) -> float:
     """The grid value nearest to ``ridge``; neighbours on the grid are 2% apart."""
     return math.exp(_GRID * round(math.log(ridge) / _GRID))
@@ -190,7 +271,7 @@ def on_grid(ridge: float) -> float:
 
 def _invert(matrix: Array) -> Array | None:
     """The symmetric inverse of a positive definite matrix, None if it is not one."""
-    xp = array_namespace(matrix)
+    xp = namespace(matrix)
     try:
         xp.linalg.cholesky(matrix)  # fails, unlike inv, when the matrix is not positive definite
         inverse = xp.linalg.inv(matrix)
@@ -205,7 +286,7 @@ def _scatter_terms(cache: Cache, change: Change) -> Iterator[tuple[float, Array]
     An entry that joins m others adds m/(m+1) (x - mean)(x - mean)^T; one that leaves takes
     the same away. The new entry joins before the old one leaves: S stays large.
     """
-    xp = array_namespace(cache.features)
+    xp = namespace(cache.features)
     if change.count == 1:
         return  # a lone entry is its own mean
     added = xp.astype(change.added, xp.float64)

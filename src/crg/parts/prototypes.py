@@ -7,12 +7,11 @@ t_k   text prototype; a cumulative mean that starts at the prompt feature
 
 from __future__ import annotations
 
-from array_api_compat import array_namespace
-
 from crg.ops import lengths
 from crg.parts.cache import Cache, Change
+from crg.parts.compiled import kernels_for
 from crg.parts.state import Stateful
-from crg.types import Array
+from crg.types import Array, namespace
 
 
 class VisualPrototypes(Stateful):
@@ -23,7 +22,7 @@ class VisualPrototypes(Stateful):
 
     def refresh(self, cache: Cache) -> None:
         """Read all prototypes off the cache again."""
-        xp = array_namespace(cache.features)
+        xp = namespace(cache.features)
         n_classes = cache.features.shape[0]
         self.positive = xp.stack([cache.mean(k) for k in range(n_classes)])  # (K, D)
         # The sum is carried from step to step, so it is kept in double precision.
@@ -31,7 +30,7 @@ class VisualPrototypes(Stateful):
 
     def update(self, cache: Cache, change: Change) -> None:
         """Follow one change of the cache: one row moves, and with it the sum."""
-        xp, k = array_namespace(self.positive), change.label
+        xp, k = namespace(self.positive), change.label
         mean = cache.mean(k)
         shift = xp.astype(mean, xp.float64) - xp.astype(self.positive[k, :], xp.float64)
         self.total = self.total + shift
@@ -40,7 +39,7 @@ class VisualPrototypes(Stateful):
     @property
     def negative(self) -> Array:
         """v-_k = (sum_j v+_j - v+_k) / (K - 1), (K, D)."""
-        xp = array_namespace(self.positive)
+        xp = namespace(self.positive)
         total = xp.astype(self.total, self.positive.dtype)
         return (total - self.positive) / (self.positive.shape[0] - 1)
 
@@ -49,17 +48,23 @@ class TextPrototypes(Stateful):
     """Text prototypes that drift with confident predictions."""
 
     def __init__(self, text: Array) -> None:
-        self.rows = array_namespace(text).asarray(text, copy=True)  # (K, D)
+        self.rows = namespace(text).asarray(text, copy=True)  # (K, D)
         self.n_updates = 0  # n_t
 
-    def evolve(self, moved: Array) -> None:
-        """n_t += 1; t <- (n_t t + t') / (n_t + 1)."""
+    def evolve(self, moved: Array) -> float:
+        """n_t += 1; t <- (n_t t + t') / (n_t + 1). The longest way that a row has gone."""
         self.n_updates += 1
-        self.rows = self.rows + (moved - self.rows) / (self.n_updates + 1)
+        share = 1.0 / (self.n_updates + 1)
+        kernels = kernels_for(self.rows)
+        if kernels is not None:
+            return float(kernels.drift(self.rows, moved, share))
+        way = share * (moved - self.rows)
+        self.rows = self.rows + way
+        return float(namespace(way).max(lengths(way)))
 
     def add_class(self, text: Array) -> None:
         """The new class starts at its prompt feature and drifts at the pace of the others."""
-        self.rows = array_namespace(text).concat([self.rows, text[None, :]], axis=0)
+        self.rows = namespace(text).concat([self.rows, text[None, :]], axis=0)
 
     def remove_class(self, index: int) -> None:
         """One row less."""
@@ -68,4 +73,4 @@ class TextPrototypes(Stateful):
 
 def farthest_move(rows: Array, reference: Array) -> float:
     """The largest distance that a row has moved from its reference."""
-    return float(array_namespace(rows).max(lengths(rows - reference)))
+    return float(namespace(rows).max(lengths(rows - reference)))

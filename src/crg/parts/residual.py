@@ -21,13 +21,14 @@ respect to r.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from array_api_compat import array_namespace
+import numpy as np
 
 from crg.ops import lengths, log_probs, softmax
 from crg.parts.prototypes import farthest_move
 from crg.parts.state import Stateful
-from crg.types import Array
+from crg.types import Array, namespace
 
 _REFRESH_ABOVE = 1e-3  # text separation is evaluated anew when a row moved farther than this
 
@@ -43,8 +44,15 @@ class ResidualRule:
     text_separation: float  # xi1, divided by the number of terms where the mean is asked for
     cache_separation: float  # xi2, likewise
     kernel_width: float  # gamma
-    rate: float  # lr
+    text_rate: float  # lr of R_T
+    rate: float  # lr of R+ and R-
     eps: float
+
+    def as_array(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """The numbers in the order in which the compiled kernel reads them."""
+        first = (self.scale, self.positive_weight, self.negative_weight, self.sharpness)
+        second = (self.text_separation, self.cache_separation)
+        return np.array([*first, *second, self.text_rate, self.rate, self.eps])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,7 +79,7 @@ class Unit:
 
     def pull_back(self, gradient: Array) -> Array:
         """The gradient with respect to the rows before they were normalised."""
-        xp = array_namespace(gradient)
+        xp = namespace(gradient)
         along = xp.sum(gradient * self.rows, axis=1, keepdims=True)
         return (gradient - along * self.rows) / self.lengths
 
@@ -87,13 +95,21 @@ class Residual(Stateful):
 
     def refresh(self, text: Array) -> None:
         """Evaluate the text separation gradient at ``text`` (K, D)."""
-        self.reference = text
+        self.reference = namespace(text).asarray(text, copy=True)
         self.separation = separation_gradient(text, self.rule.kernel_width)
+        self.way = 0.0  # no row has moved farther than this since
 
-    def follow(self, text: Array) -> None:
-        """Evaluate it anew if ``text`` has moved too far for the last one to stand."""
-        if self.rule.text_separation and farthest_move(text, self.reference) > _REFRESH_ABOVE:
-            self.refresh(text)
+    def follow(self, text: Array, way: float) -> None:
+        """Evaluate it anew if ``text`` has moved too far for the last one to stand.
+
+        ``way`` is the longest that a row has gone just now. Ways add up to a bound on the
+        distance, so the distance itself is looked at only when the bound is passed.
+        """
+        self.way += way
+        if self.rule.text_separation and self.way > _REFRESH_ABOVE:
+            self.way = farthest_move(text, self.reference)
+            if self.way > _REFRESH_ABOVE:
+                self.refresh(text)
 
     def step(self, views: Array, text: Array, positive: Array, negative: Array) -> Residuals:
         """The three residuals after one step on the kept ``views`` (m, D)."""
@@ -110,18 +126,21 @@ class Residual(Stateful):
             -rule.sharpness * ((slope * b).T @ views) + rule.cache_separation * v.rows
         )
         g_text = g_text + rule.text_separation * self.separation
-        gradients = (g_text, g_positive, g_negative)
-        return Residuals(*(adamw_from_zero(g, rule.rate, rule.eps) for g in gradients))
+        return Residuals(
+            text=adamw_from_zero(g_text, rule.text_rate, rule.eps),
+            positive=adamw_from_zero(g_positive, rule.rate, rule.eps),
+            negative=adamw_from_zero(g_negative, rule.rate, rule.eps),
+        )
 
 
 def attraction(cosine: Array, weight: float, sharpness: float) -> Array:
     """A(c) = lambda1 exp(-beta (1 - c)); its derivative is beta A."""
-    return weight * array_namespace(cosine).exp(sharpness * (cosine - 1.0))
+    return weight * namespace(cosine).exp(sharpness * (cosine - 1.0))
 
 
 def repulsion(cosine: Array, weight: float, sharpness: float) -> Array:
     """B(c) = lambda2 exp(beta (1 - c)); its derivative is -beta B."""
-    return weight * array_namespace(cosine).exp(sharpness * (1.0 - cosine))
+    return weight * namespace(cosine).exp(sharpness * (1.0 - cosine))
 
 
 def entropy_gradient(logits: Array) -> Array:
@@ -130,7 +149,7 @@ def entropy_gradient(logits: Array) -> Array:
     With q = mean of p_v: dH/dp_vk = -(ln q_k + 1) / m, and softmax maps a gradient G to
     p (G - sum_k p G), which also removes the constant.
     """
-    xp = array_namespace(logits)
+    xp = namespace(logits)
     probs = softmax(logits)
     gradient = -log_probs(xp.mean(probs, axis=0)) / logits.shape[0]  # (K,)
     return probs * (gradient - xp.sum(probs * gradient, axis=1, keepdims=True))
@@ -142,7 +161,7 @@ def separation_gradient(text: Array, width: float) -> Array:
     dL/du_m = -4 gamma sum_n k_mn (u_m - u_n), each pair counting twice; what points along
     u_m vanishes on the sphere, so only 4 gamma sum_n k_mn u_n is left to pull back.
     """
-    xp = array_namespace(text)
+    xp = namespace(text)
     u = Unit.of(text)
     kernel = xp.exp(-width * xp.clip(2.0 - 2.0 * (u.rows @ u.rows.T), 0.0))  # (K, K)
     itself = xp.eye(text.shape[0], dtype=text.dtype, device=text.device)
@@ -151,4 +170,4 @@ def separation_gradient(text: Array, width: float) -> Array:
 
 def adamw_from_zero(gradient: Array, rate: float, eps: float) -> Array:
     """One AdamW step from zero: -lr g / (|g| + eps)."""
-    return -rate * gradient / (array_namespace(gradient).abs(gradient) + eps)
+    return -rate * gradient / (namespace(gradient).abs(gradient) + eps)

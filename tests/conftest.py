@@ -1,0 +1,22 @@
+"""Settings and fixtures for all tests."""
+
+import os
+from collections.abc import Iterator
+
+# The arrays of the tests are small: threads of two libraries would only fight over them.
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
+import pytest  # noqa: E402  (NumPy must find the variables set)
+
+from crg.parts import compiled  # noqa: E402
+
+
+@pytest.fixture(params=["compiled", "plain"])
+def both_forms(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Run the test with the compiled kernels and again with plain array code."""
+    if request.param == "plain":
+        monkeypatch.setattr(compiled, "_kernels", lambda: None)
+    else:
+        assert compiled._kernels() is not None, "numba is missing: install crg-tta[fast]"
+    yield request.param

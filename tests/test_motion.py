@@ -1,0 +1,69 @@
+"""The compiled pass against the plain one, prototype by prototype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crg.ops import confident_views
+from crg.parts import compiled
+from crg.parts.cache import Cache
+from crg.parts.gaussian import Frame
+from crg.parts.motion import Motion, move_plainly
+from crg.parts.prototypes import TextPrototypes, VisualPrototypes
+from crg.parts.residual import Residual
+from streams import clustered
+from test_residual import RULE
+
+TOLERANCE = {"float64": 1e-12, "float32": 3e-5}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("n_classes,width,n_views", [(2, 3, 1), (9, 16, 1), (30, 64, 40)])
+def test_compiled_motion_equals_the_plain_one(
+    dtype: str, n_classes: int, width: int, n_views: int
+) -> None:
+    """Moved text, means, cosines and expansion agree for one view and for several."""
+    text64, stream = clustered(7, 3 * n_classes, n_classes, width, n_views)
+    text, views = np.asarray(text64, dtype), np.asarray(stream[-1], dtype)
+    cache = Cache(text, 3, seeded=True)
+    for sample, row in enumerate(np.asarray(stream[:-1, 0, :], dtype)):
+        cache.offer(sample % n_classes, row, 1.0 / (1 + sample), sample)
+    visual, residual = VisualPrototypes(cache), Residual(RULE, text)
+    rng = np.random.default_rng(0)
+    frame = Frame(
+        projected=rng.normal(size=width),
+        reference=np.asarray(visual.positive + 1e-3, dtype),
+        solved=np.asarray(rng.normal(size=text.shape), dtype),
+        spread=np.asarray(rng.random(width), dtype),
+    )
+    seen = confident_views(views, text, RULE.scale, 0.1)
+    fast = Motion(text)(residual, seen, views[0], text, visual, frame)
+    plain = move_plainly(residual, seen, views[0], text, visual, frame)
+    for name in ("text", "means", "text_cosine", "positive_cosine", "negative_cosine"):
+        assert_close(getattr(fast, name), getattr(plain, name), dtype, name)
+    for name in ("linear", "along", "distance", "reach"):
+        assert_close(getattr(fast.expansion, name), getattr(plain.expansion, name), dtype, name)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_compiled_evolution_equals_the_plain_one(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Text rows and the longest way agree over several updates."""
+    text64, stream = clustered(8, 12, 6, 10)
+    fast = TextPrototypes(np.asarray(text64, dtype))
+    ways = [fast.evolve(np.asarray(text64 + 0.01 * row, dtype)) for row in stream[:5, 0, :]]
+    monkeypatch.setattr(compiled, "_kernels", lambda: None)
+    plain = TextPrototypes(np.asarray(text64, dtype))
+    expected = [plain.evolve(np.asarray(text64 + 0.01 * row, dtype)) for row in stream[:5, 0, :]]
+    assert_close(fast.rows, plain.rows, dtype, "rows")
+    assert_close(np.array(ways), np.array(expected), dtype, "ways")
+
+
+def assert_close(got: Any, expected: Any, dtype: str, name: str) -> None:
+    """Equal up to rounding, relative to the largest value."""
+    allowed = TOLERANCE[dtype] * np.abs(expected).max()
+    np.testing.assert_allclose(got, expected, rtol=0, atol=allowed, err_msg=name)
