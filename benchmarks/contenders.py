@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from warm import Scene, warm_adapter
 
 import crg
 from crg.adapter import Adapter
 from crg.parts import compiled
-from warm import Scene, warm_adapter
 
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
-from oracle import Entry, Oracle  # noqa: E402  (it is part of the tests)
+from oracle import Entry, Oracle
 
 CRG, PLAIN, TORCH, ORACLE = "CRG", "CRG without numba", "CRG on torch tensors", "plain form"
 TDA, DPE, ZERO_SHOT, LEAST = "TDA", "DPE", "zero-shot", "the least"
@@ -165,10 +165,7 @@ def _contender(name: str, adapter: Adapter, scene: Scene) -> Contender:
 
 def _uncompiled(adapter: Adapter, scene: Scene) -> Uncompiled:
     with without_kernels():
-        other = twin(adapter, adapter.task)
-    method: Any = other._method
-    assert method.motion._kernels is None, "the plain path would run compiled kernels"
-    return Uncompiled(PLAIN, other, scene.views)
+        return Uncompiled(PLAIN, twin(adapter, adapter.task), scene.views)
 
 
 def twin(adapter: Adapter, task: crg.Task) -> Adapter:

@@ -6,7 +6,7 @@ Checks happen before the method sees anything, so a refused sample changes nothi
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from crg import saving
@@ -23,6 +23,7 @@ from crg.types import (
     Task,
     as_floats,
     like,
+    namespace,
     unit_rows,
 )
 
@@ -80,17 +81,33 @@ class Adapter:
 
     def step(self, views: Array, sample_id: SampleId | None = None) -> Prediction:
         """Adapt to one picture, (D,) or (V, D) with the original in row 0, and predict it."""
-        sample = self._sample(views, sample_id)
-        prediction = self._method.step(sample)
+        prediction = self._method.step(self._sample(views, sample_id))
         self.n_steps += 1
         return prediction
 
     def step_many(
         self, stream: Array, sample_ids: Sequence[SampleId] | None = None
-    ) -> Iterator[Prediction]:
-        """The predictions for (N, D) or (N, V, D), one after the other."""
-        for place, views in enumerate(stream):
-            yield self.step(views, None if sample_ids is None else sample_ids[place])
+    ) -> list[Prediction]:
+        """What ``step`` gives for each picture of (N, D) or (N, V, D), with one check for all.
+
+        If a picture is refused, none has been taken.
+        """
+        rows = as_floats(stream, "stream")
+        if rows.ndim not in (2, 3):
+            raise InputError(
+                f"The stream has shape {tuple(rows.shape)}: give pictures as (N, D) or (N, V, D)."
+            )
+        n, n_views = rows.shape[0], 1 if rows.ndim == 2 else rows.shape[1]
+        ids = range(self.n_steps, self.n_steps + n) if sample_ids is None else sample_ids
+        if len(ids) != n:
+            raise InputError(f"There are {n} pictures but {len(ids)} ids: give one id per picture.")
+        if n == 0:
+            return []
+        views = namespace(rows).reshape(self._checked(rows, n_views), (n, n_views, -1))
+        samples = [Sample(views[i, :, :], ids[i]) for i in range(n)]
+        predictions = self._method.step_many(samples)
+        self.n_steps += n
+        return predictions
 
     def reset(self) -> None:
         """Forget every sample; classes stay as they are."""
@@ -114,19 +131,26 @@ class Adapter:
         saving.write(path, method.name, method.config, method.task, self.n_steps, method.state())
 
     def _sample(self, views: Array, sample_id: SampleId | None) -> Sample:
-        text = self.task.text_features
         rows = as_floats(views, "views")
         if rows.ndim == 1:
             rows = rows[None, :]
-        if rows.ndim != 2 or rows.shape[0] == 0:
+        if rows.ndim != 2:
             raise InputError(
                 f"The views have shape {tuple(rows.shape)}: "
                 "give one picture at a time, (D,) or (V, D)."
             )
-        if rows.shape[1] != text.shape[1]:
+        identity = self.n_steps if sample_id is None else sample_id
+        return Sample(self._checked(rows, rows.shape[0]), identity)
+
+    def _checked(self, rows: Array, n_views: int) -> Array:
+        """Views as unit rows (N, D) in the library and precision of the task."""
+        text, width = self.task.text_features, rows.shape[-1]
+        if n_views == 0 or width == 0:
+            raise InputError("There are no views: give at least the feature of the original.")
+        if width != text.shape[1]:
             raise InputError(
-                f"The views are {rows.shape[1]} wide but the text features {text.shape[1]}: "
+                f"The views are {width} wide but the text features {text.shape[1]}: "
                 "encode both with the same model."
             )
-        identity = self.n_steps if sample_id is None else sample_id
-        return Sample(unit_rows(like(rows, text), "views"), identity)
+        flat = rows if rows.ndim == 2 else namespace(rows).reshape(rows, (-1, width))
+        return unit_rows(like(flat, text), "views")

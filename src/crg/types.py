@@ -58,7 +58,8 @@ class Task:
                 "CLIP models use 100 (give the exponential, not the logarithm)."
             )
         object.__setattr__(self, "class_names", names)
-        object.__setattr__(self, "text_features", unit_rows(text, "text features"))
+        unit = namespace(text).asarray(unit_rows(text, "text features"), copy=True)
+        object.__setattr__(self, "text_features", unit)
         object.__setattr__(self, "logit_scale", scale)
 
     @property

@@ -5,6 +5,7 @@ The row that every other method is measured against. It predicts the original vi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crg.methods.base import Method
@@ -29,7 +30,15 @@ class ZeroShot(Method):
 
     def step(self, sample: Sample) -> Prediction:
         """logits = s f_0 . t."""
-        logits = self.task.logit_scale * (self.task.text_features @ sample.views[0, :])
-        probs, entropy = softmax_and_entropy(logits)
-        label = int(namespace(logits).argmax(logits))
-        return self._predicted(logits, Diagnostics(float(entropy), label), probs)
+        return self.step_many([sample])[0]
+
+    def step_many(self, samples: Sequence[Sample]) -> list[Prediction]:
+        """All pictures in one product: there is no state that one could leave to the next."""
+        originals = namespace(samples[0].views).stack([sample.views[0, :] for sample in samples])
+        logits = self.task.logit_scale * (originals @ self.task.text_features.T)  # (N, K)
+        probs, entropies = softmax_and_entropy(logits)
+        labels = namespace(logits).argmax(logits, axis=1)
+        return [
+            self._predicted(row, Diagnostics(float(h), int(label)), p)
+            for row, p, h, label in zip(logits, probs, entropies, labels, strict=True)
+        ]

@@ -7,6 +7,7 @@ NumPy arrays that keeps no intermediate (K, D) array but the two that are needed
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import ModuleType
 
 import numpy as np
 
@@ -34,9 +35,8 @@ class Motion:
     """Moves prototypes; holds nothing between steps but buffers."""
 
     def __init__(self, text: Array) -> None:
-        self._kernels = kernels_for(text)
-        if self._kernels is not None:
-            self._text, self._means = np.empty_like(text), np.empty_like(text)
+        xp = namespace(text)
+        self._text, self._means = xp.empty_like(text), xp.empty_like(text)
 
     def __call__(
         self,
@@ -48,12 +48,14 @@ class Motion:
         frame: Frame,
     ) -> Moved:
         """One step on the views that were ``seen``, looked at from ``f`` (D,)."""
-        if self._kernels is None:
+        kernels = kernels_for(text)
+        if kernels is None:
             return move_plainly(residual, seen, f, text, visual, frame)
-        return self._move_compiled(residual, seen, f, text, visual, frame)
+        return self._move_compiled(kernels, residual, seen, f, text, visual, frame)
 
     def _move_compiled(
         self,
+        kernels: ModuleType,
         residual: Residual,
         seen: Confident,
         f: Array,
@@ -62,8 +64,7 @@ class Motion:
         frame: Frame,
     ) -> Moved:
         """The same as ``move_plainly``, set by set."""
-        kernels, rule, views = self._kernels, residual.rule, seen.kept
-        assert kernels is not None
+        rule, views = residual.rule, seen.kept
         positive, total = visual.positive, visual.total.astype(text.dtype)
         sums = np.empty((7, len(text)))
         sizes, along = kernels.measure(views, text, positive, total)

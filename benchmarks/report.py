@@ -1,0 +1,233 @@
+"""Tables in Markdown from what was measured: goals first, then everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import contenders as c
+
+BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+FASTER, OVER_TDA, OVER_LEAST, GROWTH, AGREEMENT = 50.0, 6.0, 15.0, 12.0, 1e-3
+LATER, MEMORY = 1.2, 1.05  # "as much as", with room for the noise of a clock and of malloc
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One line of the first table; ``met`` is None where there is no bar."""
+
+    text: str
+    measured: str
+    met: bool | None
+
+    def cells(self) -> list[str]:
+        """The line."""
+        return [self.text, self.measured, {True: "yes", False: "**no**", None: "-"}[self.met]]
+
+
+class Results:
+    """What the benchmark measured, by threads and size."""
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self.threads = sorted(record["cases"], key=int)
+        self.classes = sorted({case["size"]["n_classes"] for case in self.cases(self.threads[0])})
+        self.middle, self.largest = self.classes[-2:]
+
+    def cases(self, threads: str, n_views: int | None = None) -> list[Record]:
+        """All sizes, or those of so many views."""
+        cases: list[Record] = self.record["cases"][threads]
+        return [x for x in cases if n_views in (None, x["size"]["n_views"])]
+
+    def at(self, threads: str, n_classes: int, n_views: int | None = None) -> list[Record]:
+        """The sizes of so many classes."""
+        return [x for x in self.cases(threads, n_views) if x["size"]["n_classes"] == n_classes]
+
+
+def median(case: Record, name: str = c.CRG) -> float:
+    """Milliseconds per step of one contender."""
+    return float(case["contenders"][name]["median"])
+
+
+def goals(results: Results) -> list[Goal]:
+    """Every goal beside what was measured."""
+    per_thread = [goal for threads in results.threads for goal in _speed_goals(results, threads)]
+    return [*per_thread, _growth(results), *_lasting(results), _agreement(results), _aim(results)]
+
+
+def _speed_goals(results: Results, threads: str) -> Iterable[Goal]:
+    on = _on(threads)
+    for case in results.cases(threads):
+        ratio = median(case, c.ORACLE) / median(case)
+        text = f"{on}, {_size(case)}: at least {FASTER:g} times faster than the plain form"
+        yield Goal(text, f"{_figure(ratio)} times", ratio >= FASTER)
+    for case in results.at(threads, results.middle):
+        ratio = median(case) / median(case, c.TDA)
+        text = f"{on}, {_size(case)}: at most {OVER_TDA:g} times the cost of TDA"
+        yield Goal(text, f"{_figure(ratio)} times", ratio <= OVER_TDA)
+    for case in results.at(threads, results.largest, n_views=1):
+        ratio = median(case) / median(case, c.LEAST)
+        text = f"{on}, {_size(case)}: at most {OVER_LEAST:g} times the least"
+        yield Goal(text, f"{_figure(ratio)} times", ratio <= OVER_LEAST)
+    slowest = max(median(x, c.TORCH) / median(x, c.ORACLE) for x in results.cases(threads))
+    text = f"{on}, all sizes: torch tensors cost no more than the plain form"
+    yield Goal(text, f"at most {_figure(slowest)} times", slowest <= 1)
+
+
+def _growth(results: Results) -> Goal:
+    small = results.at(results.threads[0], results.middle, n_views=1)[0]
+    large = results.at(results.threads[0], results.largest, n_views=1)[0]
+    ratio = median(large) / median(small)
+    text = f"from K = {results.middle} to {results.largest} the step grows at most {GROWTH:g} times"
+    return Goal(text, f"{_figure(ratio)} times", ratio <= GROWTH)
+
+
+def _lasting(results: Results) -> Iterable[Goal]:
+    first, *_, before, last = results.record["long_run"]
+    ratio = last["median"] / first["median"]
+    text = f"step {last['step']:,} costs what step {first['step']:,} costs"
+    yield Goal(text, f"{_figure(ratio)} times as much", ratio <= LATER)
+    ratio, grown = last["rss"] / before["rss"], last["rss"] - before["rss"]
+    text = f"memory of the process is flat from step {before['step']:,} to {last['step']:,}"
+    yield Goal(text, f"{grown:+,} bytes ({100 * (ratio - 1):+.1f}%)", ratio <= MEMORY)
+    grown = last["state"] - before["state"]
+    text = f"so is the method's state, {last['state']:,} bytes"
+    yield Goal(text, f"{grown:+,} bytes", grown <= 0)
+
+
+def _agreement(results: Results) -> Goal:
+    cases = [case for threads in results.threads for case in results.cases(threads)]
+    worst = max(x for case in cases for x in case["agreement"].values())
+    text = f"all forms of CRG agree to {AGREEMENT:g} of the largest logit, all sizes"
+    return Goal(text, f"{worst:.1e}", worst <= AGREEMENT)
+
+
+def _aim(results: Results) -> Goal:
+    case = results.at(results.threads[0], results.middle, n_views=1)[0]
+    text = f"{_on(results.threads[0])}, {_size(case)}: about 1 ms (an aim, not a bar)"
+    return Goal(text, f"{_figure(median(case))} ms", None)
+
+
+def tables(record: Record) -> str:
+    """Everything between the markers."""
+    results = Results(record)
+    parts = [
+        _machine(record),
+        "### Goals",
+        _table(["goal", "measured", "met"], [goal.cells() for goal in goals(results)]),
+        "![Milliseconds per step against classes, width and steps](performance.svg)",
+        *_steps(results),
+        "### One long run",
+        _long_table(record["long_run"]),
+        "### Where the time goes",
+        f"Milliseconds per step and share of the step, means, {_on('1').lower()}.",
+        _anatomy_table(record["anatomy"]),
+    ]
+    return "\n\n".join(parts)
+
+
+def _machine(record: Record) -> str:
+    facts = ", ".join(f"{name} {value}" for name, value in record["machine"].items())
+    return f"Measured {record['date']} on: {facts}."
+
+
+def _steps(results: Results) -> Iterable[str]:
+    for threads in results.threads:
+        for n_views in sorted({case["size"]["n_views"] for case in results.cases(threads)}):
+            cases = results.cases(threads, n_views)
+            views = "one view" if n_views == 1 else f"{n_views} views"
+            yield f"### {_on(threads)}, {views}"
+            yield "Milliseconds per step, medians unless something else is said."
+            head = ["K x D", *(_by(case) for case in cases)]
+            yield _table(head, [[name, *map(get, cases)] for name, get in STEP_ROWS.items()])
+
+
+def _of_crg(key: str, percent: bool = False) -> Callable[[Record], str]:
+    def cell(case: Record) -> str:
+        value = case["contenders"][c.CRG][key]
+        if value is None:
+            return "-"
+        return f"{100 * value:.0f}%" if percent else _figure(value)
+
+    return cell
+
+
+def _of(name: str) -> Callable[[Record], str]:
+    return lambda case: _figure(median(case, name))
+
+
+def _ratio(above: str, below: str) -> Callable[[Record], str]:
+    return lambda case: _figure(median(case, above) / median(case, below))
+
+
+STEP_ROWS: dict[str, Callable[[Record], str]] = {
+    "**CRG**": _of(c.CRG),
+    "CRG, mean": _of_crg("mean"),
+    "CRG, steps that changed the cache": _of_crg("median_replaced"),
+    "CRG, the other steps": _of_crg("median_kept"),
+    **{name: _of(name) for name in c.ALL if name != c.CRG},
+    "plain form / CRG": _ratio(c.ORACLE, c.CRG),
+    "CRG without numba / CRG": _ratio(c.PLAIN, c.CRG),
+    "CRG / TDA": _ratio(c.CRG, c.TDA),
+    "CRG / the least": _ratio(c.CRG, c.LEAST),
+    "share of steps that changed the cache": _of_crg("share_replaced", percent=True),
+    "share of steps in which text evolved": _of_crg("share_evolved", percent=True),
+    "plain form's logits differ by": lambda case: f"{case['agreement'][c.ORACLE]:.1e}",
+}
+
+
+def _long_table(marks: list[Record]) -> str:
+    head = ["around step", "ms", "ms, cache unchanged", "cache changed", "places filled",
+            "process memory (MB)", "state (bytes)"]  # fmt: skip
+    lines = [
+        [f"{m['step']:,}", _figure(m["median"]),
+         "-" if m["median_kept"] is None else _figure(m["median_kept"]),
+         f"{100 * m['share_replaced']:.1f}%", f"{100 * m['fill']:.1f}%",
+         f"{m['rss'] / 1e6:.1f}", f"{m['state']:,}"]
+        for m in marks
+    ]  # fmt: skip
+    return _table(head, lines)
+
+
+def _anatomy_table(cases: list[Record]) -> str:
+    lines = [
+        [part, *(_with_share(case["parts"], part) for case in cases)] for part in cases[0]["parts"]
+    ]
+    lines.append(["**all**", *(_figure(sum(case["parts"].values())) for case in cases)])
+    return _table(["part", *(_size(case) for case in cases)], lines)
+
+
+def _with_share(parts: Record, part: str) -> str:
+    return f"{_figure(parts[part])} ({100 * parts[part] / sum(parts.values()):.0f}%)"
+
+
+def _table(head: list[str], lines: list[list[str]]) -> str:
+    rule = ["---", *["---:"] * (len(head) - 1)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [head, rule, *lines])
+
+
+def _size(case: Record) -> str:
+    size = case["size"]
+    return f"K = {size['n_classes']}, D = {size['width']}, V = {size['n_views']}"
+
+
+def _by(case: Record) -> str:
+    return f"{case['size']['n_classes']} x {case['size']['width']}"
+
+
+def _on(threads: str) -> str:
+    return "One thread" if threads == "1" else f"{threads} threads"
+
+
+def _figure(value: float) -> str:
+    """Three digits."""
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+
+
+def between_markers(document: str, text: str) -> str:
+    """The document with ``text`` between its markers."""
+    before, rest = document.split(BEGIN)
+    _, after = rest.split(END)
+    return f"{before}{BEGIN}\n{text}\n{END}{after}"

@@ -1,0 +1,176 @@
+"""How long one step takes, against the plain form, other methods and the least there is.
+
+    python benchmarks/step.py            measure and print the tables
+    python benchmarks/step.py --write    and write them into docs/
+    python benchmarks/step.py --quick    a smoke test with few steps
+
+Each number of threads gets a process of its own, because libraries read it when they start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parent.parent / "docs"
+_THREADS = (
+    "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)  # fmt: skip
+# A size is K, D, V.
+Sizes = tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is measured."""
+
+    sizes: Sizes
+    classes: Sizes  # of the first panel
+    widths: Sizes  # of the second
+    anatomy: Sizes
+    plan: dict[str, int]  # for timing.Plan; empty for its defaults
+    marks: tuple[int, ...]  # of the long run
+    lasting: tuple[int, int, int]  # its size
+    n_pictures: int  # after which it repeats itself
+
+
+_FOUR = ((10, 512), (100, 512), (1000, 512), (1000, 1024))
+FULL = Settings(
+    sizes=tuple((k, d, v) for v in (1, 64) for k, d in _FOUR),
+    classes=tuple((k, 512, 1) for k in (10, 32, 100, 316, 1000)),
+    widths=tuple((100, d, 1) for d in (128, 256, 512, 1024)),
+    anatomy=(*((k, d, 1) for k, d in _FOUR), (100, 512, 64)),
+    plan={},
+    marks=(1_000, 10_000, 100_000),
+    lasting=(100, 512, 1),
+    n_pictures=20_000,
+)
+QUICK = Settings(
+    sizes=((10, 512, 1), (100, 512, 1), (1000, 512, 1), (100, 512, 64)),
+    classes=((10, 512, 1), (100, 512, 1)),
+    widths=((100, 128, 1), (100, 512, 1)),
+    anatomy=((100, 512, 1),),
+    plan={"n_warm": 50, "steps": 50, "slow_steps": 10, "oracle_steps": 3,
+          "oracle_steps_at_1000": 1},
+    marks=(500, 2_000, 10_000),
+    lasting=(100, 128, 1),
+    n_pictures=5_000,
+)  # fmt: skip
+
+
+def work(part: str, threads: int, settings: Settings) -> Any:
+    """One part of the measurement, in this process."""
+    import torch
+
+    import contenders
+    from anatomy import anatomy
+    from chart import CURVES
+    from lasting import long_run
+    from timing import Plan, measure
+    from warm import Size
+
+    torch.set_num_threads(threads)  # after the plain form, which asks for one when imported
+    plan = Plan(**settings.plan)
+    if part == "cases":
+        return [measure(Size(*size), contenders.ALL, plan) for size in settings.sizes]
+    if part == "long_run":
+        return long_run(Size(*settings.lasting), settings.n_pictures, settings.marks)
+    if part == "curves":
+        panels = {"classes": settings.classes, "width": settings.widths}
+        return {
+            name: [measure(Size(*size), CURVES, plan) for size in sizes]
+            for name, sizes in panels.items()
+        }
+    sizes = [Size(*size) for size in settings.anatomy]
+    return [
+        {"size": asdict(size), "parts": anatomy(size, plan.n_warm, plan.steps)} for size in sizes
+    ]
+
+
+def measure_all(settings: Settings, quick: bool) -> dict[str, Any]:
+    """All parts, each in a process with its number of threads."""
+    counts = sorted({1, os.cpu_count() or 1})
+    record: dict[str, Any] = {"date": date.today().isoformat(), "machine": machine()}
+    record["settings"] = asdict(settings)
+    record["cases"] = {str(n): _in_process("cases", n, quick) for n in counts}
+    for part in ("curves", "anatomy", "long_run"):
+        record[part] = _in_process(part, 1, quick)
+    return record
+
+
+def _in_process(part: str, threads: int, quick: bool) -> Any:
+    began = time.perf_counter()
+    environment = os.environ | dict.fromkeys(_THREADS, str(threads)) | {"CRG_COMPILED": "1"}
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "part.json")
+        command = [sys.executable, __file__, "--part", part, "--threads", str(threads)]
+        command += ["--out", str(out), *(["--quick"] if quick else [])]
+        subprocess.run(command, env=environment, check=True)
+        result = json.loads(out.read_text())
+    seconds = time.perf_counter() - began
+    print(f"measured {part} with {threads} thread(s) in {seconds:.0f} s", file=sys.stderr)
+    return result
+
+
+def machine() -> dict[str, str]:
+    """What the numbers depend on."""
+    facts = {"processor": _processor(), "cores": str(os.cpu_count()), "system": platform.system()}
+    facts["Python"] = platform.python_version()
+    return facts | {name: version(name) for name in ("numpy", "torch", "numba")}
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def write(record: dict[str, Any], text: str) -> None:
+    """The raw numbers, the tables and the chart, into docs/."""
+    from chart import draw
+    from report import between_markers
+
+    document = DOCS / "performance.md"
+    document.write_text(between_markers(document.read_text(), text))
+    (DOCS / "performance.json").write_text(json.dumps(record, indent=1) + "\n")
+    draw(record, DOCS / "performance.svg")
+
+
+def main() -> None:
+    """Read the arguments; measure, or be the process that measures one part."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="few steps, for a smoke test")
+    parser.add_argument("--write", action="store_true", help="write docs/performance.*")
+    for name in ("--part", "--threads", "--out"):
+        parser.add_argument(name, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    settings = QUICK if asked.quick else FULL
+    if asked.part:
+        result = work(asked.part, int(asked.threads), settings)
+        Path(asked.out).write_text(json.dumps(result))
+        return
+    from report import tables
+
+    record = measure_all(settings, asked.quick)
+    text = tables(record)
+    print(text)
+    if asked.write:
+        write(record, text)
+
+
+if __name__ == "__main__":
+    main()

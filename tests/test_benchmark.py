@@ -1,0 +1,106 @@
+"""The benchmark, on tiny sizes: every row appears and the contenders agree. No clock is judged."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("numba")
+ROOT = Path(__file__).parent.parent
+sys.path.append(str(ROOT / "benchmarks"))
+
+import contenders as c  # noqa: E402
+import report  # noqa: E402
+from anatomy import PARTS, anatomy  # noqa: E402
+from lasting import long_run  # noqa: E402
+from timing import Plan, measure  # noqa: E402
+from warm import Size, make_scene, warm_adapter  # noqa: E402
+
+from crg.parts import kernels  # noqa: E402
+
+PLAN = Plan(n_warm=10, steps=20, slow_steps=5, oracle_steps=2, oracle_steps_at_1000=1)
+SIZES = (Size(10, 32), Size(20, 32), Size(10, 32, 8))
+
+
+@pytest.fixture(scope="module")
+def record() -> dict[str, Any]:
+    """All parts of a measurement, in this process."""
+    cases = [measure(size, c.ALL, PLAN) for size in SIZES]
+    parts = {"size": {"n_classes": 10, "width": 32, "n_views": 1}}
+    return {
+        "date": "today",
+        "machine": {"processor": "any"},
+        "cases": {"1": cases, "2": cases},
+        "curves": {"classes": cases[:2], "width": cases[:2]},
+        "anatomy": [parts | {"parts": anatomy(SIZES[0], 10, 20)}],
+        "long_run": long_run(SIZES[0], 50, (20, 60, 100)),
+    }
+
+
+def test_every_row_is_there(record: dict[str, Any]) -> None:
+    text = report.tables(record)
+    for name in (*report.STEP_ROWS, *PARTS):
+        assert f"| {name} |" in text
+    for words in ("times faster", "cost of TDA", "times the least", "torch tensors cost",
+                  "the step grows", "costs what step", "memory of the process", "state,",
+                  "agree to", "about 1 ms"):  # fmt: skip
+        assert words in text
+    assert "nan" not in text.lower()
+
+
+def test_contenders_agree(record: dict[str, Any]) -> None:
+    for case in record["cases"]["1"]:
+        assert set(case["agreement"]) == {c.PLAIN, c.TORCH, c.ORACLE}
+        assert max(case["agreement"].values()) < report.AGREEMENT
+
+
+def test_streams_are_warm(record: dict[str, Any]) -> None:
+    """Queues are full, and pictures replace entries and evolve the text."""
+    queues = warm_adapter("crg", make_scene(SIZES[0], 20)).cache
+    assert all(len(queue) == 12 and np.isfinite(queue[-1].entropy) for queue in queues.values())
+    for case in record["cases"]["1"]:
+        assert 0 < case["contenders"][c.CRG]["share_replaced"] < 1
+        assert case["contenders"][c.CRG]["share_evolved"] > 0
+
+
+def test_without_kernels_none_runs() -> None:
+    """The contender without numba calls no kernel, and the others get theirs back."""
+    scene = make_scene(SIZES[0], 30)
+    compiled, plain = c.contenders(scene, (c.CRG, c.PLAIN), 5)
+    with patch.object(kernels, "measure", side_effect=AssertionError("a kernel ran")):
+        for place in range(5, 30):
+            with plain.running():
+                plain.step(place)
+        with pytest.raises(AssertionError, match="a kernel ran"):
+            compiled.step(5)
+
+
+def test_twins_share_no_memory() -> None:
+    """A step of one form leaves the others as they are."""
+    scene = make_scene(SIZES[0], 30)
+    compiled, torch_form = c.contenders(scene, (c.CRG, c.TORCH), 5)
+    before = [compiled.adapter._method.cache.features.copy()]  # type: ignore[attr-defined]
+    for place in range(5, 30):
+        torch_form.step(place)
+    after = compiled.adapter._method.cache.features  # type: ignore[attr-defined]
+    assert np.array_equal(before[0], after)
+
+
+def test_tables_go_between_the_markers() -> None:
+    document = f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n"
+    assert report.between_markers(document, "new") == document.replace("old", "new")
+    assert report.between_markers((ROOT / "docs/performance.md").read_text(), "x").count("bench:") == 2
+
+
+def test_chart(record: dict[str, Any], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from chart import draw
+
+    draw(record, tmp_path / "chart.svg")
+    assert 1_000 < (tmp_path / "chart.svg").stat().st_size < 150_000
