@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 PINS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint golden clean
+.PHONY: help demo test bench lint golden clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12 | sed 's/^/make /'
@@ -30,6 +30,9 @@ lint: $(VENV)/.all ## ruff, mypy --strict and import-linter
 	@echo "== lint-imports"
 	@$(BIN)/lint-imports
 
+bench: $(VENV)/.all ## measure the cost of a step and write docs/performance.*
+	@$(BIN)/python benchmarks/step.py --write
+
 golden: $(VENV)/.all ## write the golden runs anew, after a change that is meant to change them
 	@$(BIN)/python tests/golden_runs.py
 
@@ -50,5 +53,5 @@ $(VENV)/.core: $(PINS) | $(VENV)/bin/python
 
 $(VENV)/.all: $(PINS) | $(VENV)/bin/python
 	@echo "Installing crg with torch, numba and the tools into $(VENV) (a few minutes at first)"
-	@$(PIP) --editable '.[torch,fast,dev]'
+	@$(PIP) --editable '.[torch,fast,dev,bench]'
 	@touch $@ $(VENV)/.core

@@ -8,8 +8,6 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from warm import Size, make_scene, warm_adapter
-
 import crg.methods.crg as method
 from crg.adapter import Adapter
 from crg.parts import kernels
@@ -17,6 +15,7 @@ from crg.parts.cache import Cache
 from crg.parts.gaussian import Gaussian
 from crg.parts.motion import Motion
 from crg.parts.prototypes import VisualPrototypes
+from warm import Size, make_scene, warm_adapter
 
 REST = "rest"
 # Who holds the function, its name, and the part that it belongs to, in the order of a step.

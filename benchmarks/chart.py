@@ -8,10 +8,10 @@ from typing import Any
 import matplotlib
 
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402  (the backend comes first)
+import matplotlib.pyplot as plt
 
-import contenders as c  # noqa: E402
-from report import median  # noqa: E402
+import contenders as c
+from report import median
 
 CURVES = (c.CRG, c.PLAIN, c.TDA, c.LEAST)
 _COLOURS = dict(zip(CURVES, ("#b2182b", "#ef8a62", "#2166ac", "#777777"), strict=True))

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from warm import Scene, warm_adapter
 
 import crg
 from crg.adapter import Adapter
 from crg.parts import compiled
+from warm import Scene, warm_adapter
 
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
 from oracle import Entry, Oracle

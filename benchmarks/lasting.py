@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from warm import Size
 
 import crg
 from crg.synthetic import gaussian_stream
+from warm import Size
 
 _WINDOW = 500  # steps around a mark that are summarised
 

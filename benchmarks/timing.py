@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import contenders as c
 import numpy as np
+
+import contenders as c
 from warm import Size, make_scene
 
 _BLOCK = 10  # steps that a contender takes at a time: its arrays may stay in the cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,12 @@ sys.path.append(str(ROOT / "benchmarks"))
 
 import contenders as c  # noqa: E402
 import report  # noqa: E402
+import step  # noqa: E402
 from anatomy import PARTS, anatomy  # noqa: E402
+from crg.parts import kernels  # noqa: E402
 from lasting import long_run  # noqa: E402
 from timing import Plan, measure  # noqa: E402
 from warm import Size, make_scene, warm_adapter  # noqa: E402
-
-from crg.parts import kernels  # noqa: E402
 
 PLAN = Plan(n_warm=10, steps=20, slow_steps=5, oracle_steps=2, oracle_steps_at_1000=1)
 SIZES = (Size(10, 32), Size(20, 32), Size(10, 32, 8))
@@ -44,6 +45,7 @@ def record() -> dict[str, Any]:
 
 
 def test_every_row_is_there(record: dict[str, Any]) -> None:
+    """Goals, contenders, ratios, shares and parts of a step."""
     text = report.tables(record)
     for name in (*report.STEP_ROWS, *PARTS):
         assert f"| {name} |" in text
@@ -55,6 +57,7 @@ def test_every_row_is_there(record: dict[str, Any]) -> None:
 
 
 def test_contenders_agree(record: dict[str, Any]) -> None:
+    """All forms of CRG give the same logits from the same state."""
     for case in record["cases"]["1"]:
         assert set(case["agreement"]) == {c.PLAIN, c.TORCH, c.ORACLE}
         assert max(case["agreement"].values()) < report.AGREEMENT
@@ -93,14 +96,22 @@ def test_twins_share_no_memory() -> None:
 
 
 def test_tables_go_between_the_markers() -> None:
+    """And nowhere else; the document has the markers."""
     document = f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n"
     assert report.between_markers(document, "new") == document.replace("old", "new")
-    assert report.between_markers((ROOT / "docs/performance.md").read_text(), "x").count("bench:") == 2
+    assert (
+        report.between_markers((ROOT / "docs/performance.md").read_text(), "x").count("bench:") == 2
+    )
 
 
-def test_chart(record: dict[str, Any], tmp_path: Path) -> None:
+def test_all_is_written(
+    record: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables, raw numbers and a chart of moderate size."""
     pytest.importorskip("matplotlib")
-    from chart import draw
-
-    draw(record, tmp_path / "chart.svg")
-    assert 1_000 < (tmp_path / "chart.svg").stat().st_size < 150_000
+    monkeypatch.setattr(step, "DOCS", tmp_path)
+    (tmp_path / "performance.md").write_text(f"{report.BEGIN}\n{report.END}\n")
+    step.write(record, report.tables(record))
+    assert "### Goals" in (tmp_path / "performance.md").read_text()
+    assert json.loads((tmp_path / "performance.json").read_text()) == record
+    assert 1_000 < (tmp_path / "performance.svg").stat().st_size < 150_000

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from crg.parts.cache import Cache
-from crg.parts.gaussian import Gaussian, expand, on_grid
+from crg.parts.gaussian import Gaussian, expand
+from crg.parts.precision import on_grid
 from streams import clustered
 
 
@@ -44,7 +45,7 @@ def discriminant(gaussian: Gaussian, x: Any, means: Any) -> Any:
 
 def current_inverse(gaussian: Gaussian) -> Any:
     """(S + r I)^-1 as the part keeps it."""
-    return gaussian._solve(np.eye(len(gaussian.base)))
+    return gaussian.precision.solve(np.eye(len(gaussian.precision.base)))
 
 
 @settings(
@@ -54,11 +55,11 @@ def current_inverse(gaussian: Gaussian) -> Any:
 def test_incremental_equals_from_scratch(both_forms: str, seed: int, n: int, size: int) -> None:
     """After any sequence of insertions and evictions the statistics are those of the cache."""
     cache, gaussian, _ = fed(seed, n, size)
-    if not gaussian.ridge:
+    if not gaussian.precision.ridge:
         assert size == 1  # only lone entries have no scatter
         return
     _, inverse, ridge = from_scratch(cache)
-    assert gaussian.ridge == pytest.approx(ridge, rel=1e-12)
+    assert gaussian.precision.ridge == pytest.approx(ridge, rel=1e-12)
     np.testing.assert_allclose(current_inverse(gaussian), inverse, rtol=1e-8, atol=1e-8)
 
 
@@ -133,7 +134,9 @@ def test_ridge_moves_on_a_two_percent_grid() -> None:
 def test_failed_factorisation_is_rescued_and_counted() -> None:
     """If S is broken beyond inversion, more ridge is taken and the event is counted."""
     cache, gaussian, _ = fed(seed=9, n=100)
-    gaussian.scatter = gaussian.scatter - 3.0 * np.eye(12)  # no longer positive definite
-    gaussian._rebuild()
-    assert gaussian.n_rescues > 0
+    precision = gaussian.precision
+    precision.scatter = precision.scatter - 3.0 * np.eye(12)  # no longer positive definite
+    precision._rebuild()
+    assert precision.take_events()
+    assert not precision.take_events()  # told once
     assert np.isfinite(discriminant(gaussian, cache.mean(0), cache.features[:, 0, :])).all()

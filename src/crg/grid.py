@@ -7,6 +7,7 @@ on where it was.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import inspect
 import os
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import crg.parts
 from crg import results
 from crg.engine import RunSpec, read_once, run_all
 from crg.methods.options import build_config
@@ -171,10 +173,19 @@ def _inspected(path: str) -> DataFile:
     )
 
 
+@functools.cache
 def _code_digest(method: str) -> str:
-    """Digest of the file that defines a method: an edited method is a new one to resume."""
+    """Digest of the file that defines a method and of the parts that methods are made of.
+
+    Whoever edits either must not be given the old results when resuming.
+    """
     try:
-        file = inspect.getsourcefile(get_method(method))
+        own = inspect.getsourcefile(get_method(method))
     except TypeError:  # made at a prompt
-        file = None
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16] if file else ""
+        own = None
+    parts = Path(crg.parts.__file__).parent
+    files = [*sorted(parts.glob("*.py")), parts.parent / "ops.py"]
+    digest = hashlib.sha256()
+    for file in [*files, Path(own)] if own else files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import importlib.metadata
 import json
 import os
 import platform
@@ -155,14 +156,25 @@ def _ends_cleanly(path: Path) -> bool:
         return True  # no file yet; what else is wrong the write will tell
 
 
-def _versions() -> dict[str, str]:
+def _versions() -> dict[str, str | None]:
     return {
         "crg": crg.__version__,
         "python": platform.python_version(),
         "array_library": f"numpy {np.__version__}",
         "numpy": np.__version__,
+        "numba": _numba(),  # whose kernels round otherwise than plain code
         "platform": platform.platform(),
     }
+
+
+def _numba() -> str | None:
+    """The version of numba, None where its kernels are not used."""
+    if os.environ.get("CRG_COMPILED", "1") == "0":
+        return None
+    try:
+        return importlib.metadata.version("numba")
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _machine() -> dict[str, Any]:

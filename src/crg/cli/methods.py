@@ -18,7 +18,7 @@ from crg.methods.registry import get_method, list_methods
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @plugin_option
 def methods(name: str | None, as_json: bool) -> None:
-    """List the methods, or the options of one of them.
+    """List the methods with their options and defaults, or tell more of one of them.
 
     \b
     Example:
@@ -34,11 +34,11 @@ def methods(name: str | None, as_json: bool) -> None:
         console.print(Text(f"{name}: {facts[0]['paper']}"))
         console.print(_options_table(facts[0]["options"]))
         return
-    table = Table("method", "paper")
+    table = Table("method", "paper", "options and defaults", show_lines=True)
     for fact in facts:
-        table.add_row(Text(fact["name"]), Text(fact["paper"]))
+        table.add_row(Text(fact["name"]), Text(fact["paper"]), Text(_defaults(fact["options"])))
     console.print(table)
-    console.print("crg methods NAME shows the options of one method.")
+    console.print("crg methods NAME tells what the options of one method mean and allow.")
 
 
 def _facts(name: str) -> dict[str, Any]:
@@ -55,14 +55,23 @@ def _option(field: dataclasses.Field[Any]) -> dict[str, Any]:
     return {"name": field.name, "default": field.default, **rules}
 
 
+def _defaults(options: list[dict[str, Any]]) -> str:
+    return (
+        ", ".join(f"{option['name']}={_shown(option['default'])}" for option in options) or "none"
+    )
+
+
+def _shown(default: Any) -> str:
+    return str(default).lower() if isinstance(default, bool) else str(default)
+
+
 def _options_table(options: list[dict[str, Any]]) -> Table | str:
     if not options:
         return "It has no options."
     table = Table("option", "default", "allowed", "meaning")
     for option in options:
-        default = option["default"]
-        shown = str(default).lower() if isinstance(default, bool) else str(default)
-        table.add_row(option["name"], shown, _allowed(option), Text(option.get("help", "")))
+        words = _allowed(option), Text(option.get("help", ""))
+        table.add_row(option["name"], _shown(option["default"]), *words)
     return table
 
 

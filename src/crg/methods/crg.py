@@ -11,7 +11,7 @@ entry does little harm.
 | 2 cache | parts.cache | M places per queue |
 | 3 prototypes | parts.prototypes | v+ positive, v- negative, t text |
 | 4 residual | parts.residual, parts.motion | R_T, R+, R-; xi1, xi2, gamma, lr |
-| 5 Gaussian | parts.gaussian | S scatter, P precision, mu = v+ + R+ |
+| 5 Gaussian | parts.gaussian, parts.precision | S scatter, P precision, mu = v+ + R+ |
 | 6 predict | _logits | lambda1, lambda2, beta |
 | 7 evolve | _evolve | tau_t gate, n_t updates |
 
@@ -43,7 +43,10 @@ class CRG(Method):
 
     name = "crg"
     _not_saved = Method._not_saved | {"motion"}
-    paper = "Zhai et al., Mitigating Cache Noise in Test-Time Adaptation for Large VLMs, ICME 2025"
+    paper = (
+        "Zhai et al., Mitigating Cache Noise in Test-Time Adaptation for Large Vision-Language "
+        "Models, ICME 2025"
+    )
 
     @dataclass(frozen=True)
     class Config:
@@ -83,10 +86,9 @@ class CRG(Method):
     def _read_cache(self) -> None:
         """Everything that is derived from the cache and the text prototypes, from scratch."""
         self.visual = VisualPrototypes(self.cache)
-        self.residual = Residual(self._rule(), self.text.rows)
+        self.residual = Residual(ResidualRule.of(self.config, self.task), self.text.rows)
         self.gaussian = Gaussian(self.cache)
         self.motion = Motion(self.text.rows)
-        self.n_rescues: int = 0  # of the Gaussian's, those that were told
 
     def step(self, sample: Sample) -> Prediction:
         """The seven steps of the method for one picture."""
@@ -129,28 +131,8 @@ class CRG(Method):
             self.residual.follow(self.text.rows, way)
 
     def _facts(self, seen: Confident, change: Change | None) -> Diagnostics:
-        rescues = self.gaussian.n_rescues - self.n_rescues
-        self.n_rescues = self.gaussian.n_rescues
-        events = ("the covariance needed more ridge to be inverted",) * rescues
-        return Diagnostics(seen.entropy, seen.label, change is not None, self.cache.fill, events)
-
-    def _rule(self) -> ResidualRule:
-        c, n_classes = self.config, self.task.n_classes
-        mean = c.reduction == "mean"
-        return ResidualRule(
-            scale=self.task.logit_scale,
-            positive_weight=c.lambda1 * c.positive,
-            negative_weight=c.lambda2 * c.negative,
-            sharpness=c.beta,
-            text_separation=c.xi1
-            * c.text_separation
-            / (n_classes * (n_classes - 1) if mean else 1),
-            cache_separation=c.xi2 * c.cache_separation / (n_classes if mean else 1),
-            kernel_width=c.gamma,
-            text_rate=c.lr * (c.residual and c.text_cache),
-            rate=c.lr * c.residual,
-            eps=c.eps,
-        )
+        fill, events = self.cache.fill, self.gaussian.precision.take_events()
+        return Diagnostics(seen.entropy, seen.label, change is not None, fill, events)
 
     @property
     def queues(self) -> Cache:
@@ -159,12 +141,10 @@ class CRG(Method):
 
     def add_class(self, text: Array) -> None:
         """One queue and one text prototype more; the rest is read off them again."""
-        self.cache.add_class(text)
-        self.text.add_class(text)
+        super().add_class(text)
         self._read_cache()
 
     def remove_class(self, index: int) -> None:
         """One queue and one text prototype less."""
-        self.cache.remove_class(index)
-        self.text.remove_class(index)
+        super().remove_class(index)
         self._read_cache()

@@ -40,7 +40,8 @@ class DPE(Method):
 
     name = "dpe"
     paper = (
-        "Zhang et al., Dual Prototype Evolving for Test-Time Generalization of VLMs, NeurIPS 2024"
+        "Zhang et al., Dual Prototype Evolving for Test-Time Generalization of Vision-Language "
+        "Models, NeurIPS 2024"
     )
 
     @dataclass(frozen=True)

@@ -19,7 +19,10 @@ class ZeroShot(Method):
     """Nearest text feature."""
 
     name = "zero_shot"
-    paper = "Radford et al., Learning Transferable Visual Models From Language, ICML 2021"
+    paper = (
+        "Radford et al., Learning Transferable Visual Models From Natural Language Supervision, "
+        "ICML 2021"
+    )
 
     @dataclass(frozen=True)
     class Config:

@@ -25,5 +25,5 @@ def _kernels() -> ModuleType | None:
         return None
     try:
         return importlib.import_module("crg.parts.kernels")
-    except ImportError:  # numba is an extra
+    except (ImportError, RuntimeError):  # numba is an extra, and needs a folder for its cache
         return None

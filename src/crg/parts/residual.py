@@ -28,7 +28,7 @@ import numpy as np
 from crg.ops import lengths, log_probs, softmax
 from crg.parts.prototypes import farthest_move
 from crg.parts.state import Stateful
-from crg.types import Array, namespace
+from crg.types import Array, Task, namespace
 
 _REFRESH_ABOVE = 1e-3  # text separation is evaluated anew when a row moved farther than this
 
@@ -47,6 +47,24 @@ class ResidualRule:
     text_rate: float  # lr of R_T
     rate: float  # lr of R+ and R-
     eps: float
+
+    @classmethod
+    def of(cls, options: Any, task: Task) -> ResidualRule:
+        """The rule that CRG's options make, its switches applied."""
+        n, mean = task.n_classes, options.reduction == "mean"
+        n_pairs, n_terms = (n * (n - 1), n) if mean else (1, 1)
+        return cls(
+            scale=task.logit_scale,
+            positive_weight=options.lambda1 * options.positive,
+            negative_weight=options.lambda2 * options.negative,
+            sharpness=options.beta,
+            text_separation=options.xi1 * options.text_separation / n_pairs,
+            cache_separation=options.xi2 * options.cache_separation / n_terms,
+            kernel_width=options.gamma,
+            text_rate=options.lr * (options.residual and options.text_cache),
+            rate=options.lr * options.residual,
+            eps=options.eps,
+        )
 
     def as_array(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """The numbers in the order in which the compiled kernel reads them."""
