@@ -31,6 +31,7 @@ def draw(record: dict[str, Any], path: Path) -> None:
     marks = record["long_run"]
     steps, times = [m["step"] for m in marks], [m["median"] for m in marks]
     by_steps.plot(steps, times, "o-", color=_COLOURS[c.CRG])
+    _mark(by_steps, steps)
     by_steps.set_ylim(0, 2 * max(times))
     _label(by_steps, "steps taken", "one long run of CRG")
     by_steps.set_yscale("linear")
@@ -45,9 +46,16 @@ def _curves(axes: Any, cases: list[dict[str, Any]], key: str) -> None:
         times = [median(case, name) for case in cases]
         axes.plot(places, times, "o-", label=name, color=_COLOURS[name])
     axes.set_yscale("log")
+    _mark(axes, places)
+
+
+def _mark(axes: Any, places: list[int]) -> None:
+    """A logarithmic axis with a mark at each measured place and nowhere else."""
+    axes.set_xscale("log")
+    axes.set_xticks(places, [f"{place:,}" for place in places])
+    axes.minorticks_off()
 
 
 def _label(axes: Any, what: str, title: str) -> None:
-    axes.set_xscale("log")
     axes.set(xlabel=what, ylabel="milliseconds per step", title=title)
     axes.grid(alpha=0.3)

@@ -69,7 +69,7 @@ def _speed_goals(results: Results, threads: str) -> Iterable[Goal]:
         ratio = median(case) / median(case, c.TDA)
         text = f"{on}, {_size(case)}: at most {OVER_TDA:g} times the cost of TDA"
         yield Goal(text, f"{_figure(ratio)} times", ratio <= OVER_TDA)
-    for case in results.at(threads, results.largest, n_views=1):
+    for case in results.at(threads, results.largest):
         ratio = median(case) / median(case, c.LEAST)
         text = f"{on}, {_size(case)}: at most {OVER_LEAST:g} times the least"
         yield Goal(text, f"{_figure(ratio)} times", ratio <= OVER_LEAST)
