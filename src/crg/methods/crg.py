@@ -31,7 +31,7 @@ from crg.methods.registry import register
 from crg.ops import Confident, confident_views, softmax_and_entropy
 from crg.parts.cache import Cache, Change
 from crg.parts.gaussian import Gaussian
-from crg.parts.motion import Motion, Moved
+from crg.parts.motion import Motion, Moved, Scene
 from crg.parts.prototypes import TextPrototypes, VisualPrototypes
 from crg.parts.residual import Residual, ResidualRule, attraction, repulsion
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
@@ -52,7 +52,7 @@ class CRG(Method):
     class Config:
         """The paper's defaults; the last eight are the switches of its ablation."""
 
-        queue_size: int = option(12, "M, places per queue", at_least=1)
+        queue_size: int = option(12, "M, places per queue", at_least=1, at_most=10_000)
         view_share: float = option(0.1, "rho, share of views kept", above=0, at_most=1)
         beta: float = option(5.0, "sharpness of the similarity terms", at_least=0, at_most=50)
         lambda1: float = option(7.0, "weight of the positive or Gaussian logits", at_least=0)
@@ -99,7 +99,7 @@ class CRG(Method):
             self._follow(change)
         f = sample.views[0, :] if c.predict_on == "original" else seen.feature
         frame = self.gaussian.frame(f)
-        moved = self.motion(self.residual, seen, f, text, self.visual, frame)
+        moved = self.motion(Scene(self.residual, seen, f, text, self.visual, frame))
         logits = self._logits(moved)
         probs, entropy = softmax_and_entropy(logits)
         self._evolve(float(entropy), moved.text)

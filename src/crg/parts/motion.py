@@ -31,6 +31,18 @@ class Moved:
     expansion: Expansion  # of the Gaussian around its reference
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Scene:
+    """All that one step depends on."""
+
+    residual: Residual
+    seen: Confident  # the kept views
+    f: Array  # (D,), from where the moved prototypes are looked at
+    text: Array  # t (K, D)
+    visual: VisualPrototypes
+    frame: Frame
+
+
 class Motion:
     """Moves prototypes; holds nothing between steps but buffers."""
 
@@ -38,39 +50,21 @@ class Motion:
         xp = namespace(text)
         self._text, self._means = xp.empty_like(text), xp.empty_like(text)
 
-    def __call__(
-        self,
-        residual: Residual,
-        seen: Confident,
-        f: Array,
-        text: Array,
-        visual: VisualPrototypes,
-        frame: Frame,
-    ) -> Moved:
-        """One step on the views that were ``seen``, looked at from ``f`` (D,)."""
-        kernels = kernels_for(text)
-        if kernels is None:
-            return move_plainly(residual, seen, f, text, visual, frame)
-        return self._move_compiled(kernels, residual, seen, f, text, visual, frame)
+    def __call__(self, scene: Scene) -> Moved:
+        """One step, compiled where that is possible."""
+        kernels = kernels_for(scene.text)
+        return move_plainly(scene) if kernels is None else self._move_compiled(kernels, scene)
 
-    def _move_compiled(
-        self,
-        kernels: ModuleType,
-        residual: Residual,
-        seen: Confident,
-        f: Array,
-        text: Array,
-        visual: VisualPrototypes,
-        frame: Frame,
-    ) -> Moved:
+    def _move_compiled(self, kernels: ModuleType, scene: Scene) -> Moved:
         """The same as ``move_plainly``, set by set."""
-        rule, views = residual.rule, seen.kept
-        positive, total = visual.positive, visual.total.astype(text.dtype)
+        rule, views, f, text = scene.residual.rule, scene.seen.kept, scene.f, scene.text
+        positive, total = scene.visual.positive, scene.visual.total.astype(text.dtype)
         sums = np.empty((7, len(text)))
         sizes, along = kernels.measure(views, text, positive, total)
-        factors, onto = kernels.weigh(views, seen.logits, total, sizes, along, rule.as_array())
+        weights = rule.as_array()
+        factors, onto = kernels.weigh(views, scene.seen.logits, total, sizes, along, weights)
         kernels.move_text(
-            views, factors[0], onto[0], sizes[0], text, residual.separation,
+            views, factors[0], onto[0], sizes[0], text, scene.residual.separation,
             f, rule.text_separation, rule.text_rate, rule.eps, self._text, sums[0],
         )  # fmt: skip
         kernels.move_positive(
@@ -81,6 +75,7 @@ class Motion:
             views, factors[2], onto[2], sizes, positive, total,
             f, rule.cache_separation, rule.rate, rule.eps, sums[2],
         )  # fmt: skip
+        frame = scene.frame
         kernels.expand_all(
             self._means, frame.projected, frame.reference, frame.solved, frame.spread, sums[3:]
         )
@@ -90,26 +85,19 @@ class Motion:
         return Moved(self._text, self._means, sums[0], sums[1], sums[2], expansion)
 
 
-def move_plainly(
-    residual: Residual,
-    seen: Confident,
-    f: Array,
-    text: Array,
-    visual: VisualPrototypes,
-    frame: Frame,
-) -> Moved:
+def move_plainly(scene: Scene) -> Moved:
     """The step in plain array code."""
-    negative = visual.negative
-    residuals = residual.step(seen.kept, text, visual.positive, negative)
-    moved_text = normalize(text + residuals.text)
-    means = visual.positive + residuals.positive
+    f, positive, negative = scene.f, scene.visual.positive, scene.visual.negative
+    residuals = scene.residual.step(scene.seen.kept, scene.text, positive, negative)
+    moved_text = normalize(scene.text + residuals.text)
+    means = positive + residuals.positive
     return Moved(
         text=moved_text,
         means=means,
         text_cosine=_wide(moved_text @ f),
         positive_cosine=_wide(normalize(means) @ f),
         negative_cosine=_wide(normalize(negative + residuals.negative) @ f),
-        expansion=expand(means, frame),
+        expansion=expand(means, scene.frame),
     )
 
 
