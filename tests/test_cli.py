@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shlex
 import sys
@@ -11,10 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 import crg
 from crg import results
 from crg.cli import main
+from crg.cli.tables import rich_tables
 from crg.cli.variants import parse_variants
 from crg.grid import Variant
 from crg.methods import registry
@@ -264,3 +267,25 @@ def test_bad_input_is_refused_in_one_sentence(folder: Path, words: list[str], sa
     assert last.endswith((".", "?"))
     assert says in last
     assert "Traceback" not in outcome.stderr
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_no_figure_is_cut_on_a_narrow_terminal(width: int) -> None:
+    """Columns that do not fit are left out whole; accuracy and gain stay."""
+    rows = {"accuracy": {"mean": 0.9376, "std": 0.0024}, "ece": 0.0631, "nll": 37.512}
+    rows |= {
+        "purity": 0.934,
+        "ms_per_step": 1.234,
+        "gain": {"mean": 0.1, "low": 0.08, "high": 0.12},
+    }
+    rows |= {"method": "crg", "best": True}
+    facts = {"n_samples": 10, "n_classes": 3, "labelled": True}
+    summary = {"files": {"f": {"crg": rows}}, "data": {"f": facts}, "seeds": [0, 1]}
+    console = Console(width=width, record=True, file=io.StringIO())
+    for table in rich_tables(summary, width):
+        console.print(table)
+    text = console.export_text()
+    assert "…" not in text
+    assert "93.76 ± 0.24" in text
+    assert "+10.00 [+8.00, +12.00]" in text
+    assert ("37.512" in text) == (width >= 100)

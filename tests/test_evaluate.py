@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from crg.features import Features, read_features
 from crg.stream import shuffled
 from crg.synthetic import gaussian_stream
 from made_files import save_raw
+from sentences import refused_in_one_sentence
 
 
 @pytest.fixture(scope="module")
@@ -151,3 +153,16 @@ def test_rows_are_paired_whatever_the_order(stream: Features) -> None:
     """Which pictures were right is kept by row of the file, not by place in the stream."""
     first, second = (run(stream, "zero_shot", seed=seed).metrics for seed in (0, 1))
     assert first["correct"] == second["correct"]
+
+
+@pytest.mark.parametrize("order", [[0, 9999], [0, 0, 1], [-1], [[0, 1]], [0.5], []])
+def test_an_order_that_is_none_is_refused(order: list[Any]) -> None:
+    """Rows that do not exist, or come twice, are refused before anything is run."""
+    with refused_in_one_sentence("order"):
+        run(gaussian_stream(n=20, n_classes=3, width=8), "zero_shot", order=order)
+
+
+def test_a_path_is_no_features() -> None:
+    """Who gives a path is told how to read it."""
+    with refused_in_one_sentence("read_features"):
+        run("features.npz", "zero_shot")  # type: ignore[arg-type]

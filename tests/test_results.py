@@ -17,6 +17,7 @@ import crg
 from crg import results
 from crg.results import Origin
 from crg.types import InputError, Result
+from sentences import refused_in_one_sentence
 
 RESULT = Result("tda", {"beta": 5.0}, 3, {"accuracy": 0.5}, {"accuracy": 0.4}, 10, 1.5)
 ORIGIN = Origin("/data/my file.npz", "abc", "code", ("/own.py",))
@@ -137,3 +138,12 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "none" / "r.jsonl"):
         with pytest.raises(InputError, match=r"--results or none with --no-results\.$"):
             results.check_writable(path)
+
+
+def test_a_file_that_holds_something_else_is_left_alone(tmp_path: Path) -> None:
+    """A feature file named as results file by mistake is refused and keeps its bytes."""
+    other = tmp_path / "features.npz"
+    other.write_bytes(b"PK something else")
+    with refused_in_one_sentence("no results file"):
+        results.check_writable(other)
+    assert other.read_bytes() == b"PK something else"

@@ -5,6 +5,7 @@ Checks happen before the method sees anything, so a refused sample changes nothi
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -37,7 +38,16 @@ def create(method: str, task: Task, **options: Any) -> Adapter:
     'cat'
     """
     kind = get_method(method)
-    return Adapter(kind(task, build_config(method, kind.Config, options)))
+    if not isinstance(task, Task):
+        raise InputError(f"The task is a {type(task).__name__}: make one with crg.Task.")
+    config = build_config(method, kind.Config, options)
+    try:
+        return Adapter(kind(task, config))
+    except MemoryError:
+        raise InputError(
+            f"Method {method!r} does not fit into memory for {task.n_classes} classes of width "
+            f"{task.width}: make its queues smaller."
+        ) from None
 
 
 def load(path: str | os.PathLike[str]) -> Adapter:
@@ -98,12 +108,16 @@ class Adapter:
                 f"The stream has shape {tuple(rows.shape)}: give pictures as (N, D) or (N, V, D)."
             )
         n, n_views = rows.shape[0], 1 if rows.ndim == 2 else rows.shape[1]
-        ids = range(self.n_steps, self.n_steps + n) if sample_ids is None else sample_ids
-        if len(ids) != n:
-            raise InputError(f"There are {n} pictures but {len(ids)} ids: give one id per picture.")
+        given = range(self.n_steps, self.n_steps + n) if sample_ids is None else sample_ids
+        if len(given) != n:
+            raise InputError(
+                f"There are {n} pictures but {len(given)} ids: give one id per picture."
+            )
         if n == 0:
             return []
-        views = namespace(rows).reshape(self._checked(rows, n_views), (n, n_views, -1))
+        what = "stream" if n_views == 1 else f"stream ({n_views} rows a picture)"
+        rows, ids = self._checked(rows, n_views, what), [_checked_id(each) for each in given]
+        views = namespace(rows).reshape(rows, (n, n_views, -1))
         samples = [Sample(views[i, :, :], ids[i]) for i in range(n)]
         predictions = self._method.step_many(samples)
         self.n_steps += n
@@ -139,10 +153,10 @@ class Adapter:
                 f"The views have shape {tuple(rows.shape)}: "
                 "give one picture at a time, (D,) or (V, D)."
             )
-        identity = self.n_steps if sample_id is None else sample_id
-        return Sample(self._checked(rows, rows.shape[0]), identity)
+        identity = self.n_steps if sample_id is None else _checked_id(sample_id)
+        return Sample(self._checked(rows, rows.shape[0], "views"), identity)
 
-    def _checked(self, rows: Array, n_views: int) -> Array:
+    def _checked(self, rows: Array, n_views: int, what: str) -> Array:
         """Views as unit rows (N, D) in the library and precision of the task."""
         text, width = self.task.text_features, rows.shape[-1]
         if n_views == 0 or width == 0:
@@ -153,4 +167,16 @@ class Adapter:
                 "encode both with the same model."
             )
         flat = rows if rows.ndim == 2 else namespace(rows).reshape(rows, (-1, width))
-        return unit_rows(like(flat, text), "views")
+        return unit_rows(like(flat, text), what)
+
+
+def _checked_id(given: Any) -> SampleId:
+    """A sample id that can be saved with the state."""
+    if isinstance(given, str):
+        return str(given)
+    try:
+        return operator.index(given)  # NumPy's integers too
+    except TypeError:
+        raise InputError(
+            f"The sample id {given!r} is neither a whole number nor a text: give one of these."
+        ) from None

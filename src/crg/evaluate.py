@@ -19,7 +19,7 @@ from crg import metrics
 from crg.adapter import Adapter, create
 from crg.features import Features
 from crg.stream import shuffled
-from crg.types import Result, SampleId, Step
+from crg.types import InputError, Result, SampleId, Step
 
 BASELINE = "zero_shot"
 N_CHECKPOINTS = 20
@@ -85,8 +85,12 @@ def run(
     The stream is shuffled by ``seed`` unless an ``order`` is given; ``save_state`` names a
     file for what the method has learnt by the end.
     """
+    if not isinstance(features, Features):
+        raise InputError(
+            f"The features are a {type(features).__name__}: read a file with crg.read_features."
+        )
     start = time.perf_counter()
-    rows = shuffled(len(features), seed) if order is None else np.asarray(order)
+    rows = shuffled(len(features), seed) if order is None else _checked_order(order, len(features))
     adapter = create(method, features.task, **dict(options or {}))
     measured = _measured(adapter, features, rows)
     seconds = time.perf_counter() - start
@@ -98,6 +102,17 @@ def run(
         baseline = _measured(create(BASELINE, features.task), features, rows)
     settings = dataclasses.asdict(adapter.config)
     return Result(method, settings, seed, measured, baseline, len(rows), seconds)
+
+
+def _checked_order(order: Order, n_rows: int) -> np.ndarray[Any, Any]:
+    rows = np.asarray(order)
+    whole = rows.ndim == 1 and rows.size and rows.dtype.kind in "iu"
+    if not whole or rows.min() < 0 or rows.max() >= n_rows or len(set(rows.tolist())) < len(rows):
+        raise InputError(
+            f"The order is no list of different rows: give whole numbers from 0 to {n_rows - 1}, "
+            "each at most once."
+        )
+    return rows
 
 
 def correct_rows(metrics_of_run: Mapping[str, Any], n_rows: int) -> np.ndarray[Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
 import importlib.metadata
@@ -83,7 +84,15 @@ def repeat_command(origin: Origin, method: str, given: Mapping[str, Any], seed: 
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Refuse a results file that cannot be appended to, before any time is spent on runs."""
+    """Refuse a results file that cannot be appended to, before any time is spent on runs.
+
+    A file that holds something else, such as a feature file named by mistake, is left alone.
+    """
+    with contextlib.suppress(OSError), Path(path).open("rb") as file:
+        if file.read(1) not in (b"", b"{"):
+            raise InputError(
+                f"{path} is no results file: choose another with --results, which may be new."
+            )
     _append_bytes(Path(path), b"")
 
 

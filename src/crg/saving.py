@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import os
 import tempfile
@@ -60,6 +61,7 @@ def write(
     }
     tensors = {f"state.{key}": _on_host(value) for key, value in arrays.items()}
     tensors["text_features"] = _on_host(task.text_features)
+    header["sha256"] = _digest(tensors)
     with replacing(path) as partial:
         partial.write_bytes(to_bytes(tensors, {"crg": json.dumps(header)}))
 
@@ -74,6 +76,11 @@ def read(path: str | os.PathLike[str]) -> Saved:
             "use the crg that wrote it or start afresh."
         )
     _check_kinds(path, header)
+    if header.get("sha256") != _digest(tensors):
+        raise InputError(
+            f"{path} is damaged (its checksum does not fit): "
+            "restore it from a copy or start afresh."
+        )
     try:
         text = _placed(tensors.pop("text_features"), header["torch_device"])
         arrays = {key.removeprefix("state."): value for key, value in tensors.items()}
@@ -94,6 +101,8 @@ def read(path: str | os.PathLike[str]) -> Saved:
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary file beside ``path`` that takes its place only when all went well."""
     target = Path(path)
+    if target.is_dir():
+        raise InputError(f"{path} is a folder: give the name of a file in it.")
     try:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         os.close(handle)
@@ -117,6 +126,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
+def _digest(tensors: Mapping[str, np.ndarray[Any, Any]]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(tensors[name]).data)
+    return digest.hexdigest()
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
@@ -124,6 +141,8 @@ def _umask() -> int:
 
 
 def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: give a file that adapter.save wrote.")
     try:
         with safe_open(path, framework="np") as file:
             header = json.loads((file.metadata() or {}).get("crg", "{}"))

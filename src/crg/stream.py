@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from crg.types import InputError
+
 
 def shuffled(n: int, seed: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     """The numbers 0 to n - 1 in an order that depends on ``n`` and ``seed`` alone.
@@ -13,6 +15,8 @@ def shuffled(n: int, seed: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     >>> shuffled(5, seed=0).tolist() == shuffled(5, seed=0).tolist()
     True
     """
+    if seed < 0:
+        raise InputError(f"The seed is {seed}: give a whole number that is not negative.")
     generator = np.random.Generator(np.random.PCG64(seed))
     return generator.permutation(n).astype(np.int64)
 

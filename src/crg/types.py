@@ -48,15 +48,14 @@ class Task:
     logit_scale: float = 100.0
 
     def __post_init__(self) -> None:
+        if isinstance(self.class_names, str):
+            raise InputError(
+                f"The class names are one text, {self.class_names!r}: give a list of names."
+            )
         names = tuple(str(name) for name in self.class_names)
         text = as_floats(self.text_features, "text features")
         _check_class_names(names, text)
-        scale = float(self.logit_scale)
-        if not (math.isfinite(scale) and scale > 0):
-            raise InputError(
-                f"logit_scale is {self.logit_scale}, but it must be a positive number: "
-                "CLIP models use 100 (give the exponential, not the logarithm)."
-            )
+        scale = _checked_scale(self.logit_scale)
         object.__setattr__(self, "class_names", names)
         unit = namespace(text).asarray(unit_rows(text, "text features"), copy=True)
         object.__setattr__(self, "text_features", unit)
@@ -163,7 +162,11 @@ class Result:
 
 def as_floats(values: Any, what: str) -> Array:
     """``values`` as a floating-point array: half precision and integers become float32."""
-    array = values if array_api_compat.is_array_api_obj(values) else _from_python(values, what)
+    array: Array = values
+    if not array_api_compat.is_array_api_obj(values):
+        array = _from_python(values, what)
+    if getattr(array, "requires_grad", False):
+        array = array.detach()  # a graph would grow with every picture that is remembered
     xp = namespace(array)
     if array.dtype in (xp.float32, xp.float64):
         return array
@@ -187,16 +190,13 @@ def like(array: Array, reference: Array) -> Array:
         if isinstance(array, np.ndarray) or array.device == reference.device:
             return array
     if isinstance(reference, np.ndarray):
-        if getattr(array, "requires_grad", False):
-            array = array.detach()
         if str(getattr(array, "device", "cpu")) != "cpu":
             array = array.cpu()  # only torch tensors get here
         return np.asarray(array, dtype=reference.dtype)
     xp = namespace(reference)
     if isinstance(array, np.ndarray) and not array.flags.writeable:
         array = array.copy()  # torch warns about sharing read-only memory
-    moved = xp.asarray(array, dtype=reference.dtype, device=reference.device)
-    return moved.detach() if getattr(moved, "requires_grad", False) else moved
+    return xp.asarray(array, dtype=reference.dtype, device=reference.device)
 
 
 def unit_rows(rows: Array, what: str) -> Array:
@@ -235,8 +235,21 @@ def _rescue_rows(rows: Array, what: str) -> Array:
     return rows / peak
 
 
+def _checked_scale(given: Any) -> float:
+    try:
+        scale = float(np.asarray(given, dtype=np.float64).reshape(()))  # (1,) too
+    except (TypeError, ValueError):
+        scale = math.nan
+    if not 0 < scale <= 1e6:
+        raise InputError(
+            f"logit_scale is {given}, but it must be a positive number: "
+            "CLIP models use 100 (give the exponential, not the logarithm)."
+        )
+    return scale
+
+
 def _check_class_names(names: tuple[str, ...], text: Array) -> None:
-    if text.ndim != 2:
+    if text.ndim != 2 or 0 in text.shape[1:]:
         raise InputError(
             f"The text features have shape {tuple(text.shape)}: give one row per class, (K, D)."
         )
@@ -246,7 +259,9 @@ def _check_class_names(names: tuple[str, ...], text: Array) -> None:
             "give one row per class."
         )
     if len(names) < 2:
-        raise InputError(f"There is {len(names)} class: give at least two to choose between.")
+        raise InputError(f"The number of classes is {len(names)}: give at least two.")
+    if not all(name.strip() for name in names):
+        raise InputError("A class name is empty: name every class.")
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(

@@ -117,7 +117,7 @@ def print_summary(summary: Mapping[str, Any], as_json: bool, layout: str) -> Non
         click.echo(markdown_tables(summary))
     else:
         console = output()
-        for table in rich_tables(summary):
+        for table in rich_tables(summary, console.width):
             console.print(table)
 
 

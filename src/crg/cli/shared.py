@@ -46,6 +46,10 @@ class CommandGroup(click.Group):
         try:
             with refusing():
                 return super().invoke(ctx)
+        except click.UsageError as error:
+            where = error.ctx.command_path if error.ctx else ctx.command_path
+            message = error.format_message().rstrip(".")
+            raise Refused(f"{message}: see {where} --help.") from None
         except KeyboardInterrupt:
             click.echo("Stopped.", err=True)
             ctx.exit(INTERRUPTED)

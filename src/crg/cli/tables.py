@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Group
 from rich.table import Table
@@ -24,18 +24,32 @@ _RUN_ROWS = (
     ("ms per step, median", "ms_per_step_median", 1),
 )
 _NOTHING = "-"
+_LEAST_NEEDED = (4, 5, 3, 6)  # of COLUMNS, in the order in which a narrow terminal loses them
 
 
-def rich_tables(summary: Summary) -> Iterable[Group]:
-    """One table per file for a terminal."""
+def rich_tables(summary: Summary, width: int) -> Iterable[Group]:
+    """One table per file for a terminal of ``width``; columns that do not fit are left out."""
     for path, rows in summary["files"].items():
+        cells = [_cells(label, row) for label, row in rows.items()]
+        kept = _fitting(cells, width)
         table = Table()
-        for place, column in enumerate(COLUMNS):
-            table.add_column(column, justify="left" if place == 0 else "right", no_wrap=True)
-        for label, row in rows.items():
+        for place in kept:
+            justify: Literal["left", "right"] = "left" if place == 0 else "right"
+            table.add_column(COLUMNS[place], justify=justify, no_wrap=True)
+        for texts, row in zip(cells, rows.values(), strict=True):
             style = "bold" if row["best"] else ""
-            table.add_row(*(Text(cell, style=style) for cell in _cells(label, row)))
+            table.add_row(*(Text(texts[place], style=style) for place in kept))
         yield Group(Text(_title(path, summary)), table)  # a table would wrap its own title
+
+
+def _fitting(cells: list[list[str]], width: int) -> list[int]:
+    """The columns that fit side by side; accuracy and gain are the last to go."""
+    widths = [max(map(len, texts)) + 3 for texts in zip(COLUMNS, *cells, strict=True)]
+    kept = list(range(len(COLUMNS)))
+    for place in _LEAST_NEEDED:
+        if sum(widths[each] for each in kept) + 1 > width:
+            kept.remove(place)
+    return kept
 
 
 def markdown_tables(summary: Summary) -> str:
@@ -57,7 +71,7 @@ def run_table(path: str, result: Result) -> Group:
                  for each in (result.metrics, result.zero_shot)]  # fmt: skip
         if shown != [_NOTHING, _NOTHING]:
             table.add_row(name, *shown[: len(table.columns) - 1])
-    return Group(Text(f"{path}: {result.n_samples} pictures, seed {result.seed}"), table)
+    return Group(Text(f"{path}: {_pictures(result.n_samples)}, seed {result.seed}"), table)
 
 
 def _markdown_table(title: str, rows: Summary) -> str:
@@ -78,7 +92,13 @@ def _title(path: str, summary: Summary) -> str:
     facts, n_orders = summary["data"][path], len(summary["seeds"])
     orders = f"{n_orders} order{'s' if n_orders > 1 else ''}"
     labels = "" if facts["labelled"] else ", no labels and so no accuracy"
-    return f"{path}: {facts['n_samples']} pictures, {facts['n_classes']} classes, {orders}{labels}"
+    return (
+        f"{path}: {_pictures(facts['n_samples'])}, {facts['n_classes']} classes, {orders}{labels}"
+    )
+
+
+def _pictures(count: int) -> str:
+    return "1 picture" if count == 1 else f"{count} pictures"
 
 
 def _cells(label: str, row: Summary) -> list[str]:

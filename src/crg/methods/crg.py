@@ -55,11 +55,15 @@ class CRG(Method):
         queue_size: int = option(12, "M, places per queue", at_least=1, at_most=10_000)
         view_share: float = option(0.1, "rho, share of views kept", above=0, at_most=1)
         beta: float = option(5.0, "sharpness of the similarity terms", at_least=0, at_most=50)
-        lambda1: float = option(7.0, "weight of the positive or Gaussian logits", at_least=0)
-        lambda2: float = option(0.3, "weight of the negative logits", at_least=0)
-        xi1: float = option(1.0, "weight of the text separation loss", at_least=0)
-        xi2: float = option(10.0, "weight of the cache separation loss", at_least=0)
-        gamma: float = option(2.0, "kernel width of the text separation loss", at_least=0)
+        lambda1: float = option(
+            7.0, "weight of the positive or Gaussian logits", at_least=0, at_most=1e6
+        )
+        lambda2: float = option(0.3, "weight of the negative logits", at_least=0, at_most=1e6)
+        xi1: float = option(1.0, "weight of the text separation loss", at_least=0, at_most=1e6)
+        xi2: float = option(10.0, "weight of the cache separation loss", at_least=0, at_most=1e6)
+        gamma: float = option(
+            2.0, "kernel width of the text separation loss", at_least=0, at_most=1e3
+        )
         lr: float = option(5e-4, "size of the AdamW step", at_least=0, at_most=1)
         eps: float = option(1e-3, "AdamW's eps", above=0)
         tau_t: float = option(0.1, "normalised entropy below which text evolves", at_least=0)

@@ -49,7 +49,7 @@ def build_config(method: str, config_type: type[Any], options: Mapping[str, Any]
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of a sentence, which offers the nearest of the known names."""
-    names = sorted(known)
+    names, name = sorted(known), str(name)
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if close:
         return "did you mean " + " or ".join(repr(word) for word in close) + "?"
@@ -74,6 +74,8 @@ def _checked(field: dataclasses.Field[Any], value: Any) -> Any:
 
 
 def _converted(name: str, kind: type, value: Any) -> Any:
+    if getattr(value, "ndim", None) == 0:
+        value = value.item()  # a number of NumPy's or torch's
     if kind is bool:
         value = _WORDS.get(value.lower(), value) if isinstance(value, str) else value
     elif (

@@ -31,11 +31,13 @@ def register(method: M) -> M:
                 f"{method.__name__} cannot be registered because it has no {attribute!r}: "
                 "every method states its name, paper and Config."
             )
+    if not method.__module__.startswith(package.__name__ + "."):
+        _discover()  # so that names of our own are taken before one from outside comes
     taken = _methods.get(method.name)
     if taken is not None and taken.__qualname__ != method.__qualname__:
         raise InputError(
-            f"The method name {method.name!r} is taken by {taken.__qualname__}: "
-            "choose another name."
+            f"{method.__module__}.{method.__qualname__} cannot be called {method.name!r}, the name "
+            f"of {taken.__module__}.{taken.__qualname__}: choose another name."
         )
     _methods[method.name] = method
     return method
