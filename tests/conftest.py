@@ -8,8 +8,14 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
 import pytest  # noqa: E402  (NumPy must find the variables set)
+from hypothesis import settings  # noqa: E402
 
 from crg.parts import compiled  # noqa: E402
+
+# At home hypothesis looks for new examples; where others wait for the answer it repeats itself.
+settings.register_profile("CI", derandomize=True)
+if "CI" in os.environ:
+    settings.load_profile("CI")
 
 
 @pytest.fixture(params=["compiled", "plain"])
