@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,11 +79,12 @@ def run(
     seed: int = 0,
     order: Order | None = None,
     save_state: str | os.PathLike[str] | None = None,
+    on_step: Callable[[Step], None] = lambda step: None,
 ) -> Result:
     """Run one method over the whole stream and measure it, beside zero-shot on the same stream.
 
     The stream is shuffled by ``seed`` unless an ``order`` is given; ``save_state`` names a
-    file for what the method has learnt by the end.
+    file for what the method has learnt by the end; ``on_step`` is told of every step.
     """
     if not isinstance(features, Features):
         raise InputError(
@@ -92,7 +93,7 @@ def run(
     start = time.perf_counter()
     rows = shuffled(len(features), seed) if order is None else _checked_order(order, len(features))
     adapter = create(method, features.task, **dict(options or {}))
-    measured = _measured(adapter, features, rows)
+    measured = _measured(adapter, features, rows, on_step)
     seconds = time.perf_counter() - start
     if save_state is not None:
         adapter.save(save_state)
@@ -142,10 +143,16 @@ class _Tally:
             self.purity.append([step.index + 1, step.purity])
 
 
-def _measured(adapter: Adapter, features: Features, rows: np.ndarray[Any, Any]) -> dict[str, Any]:
+def _measured(
+    adapter: Adapter,
+    features: Features,
+    rows: np.ndarray[Any, Any],
+    on_step: Callable[[Step], None] = lambda step: None,
+) -> dict[str, Any]:
     tally = _Tally()
     for step in iter_run(adapter, features, rows, block=_BLOCK):
         tally.add(step)
+        on_step(step)
     times = np.array(tally.milliseconds)
     speed = {
         "ms_per_step": metrics.mean_milliseconds(times),

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from crg import results
 from crg.cli.shared import (
@@ -19,6 +17,7 @@ from crg.cli.shared import (
     output,
     plugin_option,
     print_json,
+    progress,
     results_options,
     usable_processors,
 )
@@ -122,14 +121,9 @@ def print_summary(summary: Mapping[str, Any], as_json: bool, layout: str) -> Non
 
 
 def _tracked(grid: Grid, runs: Iterator[Finished]) -> Iterator[Finished]:
-    console = Console(stderr=True)
-    columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
-        task = bar.add_task("runs", total=grid.n_runs)
+    with progress("runs", grid.n_runs) as advance:
         for finished in runs:
-            bar.advance(task)
+            advance()
             yield finished
 
 

@@ -13,6 +13,7 @@ from crg.cli.shared import (
     parse_options,
     plugin_option,
     print_json,
+    progress,
     results_options,
 )
 from crg.cli.tables import run_table
@@ -50,7 +51,10 @@ def run(
     options = typed_options(method, parse_options(pairs))
     features = read_features(file)
     _check_before_running(save_state, None if no_results else results_path)
-    result = evaluate_run(features, method, options, seed, save_state=save_state)
+    with progress("pictures", len(features)) as advance:
+        result = evaluate_run(
+            features, method, options, seed, save_state=save_state, on_step=lambda step: advance()
+        )
     origin = origin_of(file, features.sha256, method, loaded_plugins())
     record = results.make_record(result, origin, options)
     if not no_results:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import click
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from crg import plugins, results
 from crg.types import InputError
@@ -101,6 +102,18 @@ def parse_options(pairs: Iterable[str]) -> dict[str, str]:
             raise InputError(f"{pair!r} is not an option: write key=value.")
         options[key.strip()] = value.strip()
     return options
+
+
+@contextlib.contextmanager
+def progress(what: str, total: int) -> Iterator[Callable[[], None]]:
+    """A bar on a terminal, nothing in a pipe; call what it gives for each piece that is done."""
+    console = Console(stderr=True)
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda: bar.advance(task)
 
 
 def output() -> Console:
