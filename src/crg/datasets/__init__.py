@@ -1,0 +1,87 @@
+"""Sets of pictures: the benchmarks of the field, folders of one's own, and rendered shapes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from crg.datasets.base import PictureSet
+from crg.datasets.catalog import find_entry, get_entry
+from crg.datasets.folder import read_folder
+from crg.datasets.readers import read_entry
+from crg.datasets.sampling import drawn
+from crg.datasets.table import TABLE_SUFFIXES, read_table
+from crg.pictures import shown
+from crg.types import InputError
+
+__all__ = ["PictureSet", "load_dataset"]
+
+SHAPES = "shapes"
+SHAPES_COUNT = 1000  # pictures that are rendered unless a limit is given
+
+
+def load_dataset(
+    name_or_path: str,
+    *,
+    root: Path | None = None,
+    split: str = "test",
+    limit: int | None = None,
+    seed: int = 0,
+) -> PictureSet:
+    """The pictures of a catalogued dataset, of a folder or table of one's own, or shapes.
+
+    ``limit`` draws that many at random by ``seed``; of shapes that many are rendered.
+
+    >>> len(load_dataset("shapes:fog:3", limit=20))
+    20
+    """
+    if name_or_path.partition(":")[0] == SHAPES:
+        _check_only_split(name_or_path, split)
+        return _shapes(name_or_path, limit, seed)
+    if (entry := find_entry(name_or_path)) is None:
+        _check_only_split(name_or_path, split)
+        return drawn(_own(Path(name_or_path), root), limit, seed)
+    if root is None:
+        raise InputError(
+            f"{entry.title} is looked for below a root: give the folder that holds "
+            f"{entry.folders[0]} (for a folder of your own write ./{name_or_path})."
+        )
+    return drawn(read_entry(entry, Path(root), split), limit, seed)
+
+
+def _own(path: Path, root: Path | None) -> PictureSet:
+    if os.path.isdir(path):
+        if root is not None:
+            raise InputError(
+                f"{shown(path)} is a folder and needs no root: leave the root out, or give a name "
+                "that crg datasets lists."
+            )
+        return read_folder(path)
+    if os.path.isfile(path) and path.suffix.lower() in TABLE_SUFFIXES:
+        return read_table(path, root)
+    if os.path.isfile(path):
+        raise InputError(
+            f"{shown(path)} is not a set of pictures: give a folder with one folder per class, "
+            "or a .csv file with the columns path and label."
+        )
+    if len(path.parts) == 1 and not path.suffix:
+        get_entry(str(path))  # says what it may have meant
+    raise InputError(
+        f"{shown(path)} does not exist: check the path, or see crg datasets for names."
+    )
+
+
+def _shapes(name: str, limit: int | None, seed: int) -> PictureSet:
+    from crg.datasets.shapes import shape_pictures
+
+    _, *parts = name.split(":")
+    if len(parts) > 2 or (len(parts) == 2 and not parts[1].isdecimal()):
+        raise InputError(f"{name!r} names no shapes: write shapes or shapes:SHIFT:SEVERITY.")
+    shift = parts[0] if parts else None
+    severity = int(parts[1]) if len(parts) == 2 else 1
+    return shape_pictures(shift, severity, SHAPES_COUNT if limit is None else limit, seed)
+
+
+def _check_only_split(name: str, split: str) -> None:
+    if split != "test":
+        raise InputError(f"{name} has no split {split!r}: leave the split out.")

@@ -1,0 +1,81 @@
+"""The catalogue: what is known of the thirteen datasets, read from catalog.toml."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+
+from crg.types import InputError
+
+SAMPLE_SIZE = 2000  # how many the paper draws of the large test sets
+SAMPLE_SEED = 0  # ours; the paper's is not published
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One dataset. Paths are below the root; of several, the first that is there is taken."""
+
+    name: str  # what `crg encode` is given
+    title: str  # as the paper writes it
+    classes: int  # K
+    test: int  # number of test pictures
+    reader: str  # the layout: split, variants, wnid or numbered
+    folders: tuple[str, ...]  # of the dataset, below the root; the root itself is tried too
+    images: tuple[str, ...]  # of the pictures, below that folder
+    templates: tuple[str, ...]
+    source: str  # where to get the pictures
+    aliases: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()  # where they are few; otherwise the files say
+    renamed: Mapping[str, str] = field(default_factory=dict)  # name in the files -> name in prompts
+    split_file: str = ""  # CoOp's JSON file: which picture is in which split
+    split_url: str = ""
+    split_folders: Mapping[str, str] = field(default_factory=dict)  # split -> name of its folder
+    names_url: str = ""  # of classnames.txt
+    subset: bool = False  # only names of classnames.txt that have a folder are classes
+    per_class: int = 0  # test pictures of each class, where that is the same for all
+    sampled: bool = False  # the paper draws SAMPLE_SIZE test pictures
+    sample_sha256: str = ""  # of the indices that we draw: see sampling.py
+    licence: str = ""
+
+
+@functools.cache
+def catalogue() -> dict[str, Entry]:
+    """All entries by name, in the order of the file."""
+    text = resources.files("crg.datasets").joinpath("catalog.toml").read_text(encoding="utf-8")
+    return {name: _entry(name, values) for name, values in tomllib.loads(text).items()}
+
+
+def find_entry(name: str) -> Entry | None:
+    """The entry of that name or alias; case, hyphens and underscores do not matter.
+
+    >>> find_entry("ImageNet_V2").title, find_entry("pets").title, find_entry("mnist")
+    ('ImageNet-V2', 'OxfordPets', None)
+    """
+    wanted = _key(name)
+    for entry in catalogue().values():
+        if wanted in map(_key, (entry.name, entry.title, *entry.aliases)):
+            return entry
+    return None
+
+
+def get_entry(name: str) -> Entry:
+    """The entry of that name; an unknown one is refused with the nearest known name."""
+    entry = find_entry(name)
+    if entry is None:
+        near = difflib.get_close_matches(_key(name), list(catalogue()), n=1)
+        hint = f"did you mean {near[0]}?" if near else "crg datasets lists them."
+        raise InputError(f"There is no dataset {name!r}: {hint}")
+    return entry
+
+
+def _entry(name: str, values: dict[str, object]) -> Entry:
+    fixed = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
+    return Entry(name=name, **fixed)  # type: ignore[arg-type]
+
+
+def _key(name: str) -> str:
+    return name.casefold().replace("-", "").replace("_", "").replace(" ", "")

@@ -1,0 +1,177 @@
+"""What is missing, wrong in count or unreadable in a dataset on disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from crg.datasets import load_dataset
+from crg.datasets.base import PictureSet
+from crg.datasets.catalog import Entry, find_entry
+from crg.datasets.faults import find_faults
+from crg.datasets.folder import count_ignored
+from crg.datasets.places import (
+    class_folders_place,
+    dataset_folder,
+    names_path,
+    split_path,
+    subfolders,
+)
+from crg.types import InputError
+
+Kind: TypeAlias = Literal["missing", "count", "names", "unreadable"]
+Progress: TypeAlias = Callable[[int], AbstractContextManager[Callable[[], None]]]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong, in a sentence, with the files or classes that it concerns."""
+
+    kind: Kind
+    sentence: str
+    items: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a check found; no problems, no worries."""
+
+    name: str
+    n_classes: int
+    n_pictures: int
+    n_ignored: int  # files in a folder of one's own that are no pictures or in no class
+    problems: tuple[Problem, ...]
+    source: str  # where to get the dataset, if that is known
+
+
+@contextlib.contextmanager
+def _no_progress(total: int) -> Iterator[Callable[[], None]]:
+    yield lambda: None
+
+
+def check_dataset(
+    name: str,
+    root: Path | None = None,
+    *,
+    decode: bool = False,
+    workers: int = 1,
+    progress: Progress = _no_progress,
+) -> Report:
+    """Look at every file of the test split: its header, or all of it with ``decode``."""
+    entry = find_entry(name)
+    problems = _missing_parts(entry, root) if entry is not None and root is not None else []
+    pictures = None
+    if not problems:
+        pictures, problems = _listed(name, root, entry)
+    if pictures is not None:
+        problems += _wrong_counts(pictures, entry) if entry is not None else []
+        problems += _bad_files(pictures, decode, workers, progress)
+    return Report(
+        name=entry.name if entry is not None else name,
+        n_classes=len(pictures.class_names) if pictures is not None else 0,
+        n_pictures=len(pictures) if pictures is not None else 0,
+        n_ignored=count_ignored(Path(name)) if entry is None and os.path.isdir(name) else 0,
+        problems=tuple(problems),
+        source=entry.source if entry is not None else "",
+    )
+
+
+def _missing_parts(entry: Entry, root: Path) -> list[Problem]:
+    """Folder, lists and pictures: all that is not there, rather than the first of it."""
+    if not root.is_dir():
+        raise InputError(f"{root} is not a folder: give the folder that holds the datasets.")
+    try:
+        folder = dataset_folder(entry, root)
+    except InputError as error:
+        return [Problem("missing", str(error))]
+    steps: list[Callable[[], object]] = []
+    if entry.split_file:
+        steps += [lambda: split_path(entry, folder, root), lambda: _some_pictures(entry, folder)]
+    if entry.names_url:
+        steps += [lambda: names_path(entry, folder, root)]
+        steps += [lambda: class_folders_place(entry, folder, "test")]
+    return [problem for step in steps for problem in _complaint(step)]
+
+
+def _complaint(step: Callable[[], object]) -> list[Problem]:
+    try:
+        step()
+    except InputError as error:
+        return [Problem("missing", str(error))]
+    return []
+
+
+def _some_pictures(entry: Entry, folder: Path) -> None:
+    """Refuse a folder where no folder can be that of the pictures."""
+    usual = any((folder / name).is_dir() for name in entry.images if name != ".")
+    if not usual and not ("." in entry.images and subfolders(folder)):
+        raise InputError(
+            f"The pictures of {entry.title} are not in {folder} (there is no {entry.images[0]}): "
+            f"get them from {entry.source}."
+        )
+
+
+def _listed(
+    name: str, root: Path | None, entry: Entry | None
+) -> tuple[PictureSet | None, list[Problem]]:
+    is_there = entry is not None or os.path.exists(name)
+    try:
+        return load_dataset(name, root=root), []
+    except InputError as error:
+        if not is_there or (entry is not None and root is None):
+            raise
+        return None, [Problem("missing", str(error))]
+
+
+def _wrong_counts(pictures: PictureSet, entry: Entry) -> list[Problem]:
+    problems = []
+    names = pictures.class_names
+    if len(names) != entry.classes:
+        problems.append(Problem("count", f"There are {len(names)} classes, not {entry.classes}."))
+    elif entry.class_names and names != entry.class_names:
+        other = tuple(n for n, known in zip(names, entry.class_names, strict=True) if n != known)
+        what = "1 class name is" if len(other) == 1 else f"{len(other)} class names are"
+        problems.append(Problem("names", f"{what} not the usual.", other))
+    if len(pictures) != entry.test:
+        sentence = f"There are {len(pictures):,} test pictures, not {entry.test:,}."
+        problems.append(Problem("count", sentence, _uneven_classes(pictures, entry)))
+    return problems
+
+
+def _uneven_classes(pictures: PictureSet, entry: Entry) -> tuple[str, ...]:
+    if not entry.per_class:
+        return ()
+    found = Counter(pictures.labels or ())
+    return tuple(
+        f"{name}: {found[label]}, not {entry.per_class}"
+        for label, name in enumerate(pictures.class_names)
+        if found[label] != entry.per_class
+    )
+
+
+def _bad_files(
+    pictures: PictureSet, decode: bool, workers: int, progress: Progress
+) -> list[Problem]:
+    named = zip(pictures.ids, pictures.sources, strict=True)
+    files = {name: source for name, source in named if isinstance(source, Path)}
+    missing = tuple(name for name, path in files.items() if not os.path.isfile(path))
+    there = {name: path for name, path in files.items() if os.path.isfile(path)}
+    with progress(len(there)) as advance:
+        faults = find_faults(there, decode, workers, advance)
+    problems = []
+    if missing:
+        problems.append(Problem("missing", f"{_pictures(len(missing))} not there.", missing))
+    if faults:
+        unreadable = tuple(f"{name}: {fault}" for name, fault in faults.items())
+        problems.append(Problem("unreadable", f"{_pictures(len(faults))} unreadable.", unreadable))
+    return problems
+
+
+def _pictures(number: int) -> str:
+    return "1 picture is" if number == 1 else f"{number:,} pictures are"

@@ -1,0 +1,145 @@
+"""Readers of the layouts that CoOp, TPT, TDA and DPE expect; none of them opens a picture.
+
+============ ===========================================================================
+``split``    CoOp's JSON file: {"train": [[path, label, class name], ...], "val", "test"}
+``variants`` FGVC-Aircraft's text lists: variants.txt and images_variant_test.txt
+``wnid``     a folder per class named like n01440764, and classnames.txt with "wnid name"
+``numbered`` a folder per class named 0, 1, ... by the line of the class in classnames.txt
+============ ===========================================================================
+
+Pictures come in the order of the list, or by class and then by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from crg.datasets.base import PictureSet
+from crg.datasets.catalog import Entry
+from crg.datasets.listings import Row, read_class_names, read_lines, read_split_file
+from crg.datasets.places import (
+    WNID,
+    class_folders_place,
+    dataset_folder,
+    image_folder,
+    names_path,
+    picture_names,
+    split_path,
+    subfolders,
+)
+from crg.types import InputError
+
+Reader: TypeAlias = Callable[[Entry, Path, str], PictureSet]
+
+
+def read_entry(entry: Entry, root: Path, split: str = "test") -> PictureSet:
+    """The pictures of one split of a catalogued dataset."""
+    return _READERS[entry.reader](entry, root, split)
+
+
+def _read_split_file(entry: Entry, root: Path, split: str) -> PictureSet:
+    folder = dataset_folder(entry, root)
+    listed = read_split_file(split_path(entry, folder, root))
+    rows = listed.splits.get(split)
+    if not rows:
+        raise _no_split(entry, split, [name for name, some in listed.splits.items() if some])
+    images = image_folder(entry, folder, [name for name, _ in rows])
+    names = [entry.renamed.get(name, name) for name in listed.class_names]
+    return _picture_set(entry, split, images, names, rows)
+
+
+def _read_variants(entry: Entry, root: Path, split: str) -> PictureSet:
+    folder = dataset_folder(entry, root)
+    listing = folder / f"images_variant_{split}.txt"
+    if not listing.is_file() and split != "test":
+        raise _no_split(entry, split, ["train", "val", "test"])
+    names = read_lines(folder / "variants.txt")
+    rows = [_variant_row(listing, line, names) for line in read_lines(listing)]
+    images = image_folder(entry, folder, [name for name, _ in rows])
+    return _picture_set(entry, split, images, names, rows)
+
+
+def _read_wnid_folders(entry: Entry, root: Path, split: str) -> PictureSet:
+    images, names = _class_folders(entry, root, split)
+    found = [name for name in subfolders(images) if WNID.fullmatch(name)]
+    strangers = [wnid for wnid in found if wnid not in names]
+    if strangers:
+        raise InputError(
+            f"classnames.txt does not fit the folders in {images} ({strangers[0]} is not in it): "
+            f"get it from {entry.names_url}."
+        )
+    wnids = found if entry.subset else list(names)
+    rows = _folder_rows(images, wnids)
+    return _picture_set(entry, split, images, [names[wnid] for wnid in wnids], rows)
+
+
+def _read_numbered_folders(entry: Entry, root: Path, split: str) -> PictureSet:
+    images, names = _class_folders(entry, root, split)
+    numbers = [int(name) for name in subfolders(images) if name.isdecimal()]
+    if max(numbers) >= len(names):
+        raise InputError(
+            f"The folders in {images} are not 0 to {len(names) - 1}, one for each line of "
+            f"classnames.txt: get both again, from {entry.source} and {entry.names_url}."
+        )
+    rows = _folder_rows(images, [str(number) for number in range(len(names))])
+    return _picture_set(entry, split, images, list(names.values()), rows)
+
+
+_READERS: dict[str, Reader] = {
+    "split": _read_split_file,
+    "variants": _read_variants,
+    "wnid": _read_wnid_folders,
+    "numbered": _read_numbered_folders,
+}
+
+
+def _variant_row(listing: Path, line: str, names: Sequence[str]) -> Row:
+    stem, _, name = line.partition(" ")
+    if name not in names:
+        raise InputError(
+            f"{listing} names the variant {name!r}, which variants.txt lacks: "
+            "extract the archive again."
+        )
+    return f"{stem}.jpg", names.index(name)
+
+
+def _class_folders(entry: Entry, root: Path, split: str) -> tuple[Path, dict[str, str]]:
+    splits = list(entry.split_folders) or ["test"]
+    if split not in splits:
+        raise _no_split(entry, split, splits)
+    folder = dataset_folder(entry, root)
+    images = class_folders_place(entry, folder, split)
+    return images, read_class_names(names_path(entry, folder, root))
+
+
+def _folder_rows(images: Path, folders: Sequence[str]) -> list[Row]:
+    return [
+        (f"{folder}/{name}", label)
+        for label, folder in enumerate(folders)
+        for name in picture_names(images / folder)
+    ]
+
+
+def _picture_set(
+    entry: Entry, split: str, images: Path, names: Sequence[str], rows: Sequence[Row]
+) -> PictureSet:
+    ids = tuple(name for name, _ in rows)
+    if len(set(ids)) != len(ids):
+        twice = next(name for place, name in enumerate(ids) if name in ids[:place])
+        raise InputError(
+            f"{entry.title} lists {twice} twice in its split {split!r}: get the list again."
+        )
+    return PictureSet(
+        name=entry.name if split == "test" else f"{entry.name}-{split}",
+        class_names=tuple(names),
+        templates=entry.templates,
+        ids=ids,
+        sources=tuple(images / name for name in ids),
+        labels=tuple(label for _, label in rows),
+    )
+
+
+def _no_split(entry: Entry, split: str, there_are: Iterable[str]) -> InputError:
+    return InputError(f"{entry.title} has no split {split!r}: choose {' or '.join(there_are)}.")

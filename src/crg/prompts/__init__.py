@@ -1,0 +1,170 @@
+"""Class names x templates (and descriptions) -> text features -> Task.
+
+As the field does it: every prompt of a class is encoded and scaled to unit length, the prompts
+are averaged, and the average is scaled to unit length again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain, count
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from crg.encoders.base import Encoder, Vectors
+from crg.prompts.descriptions import Descriptions, described, plain, read_descriptions
+from crg.prompts.text_cache import Cache, TextCache
+from crg.types import InputError, Task, unit_rows
+
+__all__ = [
+    "PHOTO",
+    "Mode",
+    "check_template",
+    "class_prompts",
+    "distinct_names",
+    "encode_classes",
+    "make_task",
+    "read_descriptions",
+]
+
+Mode: TypeAlias = Literal["template", "descriptions", "both"]
+PHOTO = "a photo of a {}."  # the template for classes of which nothing more is known
+_BATCH = 256  # sentences that the encoder is given at a time
+
+
+def encode_classes(
+    encoder: Encoder,
+    class_names: Sequence[str],
+    templates: Sequence[str] = (PHOTO,),
+    descriptions: Descriptions | None = None,
+    mode: Mode = "template",
+    cache: Cache = "default",
+    on_note: Callable[[str], None] | None = None,
+) -> Vectors:
+    """Text features (K, D) of unit length, one row per class.
+
+    ``mode`` "both" averages the templates and the descriptions of a class with equal weight for
+    each prompt. ``cache`` is a folder, "default" or None for no cache. ``on_note`` is called with
+    remarks that do not stop anything, a sentence each.
+    """
+    prompts = class_prompts(class_names, templates, descriptions, mode, on_note)
+    kept = TextCache(cache)
+    key = kept.key(encoder.fingerprint, prompts)
+    features = kept.read(key, (len(prompts), encoder.width))
+    if features is None:
+        features = _averaged(encoder, prompts)
+        kept.write(key, features)
+    return features
+
+
+def make_task(
+    encoder: Encoder,
+    class_names: Sequence[str],
+    templates: Sequence[str] = (PHOTO,),
+    descriptions: Descriptions | None = None,
+    mode: Mode = "template",
+    cache: Cache = "default",
+    on_note: Callable[[str], None] | None = None,
+) -> Task:
+    """The task of telling these classes apart, with the encoder's logit scale.
+
+    Names that occur more than once ("missile" is two classes of ImageNet) are numbered in the
+    task, and the prompts stay as they are.
+    """
+    names = distinct_names(class_names)
+    if names != tuple(class_names) and on_note is not None:
+        new = ", ".join(name for name, old in zip(names, class_names, strict=True) if name != old)
+        on_note(f"Some class names occur more than once and were numbered: {new}.")
+    text = encode_classes(encoder, class_names, templates, descriptions, mode, cache, on_note)
+    return Task(names, text, encoder.logit_scale)
+
+
+def class_prompts(
+    class_names: Sequence[str],
+    templates: Sequence[str] = (PHOTO,),
+    descriptions: Descriptions | None = None,
+    mode: Mode = "template",
+    on_note: Callable[[str], None] | None = None,
+) -> list[list[str]]:
+    """The prompts of each class, in the order of the classes.
+
+    >>> class_prompts(["sea_lion", "fox"], ["a photo of a {}.", "art of the {}."])[0]
+    ['a photo of a sea lion.', 'art of the sea lion.']
+    """
+    _check_names(class_names)
+    _check_mode(mode, templates, descriptions)
+    prompts: list[list[str]] = [[] for _ in class_names]
+    if mode != "descriptions":
+        for template in templates:
+            check_template(template)
+        prompts = [[_filled(each, name) for each in templates] for name in class_names]
+    if mode != "template" and descriptions is not None:
+        more = described(class_names, descriptions, on_note)
+        prompts = [[*few, *others] for few, others in zip(prompts, more, strict=True)]
+    elif descriptions is not None and on_note is not None:
+        on_note("The descriptions are not used: choose the prompts 'descriptions' or 'both'.")
+    return prompts
+
+
+def check_template(template: str) -> None:
+    """Refuse a template that has not exactly one place for the class name."""
+    if template.count("{}") != 1:
+        raise InputError(
+            f"The template {template!r} has {template.count('{}') or 'no'} places for the class "
+            "name: write {} exactly once, as in 'a photo of a {}.'."
+        )
+
+
+def distinct_names(class_names: Sequence[str]) -> tuple[str, ...]:
+    """The names with " (2)", " (3)" ... after those that occurred before.
+
+    >>> distinct_names(["missile", "fox", "missile"])
+    ('missile', 'fox', 'missile (2)')
+    """
+    names: dict[str, None] = {}  # a set that keeps the order
+    for name in class_names:
+        numbered = (f"{name} ({number})" for number in count(2))
+        names[next(each for each in chain([name], numbered) if each not in names)] = None
+    return tuple(names)
+
+
+def _filled(template: str, name: str) -> str:
+    return template.replace("{}", plain(name))
+
+
+def _averaged(encoder: Encoder, prompts: list[list[str]]) -> Vectors:
+    """Normalise each prompt, average over the class, normalise."""
+    place = {text: i for i, text in enumerate(dict.fromkeys(chain.from_iterable(prompts)))}
+    rows = unit_rows(_encoded(encoder, list(place)), "encoded prompts")
+    means = [rows[[place[text] for text in texts]].mean(axis=0) for texts in prompts]
+    features: Vectors = unit_rows(np.stack(means), "text features").astype(np.float32)
+    return features
+
+
+def _encoded(encoder: Encoder, texts: list[str]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    starts = range(0, len(texts), _BATCH)
+    batches = [encoder.encode_texts(texts[start : start + _BATCH]) for start in starts]
+    return np.concatenate(batches).astype(np.float64)
+
+
+def _check_names(class_names: Sequence[str]) -> None:
+    if isinstance(class_names, str):
+        raise InputError(f"The class names are one text, {class_names!r}: give a list of names.")
+    if len(class_names) == 0:
+        raise InputError("There are no class names: give at least two.")
+    if not all(plain(name) for name in class_names):
+        raise InputError("A class name is empty: name every class.")
+
+
+def _check_mode(mode: str, templates: Sequence[str], descriptions: Descriptions | None) -> None:
+    if mode not in get_args(Mode):
+        raise InputError(f"There are no prompts {mode!r}: choose {', '.join(get_args(Mode))}.")
+    if isinstance(templates, str):
+        raise InputError(f"The templates are one text, {templates!r}: give a list of templates.")
+    if mode != "descriptions" and len(templates) == 0:
+        raise InputError("There is no template: give at least one, such as 'a photo of a {}.'.")
+    if mode != "template" and descriptions is None:
+        raise InputError(
+            f"The prompts {mode!r} need descriptions: give a JSON file of sentences per class."
+        )

@@ -1,0 +1,87 @@
+"""Small copies of the layouts of the datasets, made on the spot."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from crg.datasets.catalog import Entry
+
+WNIDS = ("n01440764", "n01443537", "n01484850")
+CLASS_NAMES = "n01440764 tench\nn01443537 goldfish\nn01484850 great white shark\n"
+SPLIT = {
+    "train": [["a/1.jpg", 0, "first_thing"], ["b/2.jpg", 1, "second_thing"]],
+    "val": [["a/3.jpg", 0, "first_thing"]],
+    "test": [["b/5.jpg", 1, "second_thing"], ["a/4.jpg", 0, "first_thing"]],
+}
+
+
+def jpeg(size: tuple[int, int] = (8, 6)) -> bytes:
+    """A small picture as the bytes of a file."""
+    file = io.BytesIO()
+    Image.new("RGB", size, (200, 30, 60)).save(file, "JPEG")
+    return file.getvalue()
+
+
+def put(path: Path, content: str | bytes | None = None) -> Path:
+    """A file with that content, or a picture, and the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(content, str):
+        path.write_text(content, encoding="utf-8")
+    else:
+        path.write_bytes(jpeg() if content is None else content)
+    return path
+
+
+def make_split_dataset(root: Path, entry: Entry, split: Any = SPLIT) -> Path:
+    """A copy with CoOp's split file, where the catalogue expects it; the folder is returned."""
+    folder = root / entry.folders[0]
+    put(folder / entry.split_file, json.dumps(split))
+    for rows in split.values():
+        put_all(folder / entry.images[0] / path for path, _, _ in rows)
+    return folder
+
+
+def make_aircraft(root: Path, folder: str = "fgvc_aircraft") -> Path:
+    """FGVC-Aircraft's text lists with two variants and two test pictures."""
+    place = root / folder
+    put(place / "variants.txt", "707-320\nBoeing 717\n")
+    put(place / "images_variant_test.txt", "0000002 Boeing 717\n0000001 707-320\n")
+    put(place / "images_variant_train.txt", "0000003 707-320\n")
+    put_all(place / f"images/000000{number}.jpg" for number in (1, 2, 3))
+    return place
+
+
+def make_imagenet(root: Path, images: str = "imagenet/images/val") -> Path:
+    """ImageNet's folders for three classes, two pictures each, and classnames.txt."""
+    put_all(root / images / wnid / f"{wnid}_{n}.JPEG" for wnid in WNIDS for n in (2, 1))
+    put(root / "imagenet/classnames.txt", CLASS_NAMES)
+    return root / images
+
+
+def make_imagenet_v2(root: Path) -> Path:
+    """ImageNet-V2's numbered folders for three classes."""
+    images = root / "imagenetv2/imagenetv2-matched-frequency-format-val"
+    put_all(images / str(label) / f"picture{label}.jpeg" for label in (0, 1, 2))
+    put(root / "imagenetv2/classnames.txt", CLASS_NAMES)
+    return images
+
+
+def make_imagenet_a(root: Path) -> Path:
+    """ImageNet-A: two of the three classes of classnames.txt, and its README."""
+    images = root / "imagenet-adversarial/imagenet-a"
+    put_all(images / wnid / "0.1_x.jpg" for wnid in (WNIDS[2], WNIDS[0]))
+    put(images / "README.txt", "about these pictures")
+    put(root / "imagenet-adversarial/classnames.txt", CLASS_NAMES)
+    return images
+
+
+def put_all(paths: Iterable[Path]) -> None:
+    """A picture at each of the paths."""
+    for path in paths:
+        put(path)

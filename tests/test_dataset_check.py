@@ -1,0 +1,232 @@
+"""`crg datasets`: the list, one dataset, and the check of one on disk."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from crg.cli.datasets import datasets
+from crg.cli.shared import CommandGroup
+from crg.datasets import catalog, faults
+from crg.datasets.catalog import Entry, catalogue, get_entry
+from crg.datasets.check import check_dataset
+from made_datasets import (
+    WNIDS,
+    jpeg,
+    make_aircraft,
+    make_imagenet,
+    make_split_dataset,
+    put,
+)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The catalogue expects as many classes and pictures as the small copies have."""
+    sizes = {"caltech101": (2, 2, 0), "fgvcaircraft": (2, 2, 0), "imagenet": (3, 6, 2)}
+    entries = dict(catalogue())
+    for name, (classes, test, per_class) in sizes.items():
+        change: dict[str, Any] = {"classes": classes, "test": test, "per_class": per_class}
+        entries[name] = dataclasses.replace(entries[name], **change)
+    monkeypatch.setattr(catalog, "catalogue", lambda: entries)
+
+
+def _crg(*words: str) -> Result:
+    group = CommandGroup("crg", commands={"datasets": datasets})
+    return CliRunner().invoke(group, ["datasets", *words])
+
+
+def _problems(name: str, root: Path | None = None, decode: bool = False) -> dict[str, Any]:
+    report = check_dataset(name, root, decode=decode)
+    return {problem.sentence: problem.items for problem in report.problems}
+
+
+@pytest.mark.usefixtures("small")
+def test_whole_copies_are_fine(tmp_path: Path) -> None:
+    """Nothing is complained of, by header or decoded, for each kind of layout."""
+    make_split_dataset(tmp_path, get_entry("caltech101"))
+    make_aircraft(tmp_path)
+    make_imagenet(tmp_path)
+    for name in ("caltech101", "fgvc", "imagenet"):
+        for decode in (False, True):
+            assert _problems(name, tmp_path, decode) == {}
+    report = check_dataset("imagenet", tmp_path)
+    assert (report.n_classes, report.n_pictures) == (3, 6)
+
+
+@pytest.mark.usefixtures("small")
+def test_missing_and_damaged_pictures_are_listed(tmp_path: Path) -> None:
+    """Each bad file is named with what is wrong; a cut JPEG shows when it is decoded."""
+    rows = [[f"a/{n}.jpg", n % 2, f"class {n % 2}"] for n in range(5)]
+    folder = make_split_dataset(tmp_path, get_entry("caltech101"), {"test": rows})
+    images = folder / "101_ObjectCategories/a"
+    (images / "0.jpg").unlink()
+    put(images / "1.jpg", b"")
+    put(images / "2.jpg", "not a picture")
+    whole = jpeg((64, 64))
+    put(images / "3.jpg", whole[: len(whole) - 40])
+    found = _problems("caltech101", tmp_path)
+    assert found["There are 5 test pictures, not 2."] == ()
+    assert found["1 picture is not there."] == ("a/0.jpg",)
+    assert found["2 pictures are unreadable."] == ("a/1.jpg: zero bytes", "a/2.jpg: not a picture")
+    decoded = _problems("caltech101", tmp_path, decode=True)["3 pictures are unreadable."]
+    assert [line.partition(":")[0] for line in decoded] == ["a/1.jpg", "a/2.jpg", "a/3.jpg"]
+
+
+@pytest.mark.usefixtures("small")
+def test_classes_with_other_counts_are_named(tmp_path: Path) -> None:
+    """Of ImageNet every class has the same number, so that the odd ones can be told."""
+    images = make_imagenet(tmp_path)
+    (images / WNIDS[1] / f"{WNIDS[1]}_1.JPEG").unlink()
+    assert _problems("imagenet", tmp_path) == {
+        "There are 5 test pictures, not 6.": ("goldfish: 1, not 2",)
+    }
+
+
+def test_wrong_numbers_and_names_of_classes(tmp_path: Path) -> None:
+    """Too few classes, or as many with other names, are told."""
+    entry = get_entry("eurosat")
+    make_split_dataset(tmp_path, entry)
+    assert "There are 2 classes, not 10." in _problems("eurosat", tmp_path)
+    names = ["Annual Crop", *entry.class_names[1:]]
+    split = {"test": [[f"{n}.jpg", n, name] for n, name in enumerate(names)]}
+    make_split_dataset(tmp_path, entry, split)
+    assert _problems("eurosat", tmp_path)["1 class name is not the usual."] == ("Annual Crop",)
+
+
+def test_all_missing_parts_are_told_at_once(tmp_path: Path) -> None:
+    """A folder without split file and pictures lacks two things, and both are told."""
+    (tmp_path / "ucf101").mkdir()
+    (tmp_path / "imagenet-adversarial").mkdir()
+    entry = get_entry("dtd")
+    assert any("DTD is not in" in sentence for sentence in _problems("dtd", tmp_path))
+    assert any(entry.source in sentence for sentence in _problems("dtd", tmp_path))
+    first, second = _problems("imagenet-a", tmp_path)
+    assert "classnames.txt" in first and "pictures of ImageNet-A are not in" in second
+    first, second = _problems("ucf101", tmp_path)
+    assert "split_zhou_UCF101.json" in first and "no UCF-101-midframes" in second
+    put(tmp_path / "ucf101/Archery/1.jpg")  # as TPT lays it out
+    assert list(_problems("ucf101", tmp_path)) == [first]
+
+
+def test_one_of_ones_own_is_checked_too(tmp_path: Path) -> None:
+    """A folder per class and a table are opened file by file; what was left out is counted."""
+    put(tmp_path / "set/cat/1.jpg")
+    put(tmp_path / "set/dog/1.jpg", "x")
+    put(tmp_path / "set/dog/notes.txt", "x")
+    report = check_dataset(str(tmp_path / "set"))
+    assert report.n_ignored == 1
+    assert [problem.items for problem in report.problems] == [("dog/1.jpg: not a picture",)]
+    table = put(tmp_path / "set.csv", "path,label\nset/cat/2.jpg,cat\n")
+    (sentence,) = _problems(str(table))
+    assert "does not exist" in sentence
+
+
+def test_a_huge_picture_is_known_by_its_header(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the encoder would refuse for its size is found without decoding it."""
+    put(tmp_path / "cat/1.jpg", jpeg((20, 10)))
+    put(tmp_path / "dog/1.jpg", jpeg((20, 11)))
+    monkeypatch.setattr(faults, "MAX_PIXELS", 200)
+    (items,) = _problems(str(tmp_path)).values()
+    assert items == ("dog/1.jpg: more than 200 pixels",)
+
+
+def test_the_list_names_all_thirteen() -> None:
+    """`crg datasets` prints a line for each, and the same as JSON."""
+    text = _crg().output
+    assert all(entry.name in text and f"{entry.test:,}" in text for entry in catalogue().values())
+    listed = json.loads(_crg("--json").output)["datasets"]
+    assert [each["name"] for each in listed] == list(catalogue())
+    sha256 = get_entry("imagenet").sample_sha256
+    assert listed[6]["sample"] == {"size": 2000, "seed": 0, "sha256": sha256}
+
+
+@pytest.mark.parametrize("entry", catalogue().values(), ids=lambda entry: entry.name)
+def test_one_dataset_is_told_in_full(entry: Entry) -> None:
+    """Templates, layout, source and the hash of the draw are printed."""
+    text = " ".join(_crg(entry.name).output.split())
+    assert all(template in text for template in entry.templates)
+    assert entry.source in text and entry.sample_sha256 in text
+    assert f"{entry.folders[0]}/" in text
+    assert json.loads(_crg(entry.name, "--json").output)["classes"] == entry.classes
+
+
+def test_shapes_are_told_too() -> None:
+    """The bundled pictures are listed with their classes and shifts."""
+    assert "fog" in _crg("shapes").output
+    assert "night" in json.loads(_crg("shapes", "--json").output)["shifts"]
+
+
+@pytest.mark.usefixtures("small")
+def test_exit_codes_of_the_check(tmp_path: Path) -> None:
+    """0 all is fine, 1 something is wrong, 2 bad input."""
+    folder = make_split_dataset(tmp_path, get_entry("caltech101"))
+    words = ("check", "caltech101", "--root", str(tmp_path))
+    fine = _crg(*words)
+    assert (fine.exit_code, fine.output) == (
+        0,
+        "caltech101: all is fine (2 classes, 2 pictures).\n",
+    )
+    put(folder / "101_ObjectCategories/a/4.jpg", "x")
+    wrong = _crg(*words)
+    assert wrong.exit_code == 1
+    assert "1 picture is unreadable." in wrong.output and "data.caltech.edu" in wrong.output
+    told = json.loads(_crg(*words, "--json", "--decode").output)
+    assert (told["fine"], told["problems"][0]["kind"]) == (False, "unreadable")
+
+
+def test_long_lists_are_cut_on_screen_but_not_in_json(tmp_path: Path) -> None:
+    """Ten files are shown and the rest counted."""
+    rows = [[f"a/{n:02}.jpg", 0, "x"] for n in range(30)]
+    folder = make_split_dataset(tmp_path, get_entry("dtd"), {"test": rows})
+    for n in range(1, 14):
+        (folder / f"images/a/{n:02}.jpg").unlink()
+    words = ("check", "dtd", "--root", str(tmp_path))
+    assert "a/10.jpg\n  and 3 more" in _crg(*words).output
+    problems = json.loads(_crg(*words, "--json").output)["problems"]
+    assert [len(each["items"]) for each in problems if each["kind"] == "missing"] == [13]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["imagnet"], "did you mean imagenet?"),
+        (["check"], "takes one name"),
+        (["check", "a", "b"], "takes one name"),
+        (["dtd", "eurosat"], "takes one name"),
+        (["dtd", "--decode"], "belong to crg datasets check"),
+        (["check", "dtd"], "holds dtd"),
+        (["check", "dtdd"], "did you mean dtd?"),
+        (["check", "dtd", "--root", "/nowhere"], "/nowhere is not a folder"),
+    ],
+)
+def test_bad_input_exits_with_two(words: list[str], told: str) -> None:
+    """Wrong words on the command line are one sentence and exit code 2."""
+    outcome = _crg(*words)
+    assert outcome.exit_code == 2
+    assert told in outcome.output
+    assert outcome.output.count("\n") == 1
+
+
+@pytest.mark.usefixtures("small")
+def test_progress_is_told_for_each_picture(tmp_path: Path) -> None:
+    """The bar is given the total and one call for each picture that is there."""
+    make_imagenet(tmp_path)
+    seen: list[int] = []
+
+    @contextlib.contextmanager
+    def progress(total: int) -> Iterator[Callable[[], None]]:
+        seen.append(total)
+        yield lambda: seen.append(1)
+
+    check_dataset("imagenet", tmp_path, progress=progress)
+    assert seen == [6, 1, 1, 1, 1, 1, 1]

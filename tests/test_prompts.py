@@ -1,0 +1,185 @@
+"""Prompts: texts, averages, descriptions, the cache, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crg.encoders.base import Vectors
+from crg.prompts import (
+    Mode,
+    class_prompts,
+    distinct_names,
+    encode_classes,
+    make_task,
+    read_descriptions,
+)
+from letter_counts import LetterCounts
+from sentences import refused_in_one_sentence
+
+NAMES = ["sea_lion", "Red Fox"]
+TEMPLATES = ["a photo of a {}.", "art of the {}."]
+SENTENCES = {"Sea Lion": ["It barks."], "red_fox": ["It is red.", "It runs."]}
+
+
+def _unit(row: Vectors) -> Vectors:
+    return row / np.linalg.norm(row)
+
+
+def _by_hand(texts: list[str]) -> Vectors:
+    rows = LetterCounts().encode_texts(texts).astype(np.float64)
+    return _unit(np.mean([_unit(row) for row in rows], axis=0)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("mode", "first", "second"),
+    [
+        (
+            "template",
+            ["a photo of a sea lion.", "art of the sea lion."],
+            ["a photo of a Red Fox.", "art of the Red Fox."],
+        ),
+        ("descriptions", ["It barks."], ["It is red.", "It runs."]),
+        (
+            "both",
+            ["a photo of a sea lion.", "art of the sea lion.", "It barks."],
+            ["a photo of a Red Fox.", "art of the Red Fox.", "It is red.", "It runs."],
+        ),
+    ],
+)
+def test_features_are_what_the_field_computes(
+    mode: Mode, first: list[str], second: list[str]
+) -> None:
+    """Normalise each prompt, average, normalise: against the same by hand."""
+    features = encode_classes(
+        LetterCounts(),
+        NAMES,
+        TEMPLATES,
+        SENTENCES,
+        mode=mode,
+        cache=None,
+    )
+    np.testing.assert_allclose(features, [_by_hand(first), _by_hand(second)], rtol=1e-6)
+    assert features.dtype == np.float32
+
+
+def test_a_long_prompt_weighs_no_more_than_a_short_one() -> None:
+    """Averaging the raw features would give another direction, so the test can tell."""
+    texts = ["aaaaaaaaaaaa", "b"]
+    features = encode_classes(LetterCounts(), ["x"], [], {"x": texts}, "descriptions", None)
+    np.testing.assert_allclose(features[0, :2], [0.5**0.5, 0.5**0.5], rtol=1e-6)
+
+
+def test_each_sentence_is_encoded_once_and_in_batches() -> None:
+    """Prompts that classes share are not repeated, and many prompts come in several calls."""
+    encoder = LetterCounts()
+    names = [f"thing {'a' * n}" for n in range(1, 301)]
+    shared = {name: ["Shared.", f"Its name has {len(name)} letters."] for name in names}
+    encode_classes(encoder, names, [], shared, "descriptions", None)
+    sent = [text for call in encoder.calls for text in call]
+    assert sent.count("Shared.") == 1
+    assert len(sent) == len(set(sent)) == 301
+    assert len(encoder.calls) == 2
+
+
+def test_braces_in_a_class_name_are_left_alone() -> None:
+    """A class name is put in as it is, whatever characters it has."""
+    assert class_prompts(["{0} {x}"], ["the {}."]) == [["the {0} {x}."]]
+
+
+def test_a_task_has_the_scale_of_the_encoder() -> None:
+    """make_task gives names, features and logit scale together."""
+    task = make_task(LetterCounts(), NAMES, TEMPLATES, cache=None)
+    assert (task.class_names, task.logit_scale) == (tuple(NAMES), 50.0)
+    expected = encode_classes(LetterCounts(), NAMES, TEMPLATES, cache=None)
+    np.testing.assert_array_equal(task.text_features, expected)
+
+
+def test_names_that_occur_twice_are_numbered_but_prompted_alike() -> None:
+    """ImageNet has two classes called missile: the task tells them apart, the prompts do not."""
+    notes: list[str] = []
+    names = ["missile", "fox", "missile"]
+    task = make_task(LetterCounts(), names, TEMPLATES, cache=None, on_note=notes.append)
+    assert task.class_names == ("missile", "fox", "missile (2)")
+    np.testing.assert_array_equal(task.text_features[0], task.text_features[2])
+    assert len(notes) == 1 and "missile (2)" in notes[0]
+    assert distinct_names(["a", "a", "a (2)", "a"]) == ("a", "a (2)", "a (2) (2)", "a (3)")
+
+
+def test_extra_descriptions_are_noted_and_missing_ones_refused() -> None:
+    """Extra classes do not stop the work; missing ones do; both are named."""
+    notes: list[str] = []
+    more = {**SENTENCES, "owl": ["It hoots."]}
+    class_prompts(NAMES, TEMPLATES, more, "both", notes.append)
+    assert len(notes) == 1 and "1 class that nobody asked for: owl." in notes[0]
+    with refused_in_one_sentence("lack 6 classes (a, b, c, d, e and 1 more)"):
+        class_prompts(list("abcdef"), TEMPLATES, SENTENCES, "descriptions")
+
+
+def test_descriptions_that_are_not_used_are_noted() -> None:
+    """Giving descriptions and asking for templates only is remarked on."""
+    notes: list[str] = []
+    class_prompts(NAMES, TEMPLATES, SENTENCES, "template", notes.append)
+    assert len(notes) == 1 and "not used" in notes[0]
+
+
+def test_descriptions_come_from_a_file(tmp_path: Path) -> None:
+    """A file in CuPL's form, with non-ASCII letters and a byte order mark, can be given."""
+    path = tmp_path / "sentences.json"
+    content = {"sea lion": ["Café."], "red fox": ["It runs."]}
+    path.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8-sig")
+    assert read_descriptions(path) == content
+    assert class_prompts(NAMES, (), path, "descriptions") == [["Café."], ["It runs."]]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", "not a file of descriptions"),
+        ('{"a": ["x"], "a": ["y"]}', "'a' occurs twice"),
+        ("[]", "holds no descriptions"),
+        ("{}", "holds no descriptions"),
+        ('{"a": "x"}', "no list of sentences for 'a'"),
+        ('{"a": []}', "no list of sentences for 'a'"),
+        ('{"a": ["x", " "]}', "empty or odd sentence for 'a'"),
+        ('{"a": [3]}', "empty or odd sentence for 'a'"),
+        ("\udcff", "not a file of descriptions"),
+    ],
+)
+def test_odd_description_files_are_refused(content: str, words: str, tmp_path: Path) -> None:
+    """Each way to spoil the file is told in a sentence with the form that is wanted."""
+    path = tmp_path / "sentences.json"
+    path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    with refused_in_one_sentence(words, "sentences.json"):
+        read_descriptions(path)
+
+
+def test_other_bad_input_is_refused(tmp_path: Path) -> None:
+    """Templates, names and modes that cannot work are each told in a sentence."""
+    with refused_in_one_sentence("no places", "{} exactly once"):
+        class_prompts(NAMES, ["a photo."])
+    with refused_in_one_sentence("2 places"):
+        class_prompts(NAMES, ["a {} and a {}."])
+    with refused_in_one_sentence("no template"):
+        class_prompts(NAMES, [])
+    with refused_in_one_sentence("one text"):
+        class_prompts(NAMES, "a photo of a {}.")
+    with refused_in_one_sentence("one text"):
+        class_prompts("cat", TEMPLATES)
+    with refused_in_one_sentence("no class names"):
+        class_prompts([], TEMPLATES)
+    with refused_in_one_sentence("empty"):
+        class_prompts(["a", "_"], TEMPLATES)
+    with refused_in_one_sentence("'all'", "template, descriptions, both"):
+        class_prompts(NAMES, TEMPLATES, mode="all")  # type: ignore[arg-type]
+    with refused_in_one_sentence("need descriptions"):
+        class_prompts(NAMES, TEMPLATES, mode="both")
+    with refused_in_one_sentence("'Red Fox' twice"):
+        class_prompts(NAMES, (), {**SENTENCES, "Red Fox": ["x"]}, "descriptions")
+    with refused_in_one_sentence("cannot be read", "No such file"):
+        read_descriptions(tmp_path / "nowhere.json")
+    with refused_in_one_sentence("all zeros"):
+        encode_classes(LetterCounts(), ["12", "ab"], ["{}"], cache=None)
