@@ -1,0 +1,48 @@
+"""``crg encoders``: what there is to encode with, and where the weights come from."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from crg.cli.shared import note, output, print_json
+from crg.encoders.listing import EncoderRow, list_encoders, open_clip_problem
+
+
+@click.command()
+@click.argument("pattern", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def encoders(pattern: str | None, as_json: bool) -> None:
+    """List the models that turn pictures and texts into features.
+
+    With a PATTERN, list all models and weights of open_clip whose name it matches.
+
+    \b
+    Example:
+      crg encoders
+      crg encoders vit-b-16
+    """
+    rows = list_encoders(pattern)
+    if problem := open_clip_problem():
+        note(f"The models of open_clip cannot be used: {problem[0].lower()}{problem[1:]}")
+    if as_json:
+        print_json({"encoders": [dataclasses.asdict(row) for row in rows]})
+        return
+    console = output()
+    console.print(_table(rows))
+    if pattern is None:
+        console.print("crg encoders PATTERN lists the other models of open_clip, such as vit-b-16.")
+        console.print("--model MODEL:FILE takes the weights from a checkpoint file.")
+        console.print("--model onnx:FOLDER takes a model that crg export wrote, without torch.")
+
+
+def _table(rows: list[EncoderRow]) -> Table:
+    table = Table("--model", "weights", "on this machine", "to install")
+    for row in rows:
+        here = {True: "yes", False: "no", None: ""}[row.here]
+        extra = f"crg-tta[{row.needs}]" if row.needs else ""
+        table.add_row(Text(row.name), Text(row.source), here, Text(extra))
+    return table

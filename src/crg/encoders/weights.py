@@ -1,0 +1,153 @@
+"""Weights of open_clip models: finding them on this machine, fetching and loading them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+from crg.encoders.libraries import first_line, library
+from crg.encoders.names import published_configuration
+from crg.types import InputError
+
+_CLIP_CACHE = Path("~/.cache/clip")  # where both openai/CLIP and open_clip keep downloads
+
+
+def find_weights(model: str, tag: str) -> Path | None:
+    """The file of published weights if it is on this machine already."""
+    about = published_configuration(model, tag)
+    if "file" in about:  # a model of one's own, registered with open_clip
+        return Path(about["file"])
+    hub = library("huggingface_hub", "openclip")
+    repository, names = _on_hub(about)
+    for name in names:
+        found = hub.try_to_load_from_cache(repository, name)
+        if isinstance(found, str):
+            return Path(found)
+    if url := about.get("url"):
+        file = _CLIP_CACHE.expanduser() / url.rsplit("/", 1)[-1]
+        return file if file.is_file() else None
+    return None
+
+
+def published_at(model: str, tag: str) -> str:
+    """The address of published weights, for people."""
+    about = published_configuration(model, tag)
+    repository, _ = _on_hub(about)
+    return f"https://huggingface.co/{repository}" if repository else str(about.get("url", ""))
+
+
+def fetch_weights(model: str, tag: str) -> Path:
+    """The file of published weights, downloaded if it must be."""
+    if found := find_weights(model, tag):
+        return found
+    about = published_configuration(model, tag)
+    download = library("open_clip", "openclip").pretrained.download_pretrained
+    reason = ""
+    for address, options in _ways(about):
+        try:
+            _check_reachable(address)  # the hub alone would go on trying for a minute
+            return Path(download(about, **options))
+        except Exception as error:  # network, disk or hub: each library has its own kinds
+            reason = reason or first_line(error)
+    raise InputError(_unreachable(model, tag, about, reason))
+
+
+def load_weights(model: Any, file: Path) -> None:
+    """Put the weights of ``file`` into ``model``; they must fit exactly."""
+    try:
+        if is_torchscript(file):
+            _load_torchscript(model, file)
+        else:
+            factory = library("open_clip", "openclip").factory
+            factory.load_checkpoint(model, str(file), weights_only=True)
+    except (KeyError, AttributeError, TypeError, IndexError, AssertionError) as error:
+        raise InputError(_misfit(file, error)) from None
+    except Exception as error:
+        if "loading state_dict" in str(error):
+            raise InputError(_misfit(file, error)) from None
+        unsafe = isinstance(error, pickle.UnpicklingError)
+        reason = "not a file of tensors alone" if unsafe else first_line(error)
+        raise InputError(
+            f"{file} cannot be read as weights ({reason}): put a complete checkpoint there."
+        ) from None
+
+
+def is_torchscript(file: Path) -> bool:
+    """Whether the file is a TorchScript archive, as OpenAI published its models."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return any(name.endswith("/constants.pkl") for name in archive.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+def weights_fingerprint(model: Any, configuration: dict[str, Any]) -> str:
+    """A hash of every weight and of the architecture, however they were stored."""
+    digest = hashlib.sha256(json.dumps(configuration, sort_keys=True, default=str).encode())
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"\0{name}\0{tuple(tensor.shape)}\0".encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().data)
+    return digest.hexdigest()
+
+
+def _on_hub(about: dict[str, Any]) -> tuple[str, list[str]]:
+    """Repository and the names the file may have there, best first."""
+    repository, _, name = str(about.get("hf_hub", "")).rpartition("/")
+    constants = library("open_clip", "openclip").constants
+    if not repository:
+        return "", []
+    if not name:
+        return repository, [constants.HF_SAFE_WEIGHTS_NAME, constants.HF_WEIGHTS_NAME]
+    return repository, [str(Path(name).with_suffix(".safetensors")), name]
+
+
+def _load_torchscript(model: Any, file: Path) -> None:
+    torch = library("torch", "openclip")
+    state = torch.jit.load(str(file), map_location="cpu").state_dict()
+    for note in ("input_resolution", "context_length", "vocab_size", "attn_mask"):
+        state.pop(note, None)  # the architecture says the same
+    model.load_state_dict(state, strict=True)
+
+
+def _ways(about: dict[str, Any]) -> list[tuple[str, dict[str, bool]]]:
+    """An address to look at and how open_clip downloads from there."""
+    hub = library("huggingface_hub", "openclip").constants.ENDPOINT
+    ways = [(hub, {"prefer_hf_hub": True})] if about.get("hf_hub") else []
+    return ways + ([(about["url"], {"prefer_hf_hub": False})] if about.get("url") else [])
+
+
+def _check_reachable(address: str) -> None:
+    try:
+        urlopen(Request(address, method="HEAD"), timeout=10).close()
+    except HTTPError:
+        return  # somebody is there
+    except OSError as error:
+        reason = getattr(error, "reason", error)
+        host = urlsplit(address).hostname
+        raise ConnectionError(f"{host}: {getattr(reason, 'strerror', None) or reason}") from None
+
+
+def _unreachable(model: str, tag: str, about: dict[str, Any], reason: str) -> str:
+    quick = f"{model}-quickgelu"
+    known = about.get("quick_gelu") and quick in library("open_clip", "openclip").list_models()
+    _, names = _on_hub(about)
+    file = names[0] if names else about["url"].rsplit("/", 1)[-1]
+    return (
+        f"The weights {model}:{tag} are not on this machine and cannot be fetched ({reason}): "
+        f"put {file} from {published_at(model, tag)} into this folder "
+        f"and use --model {quick if known else model}:{file}."
+    )
+
+
+def _misfit(file: Path, error: Exception) -> str:
+    strange = re.search(r"(?:key.*?\"|size mismatch for )([\w.]+)", str(error))
+    detail = f"see {strange[1]}" if strange else first_line(error)
+    return f"{file} holds weights of another model ({detail}): name the model they belong to."

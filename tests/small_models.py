@@ -1,0 +1,128 @@
+"""Small models of open_clip's real architectures with random weights, saved as checkpoints."""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from crg.preprocessing import Pixels, Preprocessing
+from torchvision_operators import open_clip
+
+_TEXT = {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2}
+MODELS: dict[str, dict[str, Any]] = {
+    "small-vit": {
+        "embed_dim": 24,
+        "vision_cfg": {
+            "image_size": 32,
+            "layers": 2,
+            "width": 64,
+            "patch_size": 8,
+            "head_width": 32,
+        },
+        "text_cfg": _TEXT,
+    },
+    "small-resnet": {
+        "embed_dim": 24,
+        "vision_cfg": {"image_size": 64, "layers": [1, 1, 1, 1], "width": 16, "patch_size": None},
+        "text_cfg": _TEXT,
+    },
+    "small-sigmoid": {  # built like SigLIP
+        "embed_dim": 64,
+        "init_logit_bias": -10,
+        "custom_text": True,
+        "vision_cfg": {
+            "image_size": 160,
+            "timm_model_name": "test_vit",
+            "timm_model_pretrained": False,
+            "timm_pool": "map",
+            "timm_proj": "none",
+        },
+        "text_cfg": {
+            **_TEXT,
+            "context_length": 16,
+            "width": 64,
+            "no_causal_mask": True,
+            "proj_bias": True,
+            "pool_type": "last",
+            "tokenizer_kwargs": {"clean": "canonicalize"},
+        },
+    },
+}
+
+
+@functools.cache
+def register_models() -> None:
+    """Make the small models known to open_clip by name."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, configuration in MODELS.items():
+            (Path(folder) / f"{name}.json").write_text(json.dumps(configuration))
+        open_clip().add_model_config(folder)
+
+
+def make_model(name: str, seed: int = 0, **options: Any) -> Any:
+    """A model with random weights, the same for the same seed."""
+    import torch
+
+    register_models()
+    quiet = logging.NullHandler()
+    logging.getLogger().addHandler(quiet)  # open_clip warns that the weights are random
+    try:
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            return open_clip().create_model(name, **options).eval()
+    finally:
+        logging.getLogger().removeHandler(quiet)
+
+
+def save_model(name: str, file: Path, seed: int = 0) -> Path:
+    """A checkpoint of ``make_model``."""
+    import torch
+
+    torch.save(make_model(name, seed).state_dict(), file)
+    return file
+
+
+def some_picture(width: int = 97, height: int = 75, seed: int = 0) -> Image.Image:
+    """A picture of smooth colours and some noise."""
+    y, x = np.mgrid[0:height, 0:width]
+    noise = np.random.default_rng(seed).integers(0, 60, (height, width, 3))
+    colours = np.stack([x * 190 // width, y * 190 // height, (x + y) % 190], axis=-1)
+    return Image.fromarray((colours + noise).astype(np.uint8))
+
+
+def plain_pixels(picture: Image.Image, wanted: Preprocessing) -> Pixels:
+    """The square that the model sees, (1, S, S, 3), by Pillow alone."""
+    kernel = Image.Resampling[wanted.interpolation.upper()]
+    side = wanted.size
+    if wanted.fit == "squash":
+        return np.asarray(picture.resize((side, side), kernel))[None]
+    short = min(picture.size)
+    wide, high = (int(side * length / short) for length in picture.size)
+    left, top = round((wide - side) / 2), round((high - side) / 2)
+    resized = picture.resize((wide, high), kernel)
+    return np.asarray(resized.crop((left, top, left + side, top + side)))[None]
+
+
+def some_pixels(count: int, side: int, seed: int = 0) -> Pixels:
+    """Random pixels (B, S, S, 3)."""
+    return np.random.default_rng(seed).integers(0, 256, (count, side, side, 3), dtype=np.uint8)
+
+
+def some_features(model: Any, name: str, picture: Any, texts: list[str]) -> tuple[Any, Any]:
+    """Unit features by open_clip alone, its own transform included."""
+    import torch
+
+    module = open_clip()
+    wanted = module.transform.PreprocessCfg(**model.visual.preprocess_cfg)
+    tensor = module.transform.image_transform_v2(wanted, is_train=False)(picture)[None]
+    with torch.no_grad():
+        pictures = model.encode_image(tensor, normalize=True)
+        words = model.encode_text(module.get_tokenizer(name)(texts), normalize=True)
+    return pictures.numpy(), words.numpy()

@@ -1,0 +1,127 @@
+"""Encoders by name, and the list of them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from crg.cli.encoders import encoders
+from crg.encoders import list_encoders, load_encoder
+from crg.encoders.mini import Mini
+from sentences import refused_in_one_sentence
+from torchvision_operators import open_clip
+
+
+def test_mini_is_had_by_name() -> None:
+    """mini is bundled: it loads, and its features have unit length."""
+    encoder = load_encoder("mini", device="cpu", precision="fp32")
+    assert isinstance(encoder, Mini)
+    features = encoder.encode_texts(["a red square"])
+    assert features.shape == (1, encoder.width)
+    assert np.linalg.norm(features) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("options", [{"device": "cuda"}, {"precision": "bf16"}])
+def test_mini_has_no_choice_of_device(options: dict[str, str]) -> None:
+    """mini computes on the processor, and says so."""
+    with refused_in_one_sentence("mini", "leave"):
+        load_encoder("mini", **options)
+
+
+def test_a_folder_that_is_no_export_is_refused(tmp_path: Path) -> None:
+    """onnx:FOLDER names the command that makes such a folder."""
+    pytest.importorskip("onnxruntime")
+    with refused_in_one_sentence(str(tmp_path), "crg export"):
+        load_encoder(f"onnx:{tmp_path}")
+
+
+def test_the_list_begins_with_mini_and_the_papers_models() -> None:
+    """Without a pattern: mini, the two backbones of the paper, and exported folders."""
+    open_clip()
+    rows = list_encoders()
+    names = [row.name for row in rows]
+    assert names == ["mini", "RN50:openai", "ViT-B-16:openai", "onnx:FOLDER"]
+    assert rows[0].here and rows[0].needs is None
+    assert all(row.source for row in rows)
+
+
+def test_a_pattern_finds_all_of_open_clip() -> None:
+    """A pattern matches any part of MODEL:TAG, the paper's models first; a star means anything."""
+    open_clip()
+    names = [row.name for row in list_encoders("vit-b/16")]
+    assert names[0] == "ViT-B-16:openai"
+    assert "ViT-B-16:laion2b_s34b_b88k" in names and "ViT-B-16-SigLIP:webli" in names
+    assert {row.name for row in list_encoders("rn50:*")} == {
+        f"RN50:{tag}" for tag in ("openai", "yfcc15m", "cc12m")
+    }
+    with refused_in_one_sentence("'gpt-5'", "pattern"):
+        list_encoders("gpt-5")
+
+
+def test_weights_on_this_machine_are_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file in the cache of CLIP is shown as being here, with its place."""
+    open_clip()
+    import huggingface_hub.constants
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    file = tmp_path / ".cache" / "clip" / "RN50.pt"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    rows = {row.name: row for row in list_encoders()}
+    assert (rows["RN50:openai"].here, rows["RN50:openai"].source) == (True, str(file))
+    assert rows["ViT-B-16:openai"].here is False
+    assert rows["ViT-B-16:openai"].source.startswith("https://huggingface.co/timm/")
+
+
+def test_the_command_lists_them() -> None:
+    """The table and the JSON hold the same names."""
+    open_clip()
+    table = CliRunner().invoke(encoders, ["siglip"]).stdout
+    listed = json.loads(CliRunner().invoke(encoders, ["siglip", "--json"]).stdout)["encoders"]
+    assert len(listed) > 10
+    assert all(each["name"] in table for each in listed)
+    assert {"name", "kind", "source", "here", "needs"} == set(listed[0])
+    assert "crg encoders PATTERN" in CliRunner().invoke(encoders, []).stdout
+
+
+def test_a_pattern_without_open_clip_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where most models cannot be listed, finding none is no answer."""
+    monkeypatch.setitem(sys.modules, "open_clip", None)
+    assert [row.name for row in list_encoders("rn50")] == ["RN50:openai"]
+    with refused_in_one_sentence("crg-tta[openclip]"):
+        list_encoders("siglip")
+
+
+@pytest.mark.parametrize("missing", ["open_clip", "onnxruntime"])
+def test_the_list_says_what_to_install(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an extra its encoders are listed with its name."""
+    if missing != "open_clip":
+        open_clip()
+    monkeypatch.setitem(sys.modules, missing, None)
+    outcome = CliRunner().invoke(encoders, ["--json"])
+    needs = {each["kind"]: each["needs"] for each in json.loads(outcome.stdout)["encoders"]}
+    extra = {"open_clip": "openclip", "onnxruntime": "onnx"}[missing]
+    assert needs[extra] == extra and needs["mini"] is None
+    assert (f"install crg-tta[{extra}]" in outcome.stderr) == (missing == "open_clip")
+    shown = CliRunner().invoke(encoders, []).stdout
+    assert f"crg-tta[{extra}]" in shown
+
+
+def test_a_library_that_does_not_load_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library that fails in itself is told apart from one that is missing."""
+    sentence = "operator torchvision::nms does not exist"
+    (tmp_path / "open_clip.py").write_text(f"raise RuntimeError({sentence!r})")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "open_clip", raising=False)
+    with refused_in_one_sentence(sentence, "belong together"):
+        load_encoder("RN50")

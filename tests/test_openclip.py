@@ -1,0 +1,216 @@
+"""Models of open_clip: the same features as open_clip gives, whatever the weights came in."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crg.encoders import load_encoder
+from crg.encoders.openclip import OpenClip
+from sentences import refused_in_one_sentence
+from small_models import (
+    MODELS,
+    make_model,
+    plain_pixels,
+    save_model,
+    some_features,
+    some_picture,
+    some_pixels,
+)
+from torchvision_operators import open_clip
+
+TEXTS = ["a photo of a cat.", "", "Ünïcode & 'quotes'", "word " * 300]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _usable() -> None:
+    open_clip()
+
+
+@pytest.fixture
+def vit(tmp_path: Path) -> OpenClip:
+    """The small vision transformer."""
+    return OpenClip(f"small-vit:{save_model('small-vit', tmp_path / 'w.pt')}", device="cpu")
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("size", [(97, 75), (40, 131), (160, 160)])
+def test_features_are_those_of_open_clip(name: str, size: tuple[int, int], tmp_path: Path) -> None:
+    """Pictures and texts get the features that open_clip's own transform and model give."""
+    file = save_model(name, tmp_path / "weights.pt")
+    encoder = load_encoder(f"{name}:{file}", device="cpu")
+    picture = some_picture(*size)
+    pictures, texts = some_features(make_model(name), name, picture, TEXTS)
+    pixels = plain_pixels(picture, encoder.preprocessing)
+    assert np.allclose(encoder.encode_pictures(pixels), pictures, atol=2e-6)
+    assert np.allclose(encoder.encode_texts(TEXTS), texts, atol=2e-6)
+    assert encoder.width == pictures.shape[1] == MODELS[name]["embed_dim"]
+
+
+def test_scale_and_bias_are_the_models_own(tmp_path: Path) -> None:
+    """The logit scale is the exponential of the parameter, and a sigmoid model has a bias."""
+    import torch
+
+    model = make_model("small-sigmoid")
+    with torch.no_grad():
+        model.logit_scale.fill_(4.7)
+        model.logit_bias.fill_(-12.9)
+    torch.save(model.state_dict(), tmp_path / "weights.pt")
+    encoder = load_encoder(f"small-sigmoid:{tmp_path / 'weights.pt'}")
+    assert encoder.logit_scale == pytest.approx(np.exp(4.7), rel=1e-5)
+    assert encoder.logit_bias == pytest.approx(-12.9, rel=1e-5)
+
+
+def test_a_model_without_bias_has_zero(vit: OpenClip) -> None:
+    """CLIP models have no bias, and start from a temperature of 0.07."""
+    assert vit.logit_bias == 0.0
+    assert vit.logit_scale == pytest.approx(1 / 0.07, rel=1e-5)
+
+
+@pytest.mark.parametrize("form", ["bin", "safetensors", "training", "half"])
+def test_every_form_of_checkpoint_is_read(form: str, tmp_path: Path, vit: OpenClip) -> None:
+    """The weights are the same in .pt, .bin, .safetensors and in a checkpoint of training."""
+    import torch
+    from safetensors.torch import save_file
+
+    state = make_model("small-vit").state_dict()
+    file = tmp_path / f"other.{form if form in ('bin', 'safetensors') else 'pt'}"
+    if form == "safetensors":
+        save_file(state, file)
+    elif form == "training":
+        parallel = {f"module.{key}": value for key, value in state.items()}
+        torch.save({"epoch": 3, "name": "run", "state_dict": parallel}, file)
+    else:
+        torch.save({k: v.half() if form == "half" else v for k, v in state.items()}, file)
+    other = OpenClip(f"small-vit:{file}", device="cpu")
+    pixels = some_pixels(2, 32)
+    tolerance = 5e-3 if form == "half" else 0.0
+    difference = np.abs(other.encode_pictures(pixels) - vit.encode_pictures(pixels)).max()
+    assert difference <= tolerance
+    assert (other.fingerprint == vit.fingerprint) == (form != "half")
+
+
+def test_openais_archives_are_read_with_the_quick_activation(tmp_path: Path) -> None:
+    """A TorchScript archive in half precision, as OpenAI published them, means the quick GELU."""
+    encoder = OpenClip(f"small-vit:{_save_archive(tmp_path / 'ViT.pt')}", device="cpu")
+    picture = some_picture()
+    pixels = plain_pixels(picture, encoder.preprocessing)
+    features = encoder.encode_pictures(pixels)
+    quick = make_model("small-vit", force_quick_gelu=True)
+    near, _ = some_features(quick, "small-vit", picture, ["a"])
+    far, _ = some_features(make_model("small-vit"), "small-vit", picture, ["a"])
+    assert np.abs(features - near).max() < 0.5 * np.abs(features - far).max()
+    assert encoder.configuration["quick_gelu"]
+
+
+def test_the_fingerprint_follows_the_weights(tmp_path: Path, vit: OpenClip) -> None:
+    """Other weights, or another activation, have another fingerprint; a copy has the same."""
+    import torch
+
+    state = make_model("small-vit").state_dict()
+    state["ln_final.bias"][3] += 1e-6
+    torch.save(state, tmp_path / "changed.pt")
+    same = OpenClip(f"small-vit:{save_model('small-vit', tmp_path / 'copy.pt')}")
+    assert same.fingerprint == vit.fingerprint
+    assert OpenClip(f"small-vit:{tmp_path / 'changed.pt'}").fingerprint != vit.fingerprint
+
+
+def test_large_inputs_are_cut_into_pieces(vit: OpenClip, monkeypatch: Any) -> None:
+    """A large input gives what its pieces give, no piece being larger than the limit."""
+    pixels = some_pixels(150, 32)
+    sizes: list[int] = []
+    encode = vit.model.encode_image
+
+    def watched(piece: Any) -> Any:
+        sizes.append(len(piece))
+        return encode(piece)
+
+    monkeypatch.setattr(vit.model, "encode_image", watched)
+    whole = vit.encode_pictures(pixels)
+    assert sizes == [64, 64, 22]
+    ones = np.concatenate([vit.encode_pictures(pixels[i : i + 1]) for i in (0, 70, 149)])
+    assert np.allclose(whole[[0, 70, 149]], ones, atol=1e-6)
+    assert np.allclose(np.linalg.norm(whole, axis=1), 1, atol=1e-5)
+    assert whole.dtype == np.float32
+
+
+def test_nothing_gives_nothing(vit: OpenClip) -> None:
+    """No pictures and no texts give features with no rows."""
+    assert vit.encode_pictures(some_pixels(0, 32)).shape == (0, 24)
+    assert vit.encode_texts([]).shape == (0, 24)
+
+
+def test_long_texts_are_cut_at_the_context_length(vit: OpenClip) -> None:
+    """Words beyond the context length make no difference."""
+    long, longer = vit.encode_texts(["word " * 100, "word " * 100 + "and more"])
+    assert np.array_equal(long, longer)
+
+
+def test_lower_precision_comes_close(tmp_path: Path, vit: OpenClip) -> None:
+    """bf16 gives nearly the features of fp32, and not exactly them."""
+    file = save_model("small-vit", tmp_path / "again.pt")
+    lower = load_encoder(f"small-vit:{file}", device="cpu", precision="bf16")
+    pixels = some_pixels(4, 32)
+    difference = np.abs(lower.encode_pictures(pixels) - vit.encode_pictures(pixels)).max()
+    assert 1e-5 < difference < 0.05
+    assert lower.fingerprint == vit.fingerprint
+    assert lower.encode_texts(["a cat"]).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"device": "cuda:9"}, ["cuda:9", "leave it out"]),
+        ({"device": "toaster"}, ["toaster", "cpu"]),
+        ({"device": "cpu", "precision": "fp16"}, ["bf16 or fp32"]),
+        ({"precision": "fp8"}, ["fp8", "fp32, fp16, bf16"]),
+    ],
+)
+def test_impossible_devices_are_refused(options: dict[str, str], words: list[str]) -> None:
+    """A device that is not there, or a precision that makes no sense, is refused at once."""
+    with refused_in_one_sentence(*words):
+        load_encoder("RN50", **options)
+
+
+def test_wrong_pixels_are_refused(vit: OpenClip) -> None:
+    """Pixels of another size or type were made for another model."""
+    with refused_in_one_sentence("(1, 31, 31, 3)", "(B, 32, 32, 3)"):
+        vit.encode_pictures(some_pixels(1, 31))
+    with refused_in_one_sentence("float64", "uint8"):
+        vit.encode_pictures(some_pixels(1, 32).astype(np.float64))
+
+
+@pytest.mark.parametrize("texts", ["cat", ["cat", 3], ["cat", "\ud800"]])
+def test_wrong_texts_are_refused(vit: OpenClip, texts: Any) -> None:
+    """One text in place of several, a number or half a character is refused."""
+    with refused_in_one_sentence("text"):
+        vit.encode_texts(texts)
+
+
+def test_the_papers_resnet_in_its_real_size(tmp_path: Path) -> None:
+    """RN50 as the paper uses it: width 1024, 224 pixels, quick GELU even from a plain file."""
+    file = save_model("RN50", tmp_path / "RN50.pt")
+    encoder = OpenClip(f"RN50:{file}", device="cpu")
+    assert (encoder.width, encoder.preprocessing.size) == (1024, 224)
+    assert encoder.configuration["quick_gelu"]
+    assert encoder.encode_pictures(some_pixels(2, 224)).shape == (2, 1024)
+    assert encoder.encode_texts(["a photo of a cat."]).shape == (1, 1024)
+
+
+def _save_archive(file: Path) -> Path:
+    import torch
+
+    model = make_model("small-vit", force_quick_gelu=True)
+    for note in ("input_resolution", "context_length", "vocab_size"):
+        vars(model).pop(note, None)
+        model.register_buffer(note, torch.tensor(77))
+    example = torch.zeros(1, 3, 32, 32), torch.zeros(1, 77, dtype=torch.long)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # TorchScript is on its way out
+        trace: Any = torch.jit.trace
+        trace(model, example, check_trace=False).half().save(str(file))
+    return file

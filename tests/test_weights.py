@@ -1,0 +1,244 @@
+"""Names and weights of open_clip models: where they are found, and what is said if not."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+
+import numpy as np
+import pytest
+
+from crg.encoders import load_encoder
+from crg.encoders import weights as module
+from crg.encoders.openclip import OpenClip
+from sentences import refused_in_one_sentence
+from small_models import (
+    MODELS,
+    make_model,
+    plain_pixels,
+    register_models,
+    save_model,
+    some_features,
+    some_picture,
+)
+from torchvision_operators import open_clip
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _usable() -> None:
+    register_models()
+
+
+@pytest.fixture
+def publish(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Publish weights of the small transformer under a tag."""
+    published: dict[str, Any] = {}
+    monkeypatch.setitem(open_clip().pretrained._PRETRAINED, "small-vit", published)
+
+    def add(tag: str, **about: Any) -> None:
+        published[tag] = open_clip().pretrained._pcfg(**about)
+
+    return add
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No network, and an empty home."""
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise URLError(OSError(-2, "Name or service not known"))
+
+    monkeypatch.setattr(module, "urlopen", fail)
+    _empty_home(monkeypatch, tmp_path)
+
+
+def _empty_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import huggingface_hub.constants
+
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+
+
+def test_names_may_have_slashes_and_any_case(publish: Any, tmp_path: Path) -> None:
+    """Small/ViT is small-vit, and a tag may be written with hyphens."""
+    publish("my_tag", file=str(save_model("small-vit", tmp_path / "w.pt")))
+    encoder = load_encoder("Small/ViT:my-tag")
+    assert (encoder.name, encoder.width) == ("Small/ViT:my-tag", 24)
+
+
+def test_a_tag_brings_its_preprocessing_and_activation(publish: Any, tmp_path: Path) -> None:
+    """Published weights say how pictures are prepared and which activation they want."""
+    file = str(save_model("small-vit", tmp_path / "w.pt"))
+    strange = {"mean": (0.5, 0.4, 0.3), "std": (0.1, 0.2, 0.3), "resize_mode": "squash"}
+    publish("plain", file=file)
+    publish("odd", file=file, quick_gelu=True, interpolation="bilinear", **strange)
+    plain, odd = OpenClip("small-vit:plain"), OpenClip("small-vit:odd")
+    assert (odd.preprocessing.mean, odd.preprocessing.std) == (strange["mean"], strange["std"])
+    assert (odd.preprocessing.fit, odd.preprocessing.interpolation) == ("squash", "bilinear")
+    assert (plain.preprocessing.fit, plain.preprocessing.interpolation) == ("shortest", "bicubic")
+    assert (plain.configuration["quick_gelu"], odd.configuration["quick_gelu"]) == (False, True)
+    assert plain.fingerprint != odd.fingerprint
+    prepared = {**strange, "interpolation": "bilinear"}
+    model = make_model("small-vit", force_quick_gelu=True, force_preprocess_cfg=prepared)
+    expected, _ = some_features(model, "small-vit", some_picture(), ["a"])
+    features = odd.encode_pictures(plain_pixels(some_picture(), odd.preprocessing))
+    assert np.allclose(features, expected, atol=2e-6)
+
+
+def test_a_file_follows_what_all_published_weights_agree_on(publish: Any, tmp_path: Path) -> None:
+    """A file of weights does not say how pictures are prepared; the published ones do."""
+    file = save_model("small-vit", tmp_path / "w.pt")
+    publish("one", quick_gelu=True, resize_mode="squash", interpolation="bilinear")
+    publish("two", quick_gelu=True, resize_mode="squash")
+    encoder = OpenClip(f"small-vit:{file}")
+    assert encoder.configuration["quick_gelu"]
+    assert (encoder.preprocessing.fit, encoder.preprocessing.interpolation) == ("squash", "bicubic")
+
+
+@pytest.mark.parametrize(("tags", "chosen"), [(["a", "openai"], "openai"), (["only"], "only")])
+def test_the_default_weights(publish: Any, tmp_path: Path, tags: list[str], chosen: str) -> None:
+    """Without a tag OpenAI's weights are used, or the only ones there are."""
+    for seed, tag in enumerate(tags):
+        publish(tag, file=str(save_model("small-vit", tmp_path / f"{tag}.pt", seed)))
+    named = OpenClip(f"small-vit:{chosen}")
+    assert OpenClip("small-vit").fingerprint == named.fingerprint
+
+
+def test_the_caches_of_the_hub_and_of_clip_are_used(
+    publish: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights that were downloaded before, by whichever program, are not fetched again."""
+    from safetensors.torch import save_file
+
+    _empty_home(monkeypatch, tmp_path)
+    publish("hub", hf_hub="someone/model/")
+    publish("clip", url="https://example.org/sha/small.pt")
+    repository = tmp_path / "hub" / "models--someone--model"
+    snapshot = repository / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("abc")
+    save_file(make_model("small-vit", 1).state_dict(), snapshot / "open_clip_model.safetensors")
+    (tmp_path / "home" / ".cache" / "clip").mkdir(parents=True)
+    save_model("small-vit", tmp_path / "home" / ".cache" / "clip" / "small.pt", 2)
+    hub, clip = OpenClip("small-vit:hub"), OpenClip("small-vit:clip")
+    assert hub.source == "https://huggingface.co/someone/model"
+    assert clip.source == "https://example.org/sha/small.pt"
+    assert hub.fingerprint != clip.fingerprint
+
+
+@pytest.mark.usefixtures("offline")
+def test_unreachable_weights_say_which_file_to_put_where(publish: Any) -> None:
+    """The sentence names the host, the file, its address and the name to use then."""
+    with refused_in_one_sentence(
+        "huggingface.co: Name or service not known",
+        "put open_clip_model.safetensors from https://huggingface.co/timm/resnet50_clip.openai",
+        "--model RN50-quickgelu:open_clip_model.safetensors",
+    ):
+        load_encoder("RN50")
+    publish("web", url="https://example.org/sha/small.pt")
+    with refused_in_one_sentence("example.org", "put small.pt", "--model small-vit:small.pt"):
+        load_encoder("small-vit:web")
+
+
+def test_a_failing_download_is_told(
+    publish: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that answers but has no such file is not taken for a missing network."""
+
+    def not_found(*_: Any, **__: Any) -> None:
+        raise HTTPError("https://example.org", 404, "Not Found", None, None)  # type: ignore[arg-type]
+
+    _empty_home(monkeypatch, tmp_path)
+    monkeypatch.setattr(module, "urlopen", not_found)
+    monkeypatch.setattr(open_clip().pretrained.urllib.request, "urlopen", not_found)
+    publish("web", url="https://example.org/sha/small.pt")
+    with refused_in_one_sentence("404", "put small.pt"):
+        load_encoder("small-vit:web")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("RN5", ["'RN5'", "RN50"]),
+        ("vitb16", ["ViT-B-16"]),
+        ("", ["mini"]),
+        ("ViT-B/16:openia", ["'openia'", "laion2b_s34b_b88k"]),
+        ("ViT-B-16:nowhere/w.pt", ["nowhere/w.pt", "put the weights of ViT-B-16 there"]),
+        ("ViT-B-16:w.safetensors", ["no file w.safetensors"]),
+        ("ViT-B-16:/", ["a folder"]),
+        ("ViT-H-14", ["ViT-H-14:TAG", "laion2b_s32b_b79k"]),
+        ("small-vit", ["No weights are published", "small-vit:FILE"]),
+        ("small-vit:best", ["'best'", "give a file"]),
+        ("local-dir:/nowhere", ["/nowhere", "open_clip_config.json"]),
+    ],
+)
+def test_names_that_mean_nothing_are_refused(name: str, words: list[str]) -> None:
+    """The refusal names the nearest models, the tags there are, or where the file should be."""
+    with refused_in_one_sentence(*words):
+        load_encoder(name)
+
+
+@pytest.mark.parametrize("damage", ["empty", "garbage", "cut", "cut safetensors", "objects"])
+def test_damaged_files_are_refused(damage: str, tmp_path: Path) -> None:
+    """A file that is no complete checkpoint is refused; objects in it are never run."""
+    from safetensors.torch import save_file
+
+    file = tmp_path / ("w.safetensors" if "safetensors" in damage else "w.pt")
+    if damage == "cut safetensors":
+        save_file(make_model("small-vit").state_dict(), file)
+    else:
+        save_model("small-vit", file)
+    whole = file.read_bytes()
+    contents = {"empty": b"", "garbage": b"not weights" * 99, "objects": _dangerous(tmp_path)}
+    file.write_bytes(contents.get(damage, whole[: len(whole) // 2]))
+    with refused_in_one_sentence(str(file), "complete checkpoint"):
+        load_encoder(f"small-vit:{file}")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("other", ["small-resnet", "small-sigmoid"])
+def test_weights_of_another_architecture_are_refused(other: str, tmp_path: Path) -> None:
+    """Weights that do not fit are never loaded in part."""
+    file = save_model(other, tmp_path / "w.pt")
+    with refused_in_one_sentence(str(file), "another model"):
+        load_encoder(f"small-vit:{file}")
+
+
+def test_a_folder_with_configuration_and_weights(tmp_path: Path) -> None:
+    """open_clip's own folders are read through local-dir: with what their configuration says."""
+    from safetensors.torch import save_file
+
+    about = {"model_cfg": {**MODELS["small-vit"], "quick_gelu": True}}
+    about["preprocess_cfg"] = {"mean": [0.5, 0.5, 0.5], "std": [0.2, 0.2, 0.2]}
+    (tmp_path / "open_clip_config.json").write_text(json.dumps(about))
+    save_file(make_model("small-vit").state_dict(), tmp_path / "open_clip_model.safetensors")
+    encoder = OpenClip(f"local-dir:{tmp_path}")
+    assert encoder.preprocessing.std == (0.2, 0.2, 0.2)
+    assert encoder.configuration["quick_gelu"]
+    assert np.isfinite(encoder.encode_texts(["a cat"])).all()
+
+
+def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without open_clip the sentence says what to install."""
+    monkeypatch.setitem(sys.modules, "open_clip", None)
+    with refused_in_one_sentence("open_clip", "crg-tta[openclip]"):
+        load_encoder("RN50")
+
+
+def _dangerous(folder: Path) -> bytes:
+    return pickle.dumps(_Runs(folder))
+
+
+class _Runs:
+    """What would make a file if it were unpickled."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> Any:
+        return Path.mkdir, (self.folder / "run",)
