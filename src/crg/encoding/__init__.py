@@ -1,0 +1,6 @@
+"""Encoding: pictures become features one time, kept in a store that every run reads."""
+
+from crg.encoding.job import Progress, Summary, encode
+from crg.encoding.planning import Wording
+
+__all__ = ["Progress", "Summary", "Wording", "encode"]

@@ -1,0 +1,130 @@
+"""A block of pictures becomes a block of features, by whoever does it in the same bytes.
+
+How many pictures the encoder sees at once can change the last bit of their features. So the
+batches of a block depend on the block and on ``batch`` alone, never on who is first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+
+import numpy as np
+
+from crg.datasets.base import Source
+from crg.encoders.base import Encoder
+from crg.preprocessing import Pixels
+from crg.storage import HALF, Numbers
+from crg.types import InputError
+from crg.views import Recipe, iter_views
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How every block of a job is encoded."""
+
+    recipe: Recipe
+    batch: int  # views that the encoder is given at once
+    skip_unreadable: bool
+
+
+@dataclass(frozen=True)
+class Block:
+    """Pictures that are encoded and written together."""
+
+    index: int
+    ids: tuple[str, ...]
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedBlock:
+    """The features of a block (n, V, D); rows of ``unreadable`` pictures are zeros."""
+
+    index: int
+    images: Numbers
+    unreadable: Mapping[int, str]  # place in the block -> what is wrong
+
+
+def encode_blocks(
+    blocks: Sequence[Block],
+    encoder: Encoder,
+    settings: Settings,
+    workers: int | None,
+    advance: Callable[[int], None] = lambda pictures: None,
+) -> Generator[EncodedBlock, None, None]:
+    """Encode one block after the other, while ``workers`` threads make the next views.
+
+    Without a number there is a thread for each processor.
+    """
+    threads = processors() if workers is None else workers
+    sources = chain.from_iterable(block.sources for block in blocks)
+    ids = chain.from_iterable(block.ids for block in blocks)
+    views = iter_views(sources, ids, encoder.preprocessing, settings.recipe, threads)
+    with contextlib.ExitStack() as stack:
+        if hasattr(views, "close"):
+            stack.callback(views.close)
+        for block in blocks:
+            yield _encoded(block, islice(views, len(block.ids)), encoder, settings, advance)
+
+
+def _encoded(
+    block: Block,
+    views: Iterable[Pixels | InputError],
+    encoder: Encoder,
+    settings: Settings,
+    advance: Callable[[int], None],
+) -> EncodedBlock:
+    n_views = settings.recipe.views
+    images = np.zeros((len(block.ids), n_views, encoder.width), HALF)
+    unreadable: dict[int, str] = {}
+    for group in _groups(views, max(1, settings.batch // n_views)):
+        for place, made in group:
+            if isinstance(made, InputError):
+                unreadable[place] = str(made)
+        if unreadable and not settings.skip_unreadable:
+            break
+        readable = [(place, made) for place, made in group if not isinstance(made, InputError)]
+        if readable:
+            places = [place for place, _ in readable]
+            features = _features(encoder, np.concatenate([made for _, made in readable]), settings)
+            images[places] = features.reshape(len(places), n_views, -1)
+            _check(images, places, block)
+        advance(len(group))
+    return EncodedBlock(block.index, images, unreadable)
+
+
+def _groups(
+    views: Iterable[Pixels | InputError], size: int
+) -> Iterator[list[tuple[int, Pixels | InputError]]]:
+    """Runs of ``size`` pictures, each with its place; one that cannot be read counts as well."""
+    numbered = enumerate(views)
+    while group := list(islice(numbered, size)):
+        yield group
+
+
+def _features(encoder: Encoder, pixels: Pixels, settings: Settings) -> Numbers:
+    starts = range(0, len(pixels), settings.batch)
+    return np.concatenate(
+        [encoder.encode_pictures(pixels[start : start + settings.batch]) for start in starts]
+    )
+
+
+def _check(images: Numbers, places: list[int], block: Block) -> None:
+    peaks = np.abs(images[places]).max(axis=2)  # of each view; NaN stays NaN
+    bad = np.flatnonzero((~np.isfinite(peaks) | (peaks == 0)).any(axis=1))
+    if bad.size:
+        raise InputError(
+            f"The model gave no usable features for {block.ids[places[bad[0]]]}: "
+            "use a higher --precision or another --model."
+        )
+
+
+def processors() -> int:
+    """How many of them this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

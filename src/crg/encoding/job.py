@@ -1,0 +1,161 @@
+"""The encoding job: what is asked for, what is on disk already, and who does the rest."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from crg import storage
+from crg.datasets.base import PictureSet
+from crg.encoders.base import Encoder
+from crg.encoding.blocks import Block, EncodedBlock, Settings, encode_blocks
+from crg.encoding.cluster import encode_on_ray
+from crg.encoding.planning import Wording, make_plan
+from crg.store import open_store
+from crg.store.writer import StoreWriter, writing
+from crg.types import InputError
+from crg.views import Recipe
+
+Engine: TypeAlias = Literal["local", "ray"]
+Advance: TypeAlias = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What an encoding job has left behind."""
+
+    folder: Path
+    n_pictures: int  # in the store
+    n_reused: int  # of the dataset, found on disk when the job began
+    n_views: int
+    width: int
+    skipped: Sequence[tuple[str, str]]  # id and reason
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a job is, in pictures."""
+
+    reused: int  # done when this job began
+    done: int  # those included
+    total: int
+
+
+def encode(
+    dataset: PictureSet,
+    encoder: Encoder,
+    recipe: Recipe,
+    out: str | os.PathLike[str],
+    *,
+    wording: Wording | None = None,
+    batch: int = 256,
+    workers: int | None = None,
+    engine: Engine = "local",
+    address: str | None = None,
+    load: Callable[[], Encoder] | None = None,
+    skip_unreadable: bool = False,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_note: Callable[[str], None] | None = None,
+) -> Summary:
+    """Encode a set of pictures into the store ``out``, going on where an earlier call stopped.
+
+    ``workers`` are threads that make views, or actors with ``engine="ray"``, which load the
+    encoder with ``load``: ``load_encoder(encoder.name)`` if it is left out. The bytes on disk
+    depend on neither. Without a number there is one for each processor. Without
+    ``skip_unreadable`` the first picture that cannot be read ends the job; what was done
+    before is kept.
+    """
+    _check_job(dataset, batch, workers, engine)
+    if address is not None and engine != "ray":
+        raise InputError(f"Only Ray has an address, {address}: add --engine ray or leave it out.")
+    words = wording or Wording()
+    plan = make_plan(dataset, encoder, recipe, words)
+    settings = Settings(recipe, batch, skip_unreadable)
+    with writing(Path(out), plan, skip_unreadable) as store:
+        reused, was_finished = store.kept_pictures, store.finished
+        if not was_finished:
+            text = words.features(dataset, encoder, on_note)  # early: it may be refused
+            count = _Count(reused, len(dataset), on_progress)
+            blocks = [_block(dataset, store, index) for index in store.missing]
+            if engine == "ray":
+                encoded = encode_on_ray(blocks, encoder, settings, workers, address, load)
+            else:
+                encoded = encode_blocks(blocks, encoder, settings, workers, count.advance)
+            _keep(encoded, store, dataset, count, skip_unreadable)
+            store.finish(text)
+    return _summary(Path(out), reused, verify=was_finished)
+
+
+def _keep(
+    encoded: Generator[EncodedBlock, None, None],
+    store: StoreWriter,
+    dataset: PictureSet,
+    count: _Count,
+    skip_unreadable: bool,
+) -> None:
+    with contextlib.closing(encoded):  # which ends the workers
+        for block in encoded:
+            first = store.rows(block.index).start
+            unreadable = {first + place: why for place, why in block.unreadable.items()}
+            if unreadable and not skip_unreadable:
+                raise _unreadable(dataset, unreadable, store)
+            store.write(block.index, block.images, unreadable)
+            count.is_at(store.kept_pictures)
+
+
+class _Count:
+    """Counts pictures: those of a block as they come, and those on disk when it is written."""
+
+    def __init__(self, reused: int, total: int, tell: Callable[[Progress], None]) -> None:
+        self._reused, self._done, self._total, self._tell = reused, reused, total, tell
+        self.is_at(reused)
+
+    def advance(self, pictures: int) -> None:
+        self.is_at(self._done + pictures)
+
+    def is_at(self, done: int) -> None:
+        self._done = done
+        self._tell(Progress(self._reused, done, self._total))
+
+
+def _block(dataset: PictureSet, store: StoreWriter, index: int) -> Block:
+    rows = slice(store.rows(index).start, store.rows(index).stop)
+    return Block(index, dataset.ids[rows], dataset.sources[rows])
+
+
+def _check_job(dataset: PictureSet, batch: int, workers: int | None, engine: str) -> None:
+    if not len(dataset):
+        raise InputError(f"{dataset.name} holds no pictures: check the dataset.")
+    if batch < 1 or (workers or 0) < 0:
+        raise InputError(f"batch is {batch} and workers {workers}: give numbers from 1 on.")
+    if engine not in ("local", "ray"):
+        raise InputError(f"There is no engine {engine!r}: choose local or ray.")
+
+
+def _unreadable(dataset: PictureSet, found: dict[int, str], store: StoreWriter) -> InputError:
+    row, why = min(found.items())
+    name = dataset.ids[row]
+    where = "" if name in why else f"{name}: "
+    return InputError(
+        f"{where}{why.rstrip('.')}, or leave out all such pictures with --skip-unreadable "
+        f"({store.kept_pictures} of {len(dataset)} pictures are kept in {store.folder})."
+    )
+
+
+def _summary(folder: Path, reused: int, verify: bool) -> Summary:
+    features = open_store(folder, verify)
+    skipped = [(each["id"], each["reason"]) for each in storage.skipped_pictures(folder)]
+    return Summary(
+        folder=folder,
+        n_pictures=len(features),
+        n_reused=reused,
+        n_views=features.n_views,
+        width=features.task.width,
+        skipped=skipped,
+        sha256=features.sha256 or "",
+    )

@@ -1,0 +1,120 @@
+"""What decides the bytes of a store, written down so that another one is told apart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from crg.datasets.base import PictureSet
+from crg.encoders.base import Encoder, Vectors
+from crg.prompts import Mode, class_prompts, distinct_names, encode_classes
+from crg.prompts.descriptions import Descriptions
+from crg.prompts.text_cache import Cache
+from crg.storage import checksum, spans
+from crg.store.plan import CONTENT, Plan
+from crg.views import Recipe
+
+_VIEWS_PER_BLOCK = 1024  # so many are lost at most when a process is killed
+_LEAST, _MOST = 8, 256  # pictures per block
+
+
+@dataclass(frozen=True)
+class Wording:
+    """How class names become sentences; the dataset's own templates unless others are given."""
+
+    templates: tuple[str, ...] | None = None
+    descriptions: Descriptions | None = None
+    mode: Mode = "template"
+    cache: Cache = "default"
+
+    def features(
+        self, dataset: PictureSet, encoder: Encoder, on_note: Callable[[str], None] | None
+    ) -> Vectors:
+        """The text features (K, D) of the classes."""
+        return encode_classes(
+            encoder,
+            dataset.class_names,
+            self._templates(dataset),
+            self.descriptions,
+            self.mode,
+            self.cache,
+            on_note,
+        )
+
+    def key(self, dataset: PictureSet) -> dict[str, Any]:
+        """What of the wording decides the text features."""
+        by_template = self.mode != "descriptions"
+        return {
+            "prompts": self.mode,
+            "template list": list(self._templates(dataset)) if by_template else None,
+            "descriptions": self._digest(dataset) if self.mode != "template" else None,
+        }
+
+    def _templates(self, dataset: PictureSet) -> tuple[str, ...]:
+        return dataset.templates if self.templates is None else self.templates
+
+    def _digest(self, dataset: PictureSet) -> str:
+        mode: Mode = "descriptions"
+        return _digest(class_prompts(dataset.class_names, (), self.descriptions, mode))
+
+
+def make_plan(dataset: PictureSet, encoder: Encoder, recipe: Recipe, wording: Wording) -> Plan:
+    """The plan of the store for these pictures, this encoder, these views and these prompts."""
+    block = pictures_per_block(recipe.views)
+    key = _key(dataset, encoder, recipe) | wording.key(dataset) | {"block": block}
+    return Plan(
+        key=key | {CONTENT: dataset.fingerprint()},
+        class_names=distinct_names(dataset.class_names),
+        logit_scale=encoder.logit_scale,
+        logit_bias=encoder.logit_bias,
+        ids=dataset.ids,
+        labels=dataset.labels,
+        views=recipe.views,
+        width=encoder.width,
+        block=block,
+        contents=_contents(dataset, block, _digest(key)),
+    )
+
+
+def pictures_per_block(views: int) -> int:
+    """Fewer where each takes longer.
+
+    >>> pictures_per_block(1), pictures_per_block(64)
+    (256, 16)
+    """
+    return min(max(_VIEWS_PER_BLOCK // views, _LEAST), _MOST)
+
+
+def _key(dataset: PictureSet, encoder: Encoder, recipe: Recipe) -> dict[str, Any]:
+    return {
+        "dataset": dataset.name,
+        "number of pictures": len(dataset),
+        "list of pictures": _digest([dataset.ids, dataset.labels, dataset.class_names]),
+        "model": encoder.name,
+        "weights": encoder.fingerprint,
+        "precision": getattr(encoder, "precision", None),
+        **{name.replace("_", " "): value for name, value in asdict(recipe).items()},
+        **{f"model's {name}": value for name, value in asdict(encoder.preprocessing).items()},
+    }
+
+
+def _contents(dataset: PictureSet, block: int, key: str) -> list[str]:
+    """For each block what its features are made of: its pictures, and all else in the key."""
+    parts = [_part(dataset, rows) for rows in spans(len(dataset), block)]
+    return [_digest([part.fingerprint(), key]) for part in parts]
+
+
+def _part(dataset: PictureSet, rows: range) -> PictureSet:
+    part, labels = slice(rows.start, rows.stop), dataset.labels
+    return replace(
+        dataset,
+        ids=dataset.ids[part],
+        sources=dataset.sources[part],
+        labels=None if labels is None else labels[part],
+    )
+
+
+def _digest(value: Any) -> str:
+    return checksum(json.dumps(value).encode())

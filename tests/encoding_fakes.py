@@ -1,0 +1,129 @@
+"""A picture set and an encoder that need nothing from anywhere: pixels are hashed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from crg.datasets.base import PictureSet, Source
+from crg.encoders.base import Vectors
+from crg.encoding import Summary, Wording, encode, planning
+from crg.preprocessing import Pixels, Preprocessing
+from crg.views import Recipe
+
+WIDTH = 8
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A small picture of one colour with a dot in it."""
+
+    number: int
+
+    def draw(self) -> Image.Image:
+        """The picture."""
+        image = Image.new("RGB", (12, 10), (self.number * 5 % 256, 90, 200))
+        image.putpixel((self.number % 12, self.number % 10), (255, self.number % 256, 0))
+        return image
+
+    def describe(self) -> str:
+        """What decides how it looks."""
+        return f"dot {self.number}"
+
+
+class HashEncoder:
+    """Features that are a hash of what they are made of: any other byte gives others."""
+
+    def __init__(self, name: str = "hash", fingerprint: str = "weights of hash") -> None:
+        self.name = name
+        self.width = WIDTH
+        self.preprocessing = Preprocessing(8, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+        self.logit_scale = 50.0
+        self.logit_bias = -1.5
+        self.fingerprint = fingerprint
+        self.source = "made up"
+        self.encoded = 0  # pictures
+
+    def encode_pictures(self, pixels: Pixels) -> Vectors:
+        """Unit features (B, D)."""
+        self.encoded += len(pixels)
+        return _unit_rows([row.tobytes() for row in pixels])
+
+    def encode_texts(self, texts: Sequence[str]) -> Vectors:
+        """Unit features (n, D)."""
+        return _unit_rows([text.encode() for text in texts])
+
+
+class StoppedAfter(HashEncoder):
+    """Stops the job after some pictures, as Ctrl-C does."""
+
+    def __init__(self, pictures: int) -> None:
+        super().__init__()
+        self.left = pictures * 3
+
+    def encode_pictures(self, pixels: Pixels) -> Vectors:
+        """Unit features (B, D), until it is enough."""
+        self.left -= len(pixels)
+        if self.left < 0:
+            raise KeyboardInterrupt
+        return super().encode_pictures(pixels)
+
+
+def dots(count: int = 40, *, name: str = "dots", shift: int = 0) -> PictureSet:
+    """A labelled set of drawn pictures; with ``shift`` others under the same ids."""
+    return PictureSet(
+        name=name,
+        class_names=("red", "green", "blue"),
+        templates=("a photo of a {}.", "art of the {}."),
+        ids=tuple(f"dot {number}" for number in range(count)),
+        sources=tuple(Dot(number + shift) for number in range(count)),
+        labels=tuple(number % 3 for number in range(count)),
+    )
+
+
+def dot_files(folder: Path, count: int = 40, bad: Sequence[int] = ()) -> PictureSet:
+    """The same as files; the ``bad`` ones are no pictures."""
+    folder.mkdir(exist_ok=True)
+    paths: list[Source] = []
+    for number in range(count):
+        path = folder / f"dot {number:02d}.png"
+        Dot(number).draw().save(path)
+        if number in bad:
+            path.write_bytes(b"no picture")
+        paths.append(path)
+    drawn = dots(count)
+    names = tuple(path.name for path in paths if isinstance(path, Path))
+    return PictureSet("files", drawn.class_names, drawn.templates, names, tuple(paths))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file of a folder."""
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of eight pictures, so that small sets have several, and no waiting for the disk."""
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    monkeypatch.setattr(planning, "pictures_per_block", lambda views: 8)
+
+
+def run(pictures: PictureSet, out: Path, encoder: Any = None, **options: Any) -> Summary:
+    """Encode with three views and without a cache of texts."""
+    wording = Wording(cache=None)
+    return encode(pictures, encoder or HashEncoder(), Recipe(3), out, wording=wording, **options)
+
+
+def _unit_rows(contents_of_rows: list[bytes]) -> Vectors:
+    digests = [hashlib.sha256(content).digest()[:WIDTH] for content in contents_of_rows]
+    rows = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, WIDTH).astype(np.float32) + 1
+    unit: Vectors = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return unit

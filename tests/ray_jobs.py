@@ -1,0 +1,77 @@
+"""Encoding jobs on a real Ray of this machine; prints what came of them as JSON."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import ray
+
+from crg import InputError
+from crg.encoders.base import Encoder, Vectors
+from crg.encoding import Wording, encode, planning
+from crg.preprocessing import Pixels
+from crg.views import Recipe
+from encoding_fakes import HashEncoder, contents, dot_files
+
+_TWO = 2  # actors
+
+
+class OnceDeadlyEncoder(HashEncoder):
+    """Kills the process that it is in, but only the first time."""
+
+    def __init__(self, marker: Path) -> None:
+        super().__init__()
+        self._marker = marker
+
+    def encode_pictures(self, pixels: Pixels) -> Vectors:
+        """Unit features (B, D)."""
+        if not self._marker.exists():
+            self._marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().encode_pictures(pixels)
+
+
+def job(place: Path, out: str, engine: str, load: Callable[[], Encoder], bad: int = -1) -> str:
+    """Encode 60 pictures; the complaint, or nothing."""
+    pictures = dot_files(place / "pictures", 60, [bad])
+    try:
+        encode(
+            *(pictures, HashEncoder(), Recipe(2), place / out),
+            wording=Wording(cache=None),
+            workers=_TWO,
+            engine=engine,  # type: ignore[arg-type]
+            load=load,
+        )
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def all_jobs(place: Path) -> dict[str, str | bool]:
+    """A job on a cluster of its own that loses an actor, and others on the user's cluster."""
+    job(place, "local", "local", HashEncoder)
+    told: dict[str, str | bool] = {}
+    deadly = functools.partial(OnceDeadlyEncoder, place / "marker")
+    told["lost"] = job(place, "lost", "ray", deadly)
+    told["ended"] = not ray.is_initialized()
+    ray.init(address="local", num_cpus=_TWO, include_dashboard=False, log_to_driver=False)
+    told["weights"] = job(place, "other", "ray", functools.partial(HashEncoder, "hash", "new"))
+    told["unreadable"] = job(place, "mended", "ray", HashEncoder, bad=33)
+    told["mended"] = job(place, "mended", "ray", HashEncoder)
+    told["left alone"] = ray.is_initialized()
+    ray.shutdown()
+    same = contents(place / "local")
+    return told | {
+        f"{out} is the same": contents(place / out) == same for out in ("lost", "mended")
+    }
+
+
+if __name__ == "__main__":
+    planning.pictures_per_block = lambda views: 10
+    print(json.dumps(all_jobs(Path(sys.argv[1]))))

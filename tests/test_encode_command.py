@@ -1,0 +1,146 @@
+"""``crg encode``, and the other commands on what it leaves behind."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from crg.cli import main
+from crg.datasets.base import PictureSet
+from crg.encoders.base import Encoder
+from encoding_fakes import HashEncoder, StoppedAfter, contents, dot_files, dots, small_blocks
+
+__all__ = ["small_blocks"]  # a fixture
+command = importlib.import_module("crg.cli.encode")  # the name means the command in crg.cli
+pytestmark = pytest.mark.usefixtures("small_blocks", "fakes")
+
+
+@pytest.fixture
+def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """``dots`` and ``files`` instead of datasets, ``hash`` and ``stopped`` instead of models."""
+    encoders: dict[str, Encoder] = {"hash": HashEncoder(), "stopped": StoppedAfter(9)}
+
+    def load_encoder(name: str, **options: Any) -> Encoder:
+        return encoders[name]
+
+    def load_dataset(name: str, *, root: Path | None, limit: int | None) -> PictureSet:
+        return dot_files(tmp_path / "files", 20, [13]) if name == "files" else dots(limit or 20)
+
+    monkeypatch.setattr(command, "load_encoder", load_encoder)
+    monkeypatch.setattr(command, "load_dataset", load_dataset)
+    monkeypatch.setenv("CRG_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+def crg(*words: str) -> Result:
+    """Run a command."""
+    return CliRunner().invoke(main, list(words))
+
+
+def encode(*words: str, model: str = "hash") -> Result:
+    """Run ``crg encode`` with three views."""
+    return crg("encode", "--model", model, "--views", "3", *words)
+
+
+def test_a_dataset_is_encoded_and_checked() -> None:
+    """The command tells what it made, in words or JSON, and --check that it is sound."""
+    done = encode("dots", "--out", "s")
+    assert (done.exit_code, done.output) == (
+        0,
+        "s is finished: 20 pictures, 3 views each, 8 wide.\n",
+    )
+    told = json.loads(encode("dots", "--out", "s", "--json").stdout)
+    assert (told["n_pictures"], told["n_reused"], told["skipped"]) == (20, 20, [])
+    assert "s is sound: 20 pictures" in encode("--out", "s", "--check").output
+
+
+def test_a_damaged_store_does_not_pass_the_check() -> None:
+    """--check ends with exit code 2 and one sentence."""
+    encode("dots", "--out", "s")
+    Path("s/ids.json").write_text("[]")
+    done = encode("--out", "s", "--check")
+    assert done.exit_code == 2
+    assert "the checksum of ids.json does not fit" in done.stderr
+
+
+def test_unreadable_pictures_are_printed() -> None:
+    """Without --skip-unreadable the command refuses, with it the pictures are listed."""
+    refused = encode("files", "--out", "s")
+    assert refused.exit_code == 2 and "--skip-unreadable" in refused.stderr
+    done = encode("files", "--out", "s", "--skip-unreadable")
+    assert done.exit_code == 0
+    assert "1 pictures could not be read" in done.stdout and "dot 13.png: " in done.stdout
+
+
+def test_ctrl_c_tells_how_to_go_on() -> None:
+    """An interrupted command exits with 130, and the same one ends in the same bytes."""
+    stopped = encode("dots", "--out", "s", model="stopped")
+    assert stopped.exit_code == 130
+    assert "kept in s, and the same command goes on" in stopped.stderr
+    assert encode("dots", "--out", "s").exit_code == 0
+    encode("dots", "--out", "whole")
+    assert contents(Path("s")) == contents(Path("whole"))
+
+
+def test_a_dataset_or_a_check_is_needed() -> None:
+    """Without a dataset the command says what to give."""
+    done = encode("--out", "s")
+    assert done.exit_code == 2 and "--check" in done.stderr
+
+
+def test_every_setting_reaches_the_store() -> None:
+    """Views, augmentation, seed and prompts of the command line are in the key of the store."""
+    words = ["--augment", "augmix", "--seed", "7", "--template", "the {}.", "--limit", "9"]
+    sentences = {name: [f"It is {name}."] for name in ("red", "green", "blue")}
+    Path("d.json").write_text(json.dumps(sentences))
+    done = encode("dots", "--out", "s", *words, "--prompts", "both", "--descriptions", "d.json")
+    assert done.exit_code == 0, done.output
+    key = json.loads(Path("s/store.json").read_text())["key"]
+    assert (key["views"], key["augment"], key["seed"]) == (3, "augmix", 7)
+    assert (key["template list"], key["prompts"]) == (["the {}."], "both")
+    assert key["descriptions"] and key["number of pictures"] == 9
+
+
+def test_a_pipe_gets_lines_and_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no terminal a line now and then tells how far the job is."""
+    assert encode("dots", "--out", "quiet").stderr == ""
+    monkeypatch.setattr(command, "_SECONDS_BETWEEN_LINES", 0.0)
+    lines = encode("dots", "--out", "s", "--batch", "3").stderr.splitlines()
+    assert lines and all("of 20 pictures, about" in line for line in lines)
+
+
+def test_a_terminal_gets_a_bar_with_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal a bar counts the pictures that this call encodes."""
+    encode("dots", "--out", "s", model="stopped")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes it for a terminal
+    assert "12/12" in encode("dots", "--out", "s").stderr
+
+
+def test_run_reads_a_store_like_a_file() -> None:
+    """``crg run`` takes the folder, and the record holds the digest of the store."""
+    sha256 = json.loads(encode("dots", "--out", "s", "--json").stdout)["sha256"]
+    done = crg("run", "s", "--method", "tda", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["data"]["sha256"] == sha256
+
+
+def test_compare_reads_stores_in_processes_and_resumes() -> None:
+    """``crg compare`` runs on stores in several processes, and resumes only on equal stores."""
+    encode("dots", "--out", "s")
+    words = ["compare", "s", "--methods", "tda", "--orders", "2", "--workers", "2"]
+    assert crg(*words).exit_code == 0
+    assert _runs_after(words) == 4  # all of them are reused
+    for path in Path("s").iterdir():
+        path.unlink()
+    encode("dots", "--out", "s", "--seed", "1")
+    assert _runs_after(words) == 8  # those are other features
+
+
+def _runs_after(words: list[str]) -> int:
+    assert crg(*words, "--resume").exit_code == 0
+    return len(Path("crg-results.jsonl").read_text().splitlines())

@@ -1,0 +1,225 @@
+"""Encoding jobs that meet unreadable pictures, full disks, other jobs and odd settings."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from crg import InputError, storage
+from crg.datasets.base import PictureSet
+from crg.encoders.base import Vectors
+from crg.encoding import Wording, encode
+from crg.preprocessing import Pixels
+from crg.store import open_store
+from crg.store.locking import locked
+from crg.views import Recipe
+from encoding_fakes import HashEncoder, StoppedAfter, contents, dot_files, dots, run, small_blocks
+from sentences import refused_in_one_sentence
+
+__all__ = ["small_blocks"]  # a fixture
+pytestmark = pytest.mark.usefixtures("small_blocks")
+
+
+def test_the_first_unreadable_picture_ends_the_job(tmp_path: Path) -> None:
+    """The sentence names the picture and the way out; whole blocks before it are kept."""
+    pictures = dot_files(tmp_path / "p", 20, bad=[13, 17])
+    words = ("dot 13.png", "--skip-unreadable", "8 of 20 pictures are kept")
+    with refused_in_one_sentence(*words):
+        run(pictures, tmp_path / "s")
+
+
+def test_a_mended_picture_goes_on(tmp_path: Path) -> None:
+    """After the file was replaced only what was missing is encoded, and all is as it should be."""
+    with pytest.raises(InputError):
+        run(dot_files(tmp_path / "p", 20, bad=[13]), tmp_path / "s")
+    mended, encoder = dot_files(tmp_path / "p", 20), HashEncoder()
+    assert run(mended, tmp_path / "s", encoder).n_reused == 8
+    assert encoder.encoded == 3 * 12
+    run(mended, tmp_path / "whole")
+    assert contents(tmp_path / "s") == contents(tmp_path / "whole")
+
+
+def test_a_replaced_picture_is_encoded_again(tmp_path: Path) -> None:
+    """Blocks with pictures that changed since they were encoded do not count."""
+    pictures = dot_files(tmp_path / "p", 20)
+    with pytest.raises(KeyboardInterrupt):
+        run(pictures, tmp_path / "s", StoppedAfter(17))
+    other = tmp_path / "p" / "dot 02.png"
+    with_noise = np.random.default_rng(0).integers(0, 255, (30, 30, 3), np.uint8)
+    Image.fromarray(with_noise).save(other)
+    assert run(pictures, tmp_path / "s").n_reused == 8
+    run(pictures, tmp_path / "whole")
+    assert contents(tmp_path / "s") == contents(tmp_path / "whole")
+
+
+def test_skipped_pictures_are_listed_and_close_up(tmp_path: Path) -> None:
+    """On request unreadable pictures are left out: rows, ids and checksums fit the rest."""
+    pictures = dot_files(tmp_path / "p", 20, bad=[0, 13, 19])
+    summary = run(pictures, tmp_path / "s", skip_unreadable=True)
+    assert [name for name, _ in summary.skipped] == ["dot 00.png", "dot 13.png", "dot 19.png"]
+    assert all("dot" in reason for _, reason in summary.skipped)
+    assert storage.skipped_pictures(tmp_path / "s")[1]["id"] == "dot 13.png"
+    features = open_store(tmp_path / "s")
+    assert len(features) == 17 and "dot 13.png" not in features.sample_ids
+    run(dot_files(tmp_path / "p", 20), tmp_path / "whole")
+    whole = open_store(tmp_path / "whole")
+    kept = [whole.sample_ids.index(name) for name in features.sample_ids]
+    np.testing.assert_array_equal(features.image_features, whole.image_features[kept])
+
+
+def test_a_store_that_lacks_pictures_is_not_taken_for_whole(tmp_path: Path) -> None:
+    """Without --skip-unreadable a store with pictures left out is refused."""
+    pictures = dot_files(tmp_path / "p", 20, bad=[13])
+    run(pictures, tmp_path / "s", skip_unreadable=True)
+    with refused_in_one_sentence("lacks 1 unreadable", "--skip-unreadable"):
+        run(pictures, tmp_path / "s")
+
+
+def test_a_job_goes_on_with_skipping(tmp_path: Path) -> None:
+    """Who was stopped by an unreadable picture may go on without it."""
+    pictures = dot_files(tmp_path / "p", 20, bad=[13])
+    with pytest.raises(InputError):
+        run(pictures, tmp_path / "s")
+    assert run(pictures, tmp_path / "s", skip_unreadable=True).n_reused == 8
+    run(pictures, tmp_path / "whole", skip_unreadable=True)
+    assert contents(tmp_path / "s") == contents(tmp_path / "whole")
+
+
+def test_a_set_without_a_readable_picture_is_refused(tmp_path: Path) -> None:
+    """Skipping everything leaves no store."""
+    pictures = dot_files(tmp_path / "p", 9, bad=range(9))
+    with refused_in_one_sentence("None of the 9 pictures"):
+        run(pictures, tmp_path / "s", skip_unreadable=True)
+
+
+@pytest.mark.parametrize("after", [0, 3, 9, 10])
+def test_a_full_disk_is_told_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    """When no byte fits any more one sentence tells so, and with room the job goes on."""
+    with _full_after(monkeypatch, after), refused_in_one_sentence("No space left", "make room"):
+        run(dots(40), tmp_path / "s")
+    kept = run(dots(40), tmp_path / "s").n_reused
+    assert kept == min(after // 2, 5) * 8  # each block is a write of numbers and one of a line
+    run(dots(40), tmp_path / "whole")
+    assert contents(tmp_path / "s") == contents(tmp_path / "whole")
+
+
+def test_a_disk_that_is_too_small_is_told_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for hours to learn that the numbers do not fit."""
+    monkeypatch.setattr("shutil.disk_usage", lambda path: _Disk())
+    encoder = HashEncoder()
+    with refused_in_one_sentence("GB more", "make room"):
+        run(dots(40), tmp_path / "s", encoder)
+    assert encoder.encoded == 0
+
+
+def test_two_jobs_do_not_write_to_one_store(tmp_path: Path) -> None:
+    """While one job writes another is refused; a lock file alone means nothing."""
+    folder = tmp_path / "s"
+    folder.mkdir()
+    with locked(folder), refused_in_one_sentence("Another process is writing to"):
+        run(dots(), folder)
+    (folder / "lock").touch()
+    assert run(dots(), folder).n_pictures == 40
+    assert not (folder / "lock").exists()
+
+
+def test_other_folders_are_left_alone(tmp_path: Path) -> None:
+    """Neither a file nor a folder with something else in it becomes a store."""
+    (tmp_path / "notes.txt").write_text("mine")
+    with refused_in_one_sentence("holds something else", "notes.txt"):
+        run(dots(), tmp_path)
+    with refused_in_one_sentence("is a file"):
+        run(dots(), tmp_path / "notes.txt")
+    with refused_in_one_sentence("cannot be written"):
+        run(dots(), tmp_path / "notes.txt" / "store")
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_useless_features_are_refused(tmp_path: Path) -> None:
+    """NaN from the model is told with the picture's name instead of being kept."""
+
+    class Broken(HashEncoder):
+        def encode_pictures(self, pixels: Pixels) -> Vectors:
+            return super().encode_pictures(pixels) * np.float32("nan")
+
+    with refused_in_one_sentence("dot 0", "--precision"):
+        run(dots(), tmp_path / "s", Broken())
+
+
+def test_one_useless_view_is_enough(tmp_path: Path) -> None:
+    """A single view of zeros is noticed as well."""
+
+    class Dark(HashEncoder):
+        def encode_pictures(self, pixels: Pixels) -> Vectors:
+            features = super().encode_pictures(pixels)
+            features[7] = 0
+            return features
+
+    with refused_in_one_sentence("dot 2", "--model"):
+        run(dots(), tmp_path / "s", Dark())
+
+
+def test_ray_is_named_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Ray installed the sentence names the extra."""
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with refused_in_one_sentence("install crg-tta[ray]"):
+        run(dots(), tmp_path / "s", engine="ray")
+
+
+def test_a_journal_without_its_header_counts_for_nothing(tmp_path: Path) -> None:
+    """Who deletes store.json to go on with another seed gets features of that seed alone."""
+    with pytest.raises(KeyboardInterrupt):
+        run(dots(20), tmp_path / "s", StoppedAfter(17))
+    (tmp_path / "s" / storage.HEADER).unlink()
+    wording, recipe = Wording(cache=None), Recipe(3, seed=1)
+    encode(dots(20), HashEncoder(), recipe, tmp_path / "s", wording=wording)
+    encode(dots(20), HashEncoder(), recipe, tmp_path / "whole", wording=wording)
+    assert contents(tmp_path / "s") == contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    "options", [{"address": "10.0.0.1:6379"}, {"batch": 0}, {"workers": -1}, {"engine": "moon"}]
+)
+def test_odd_settings_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    """Settings that make no sense are told before anything is written."""
+    with refused_in_one_sentence():
+        run(dots(), tmp_path / "s", **options)
+    with refused_in_one_sentence("holds no pictures"):
+        run(PictureSet("none", ("a", "b"), ("{}",), (), ()), tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+
+
+class _Disk:
+    total, free = 10**9, 1000
+
+
+@contextlib.contextmanager
+def _full_after(monkeypatch: pytest.MonkeyPatch, writes: int) -> Iterator[None]:
+    """The disk is full after so many writes; half of the next one still fits."""
+    count, write = 0, os.write
+
+    def limited(handle: int, data: Any) -> int:
+        nonlocal count
+        count += 1
+        if count == writes + 1:
+            return write(handle, bytes(data)[: len(data) // 2])
+        if count > writes:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(handle, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", limited)
+        yield

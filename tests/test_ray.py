@@ -1,0 +1,64 @@
+"""Encoding on Ray: a real one on this machine, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crg.encoding import Wording, encode
+from crg.views import Recipe
+from encoding_fakes import HashEncoder, dots
+from sentences import refused_in_one_sentence
+
+pytest.importorskip("ray")
+SCRIPT = Path(__file__).with_name("ray_jobs.py")
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the jobs of the script tell."""
+    command = [sys.executable, str(SCRIPT), str(tmp_path_factory.mktemp("ray"))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    answers: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answers
+
+
+def test_ray_makes_the_same_bytes_even_if_it_loses_an_actor(told: dict[str, Any]) -> None:
+    """A killed actor's block is done again, and the store is that of the local engine."""
+    assert told["lost"] == ""
+    assert told["lost is the same"]
+
+
+def test_a_cluster_of_our_own_ends_with_the_job(told: dict[str, Any]) -> None:
+    """A cluster that the job started is shut down, and one that was there is left alone."""
+    assert told["ended"]
+    assert told["left alone"]
+
+
+def test_other_weights_on_the_cluster_are_noticed(told: dict[str, Any]) -> None:
+    """Actors with another file of weights are refused."""
+    assert "weights of hash" in told["weights"] and told["weights"].endswith("on each.")
+
+
+def test_unreadable_pictures_are_told_from_afar(told: dict[str, Any]) -> None:
+    """The sentence arrives, what was done is kept, and the mended set ends in the same bytes."""
+    assert "dot 33.png" in told["unreadable"] and "--skip-unreadable" in told["unreadable"]
+    assert told["mended"] == ""
+    assert told["mended is the same"]
+
+
+def test_a_cluster_that_does_not_answer_is_told(tmp_path: Path) -> None:
+    """An address where nobody listens gives one sentence at once."""
+    with refused_in_one_sentence("127.0.0.1:1 cannot be used", "--address"):
+        encode(
+            *(dots(), HashEncoder(), Recipe(), tmp_path / "s"),
+            wording=Wording(cache=None),
+            engine="ray",
+            address="127.0.0.1:1",
+        )

@@ -1,0 +1,245 @@
+"""Stores: what is read back, what a damaged one is called, and what differs from another."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crg import storage
+from crg.datasets.base import PictureSet
+from crg.encoding import Wording, encode
+from crg.features import Features, read_features
+from crg.store import open_store
+from crg.types import Task
+from crg.views import Recipe
+from encoding_fakes import HashEncoder, contents, dots
+from sentences import refused_in_one_sentence
+
+NO_CACHE = Wording(cache=None)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished store of 40 pictures with 3 views."""
+    folder = tmp_path_factory.mktemp("stores") / "made"
+    encode(dots(), HashEncoder(), Recipe(views=3), folder, wording=NO_CACHE)
+    return folder
+
+
+@pytest.fixture
+def copy(made: Path, tmp_path: Path) -> Path:
+    """A copy of it to spoil."""
+    return Path(shutil.copytree(made, tmp_path / "copy"))
+
+
+def test_a_store_is_read_as_features(made: Path) -> None:
+    """A finished store gives half-precision views, the task, labels and ids, mapped not loaded."""
+    features = open_store(made)
+    assert features.image_features.shape == (40, 3, 8)
+    assert features.image_features.dtype == np.float16
+    assert _mapped(features.image_features)
+    assert features.task.class_names == ("red", "green", "blue")
+    assert features.task.logit_scale == 50.0
+    assert features.ids == dots().ids
+    assert features.labels is not None and features.labels.tolist() == list(dots().labels or ())
+    assert features.source == made
+
+
+def test_read_features_takes_a_store_like_a_file(made: Path) -> None:
+    """read_features and open_store give the same numbers under the same digest."""
+    one, other = read_features(made), open_store(made, verify=False)
+    np.testing.assert_array_equal(one.image_features, other.image_features)
+    assert one.sha256 == other.sha256 and one.sha256
+
+
+def test_the_large_file_is_an_ordinary_array(made: Path) -> None:
+    """NumPy alone reads the features of a store."""
+    loaded = np.load(made / storage.IMAGES)
+    np.testing.assert_array_equal(loaded, open_store(made).image_features)
+
+
+def test_the_features_are_those_of_the_encoder(made: Path) -> None:
+    """Row 0 of a picture is its original, encoded and rounded to half precision."""
+    from crg.views import make_views
+
+    encoder, pictures = HashEncoder(), dots()
+    views = make_views(pictures.sources[7], encoder.preprocessing, Recipe(views=3), "dot 7")
+    expected = encoder.encode_pictures(views).astype(np.float16)
+    np.testing.assert_array_equal(open_store(made).image_features[7], expected)
+
+
+@pytest.mark.parametrize("name", [storage.IMAGES, storage.TEXT, storage.LABELS, storage.IDS,
+                                  storage.SKIPPED])  # fmt: skip
+def test_missing_files_are_named(copy: Path, name: str) -> None:
+    """A store that lacks a file is refused, and the file is named."""
+    (copy / name).unlink()
+    with refused_in_one_sentence(str(copy), "damaged", f"{name} is missing"):
+        read_features(copy)
+
+
+def test_a_folder_without_header_is_no_store(copy: Path) -> None:
+    """Without store.json a folder is just a folder."""
+    (copy / storage.HEADER).unlink()
+    with refused_in_one_sentence("is a folder but no store"):
+        read_features(copy)
+
+
+@pytest.mark.parametrize("name", [storage.IMAGES, storage.TEXT, storage.LABELS, storage.IDS,
+                                  storage.SKIPPED, storage.HEADER])  # fmt: skip
+@pytest.mark.parametrize("keep", [0, 1, -1])
+def test_truncated_files_are_refused(copy: Path, name: str, keep: int) -> None:
+    """A file of which an end, or all, is missing is found out."""
+    (copy / name).write_bytes((copy / name).read_bytes()[:keep])
+    with refused_in_one_sentence(str(copy), "damaged"):
+        read_features(copy)
+
+
+def test_a_longer_file_is_refused(copy: Path) -> None:
+    """Bytes after the last picture are found out even without checksums."""
+    with (copy / storage.IMAGES).open("ab") as file:
+        file.write(b"more")
+    with refused_in_one_sentence("the start of image_features.npy"):
+        open_store(copy, verify=False)
+
+
+@pytest.mark.parametrize("name", [storage.IMAGES, storage.TEXT, storage.LABELS, storage.IDS,
+                                  storage.SKIPPED, storage.HEADER])  # fmt: skip
+def test_flipped_bits_are_found_wherever_they_are(copy: Path, name: str) -> None:
+    """One bit that changed in any part of any file is found out."""
+    content = bytearray((copy / name).read_bytes())
+    for place in range(0, len(content), max(1, len(content) // 40)):
+        spoilt = content.copy()
+        spoilt[place] ^= 4
+        (copy / name).write_bytes(spoilt)
+        with refused_in_one_sentence(str(copy)):
+            read_features(copy)
+
+
+def test_the_damaged_pictures_are_named(copy: Path) -> None:
+    """The sentence tells which pictures a flipped bit is among."""
+    with (copy / storage.IMAGES).open("r+b") as file:
+        file.seek(-3, 2)
+        file.write(b"\x55")
+    with refused_in_one_sentence("pictures 0 to 39"):
+        read_features(copy)
+    with refused_in_one_sentence("pictures 0 to 39"):  # encoding again does not hide it
+        encode(dots(), HashEncoder(), Recipe(views=3), copy, wording=NO_CACHE)
+
+
+def test_other_versions_are_refused(copy: Path) -> None:
+    """A store of a later format is not guessed at."""
+    header = json.loads((copy / storage.HEADER).read_text())
+    (copy / storage.HEADER).write_text(json.dumps(header | {"version": 7}))
+    with refused_in_one_sentence("format version 7", "reads version 1"):
+        read_features(copy)
+
+
+def test_somebody_elses_json_is_no_store(tmp_path: Path) -> None:
+    """A store.json that is not ours is refused by open_store and left alone by encode."""
+    (tmp_path / storage.HEADER).write_text('["apples"]')
+    with refused_in_one_sentence("no store"):
+        open_store(tmp_path)
+    with refused_in_one_sentence("no store"):
+        encode(dots(), HashEncoder(), Recipe(), tmp_path, wording=NO_CACHE)
+    assert (tmp_path / storage.HEADER).read_text() == '["apples"]'
+
+
+def test_a_file_is_no_store(tmp_path: Path) -> None:
+    """open_store wants a folder."""
+    with refused_in_one_sentence("is no folder"):
+        open_store(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"), [("nan", "NaN"), ("-inf", "infinite"), ("-0", "zeros")]
+)
+def test_half_precision_vectors_are_looked_at(value: str, fault: str) -> None:
+    """One view without a direction is found among all, by row and view."""
+    images = np.full((30, 4, 8), -1, np.float16)
+    images[17, 2] = np.float16(value)
+    task = Task(["a", "b"], np.eye(2, 8, dtype=np.float32))
+    with refused_in_one_sentence("Row 17, view 2,", fault):
+        Features(images, task)
+
+
+def _encoder(**changes: Any) -> HashEncoder:
+    encoder = HashEncoder()
+    for name, value in changes.items():
+        setattr(encoder, name, value)
+    return encoder
+
+
+def _pictures(**changes: Any) -> PictureSet:
+    return replace(dots(), **changes)
+
+
+_SIZE_9 = replace(HashEncoder().preprocessing, size=9)
+_OTHERS: dict[str, tuple[Callable[[], tuple[PictureSet, HashEncoder, Recipe, Wording]], str]] = {
+    "dataset": (lambda: (dots(name="spots"), _encoder(), Recipe(3), NO_CACHE),
+                'dataset is "dots" in the store but "spots" was asked for'),
+    "count": (lambda: (dots(39), _encoder(), Recipe(3), NO_CACHE),
+              "number of pictures is 40 in the store but 39 was asked for"),
+    "list": (lambda: (_pictures(labels=None), _encoder(), Recipe(3), NO_CACHE),
+             "list of pictures is"),
+    "content": (lambda: (dots(shift=1), _encoder(), Recipe(3), NO_CACHE),
+                "content of the pictures is"),
+    "model": (lambda: (dots(), _encoder(name="other"), Recipe(3), NO_CACHE),
+              'model is "hash" in the store but "other" was asked for'),
+    "weights": (lambda: (dots(), _encoder(fingerprint="new"), Recipe(3), NO_CACHE),
+                'weights is "weights of h" in the store but "new" was asked for'),
+    "precision": (lambda: (dots(), _encoder(precision="fp16"), Recipe(3), NO_CACHE),
+                  'precision is nothing in the store but "fp16" was asked for'),
+    "size": (lambda: (dots(), _encoder(preprocessing=_SIZE_9), Recipe(3), NO_CACHE),
+             "model's size is 8 in the store but 9 was asked for"),
+    "views": (lambda: (dots(), _encoder(), Recipe(4), NO_CACHE),
+              "views is 3 in the store but 4 was asked for"),
+    "augment": (lambda: (dots(), _encoder(), Recipe(3, "augmix"), NO_CACHE),
+                'augment is "crops" in the store but "augmix" was asked for'),
+    "seed": (lambda: (dots(), _encoder(), Recipe(3, seed=1), NO_CACHE),
+             "seed is 0 in the store but 1 was asked for"),
+    "template": (lambda: (dots(), _encoder(), Recipe(3), Wording(("a {}.",), cache=None)),
+                 "template list is"),
+    "prompts": (lambda: (dots(), _encoder(), Recipe(3), Wording(
+                    None, {"red": ["r."], "green": ["g."], "blue": ["b."]}, "both", None)),
+                'prompts is "template" in the store but "both" was asked for'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("part", _OTHERS)
+def test_what_differs_is_named(made: Path, part: str) -> None:
+    """A store that something else made is refused, and every part of its key can be named."""
+    other, words = _OTHERS[part]
+    pictures, encoder, recipe, wording = other()
+    before = contents(made)
+    with refused_in_one_sentence(str(made), words, "--out"):
+        encode(pictures, encoder, recipe, made, wording=wording)
+    assert contents(made) == before
+
+
+def test_other_descriptions_are_told_apart(tmp_path: Path) -> None:
+    """Sentences about the classes are part of the key."""
+    some = {"red": ["It is red."], "green": ["It is green."], "blue": ["It is blue."]}
+    wording = Wording(None, some, "descriptions", None)
+    encode(dots(), HashEncoder(), Recipe(), tmp_path / "s", wording=wording)
+    others = Wording(None, some | {"blue": ["It is not."]}, "descriptions", None)
+    with refused_in_one_sentence("descriptions is"):
+        encode(dots(), HashEncoder(), Recipe(), tmp_path / "s", wording=others)
+
+
+def test_several_differences_are_all_named(made: Path) -> None:
+    """Nobody has to find out about one difference after the other."""
+    with refused_in_one_sentence("views is 3", "seed is 0", 'dataset is "dots"'):
+        encode(dots(name="b"), HashEncoder(), Recipe(2, seed=5), made, wording=NO_CACHE)
+
+
+def _mapped(array: Any) -> bool:
+    while array is not None and not isinstance(array, np.memmap):
+        array = getattr(array, "base", None)
+    return array is not None
