@@ -15,13 +15,14 @@ from crg.parts.cache import Cache
 from crg.parts.gaussian import Gaussian
 from crg.parts.motion import Motion
 from crg.parts.prototypes import VisualPrototypes
+from crg.parts.selection import Selection
 from warm import Size, make_scene, warm_adapter
 
 REST = "rest"
 # Who holds the function, its name, and the part that it belongs to, in the order of a step.
 _PARTS: tuple[tuple[Any, str, str], ...] = (
     (Adapter, "_sample", "input check"),
-    (method, "confident_views", "select"),
+    (Selection, "__call__", "select"),
     (Cache, "offer", "cache and prototypes"),
     (VisualPrototypes, "update", "cache and prototypes"),
     (Gaussian, "update", "Gaussian update"),
@@ -30,8 +31,7 @@ _PARTS: tuple[tuple[Any, str, str], ...] = (
     (kernels, "measure", "measure and weigh"),
     (kernels, "weigh", "measure and weigh"),
     (kernels, "move_text", "move text"),
-    (kernels, "move_positive", "move positive"),
-    (kernels, "move_negative", "move negative"),
+    (kernels, "move_visual", "move positive and negative"),
     (kernels, "expand_all", "expansion"),
     (Gaussian, "logits", "second order and reference"),
     (method.CRG, "_evolve", "evolve"),

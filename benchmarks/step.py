@@ -3,6 +3,8 @@
     python benchmarks/step.py            measure and print the tables
     python benchmarks/step.py --write    and write them into docs/
     python benchmarks/step.py --quick    a smoke test with few steps
+    python benchmarks/step.py --only 1000,512,64    one size K,D,V: milliseconds of CRG, of
+                                         the least, and their ratio, for 1 and all threads
 
 Each number of threads gets a process of its own, because libraries read it when they start.
 """
@@ -99,6 +101,26 @@ def work(part: str, threads: int, settings: Settings) -> Any:
     ]
 
 
+def measure_only(size: tuple[int, int, int], plan: dict[str, int]) -> dict[str, float]:
+    """Milliseconds of CRG and of the least at one size, in this process, and their ratio."""
+    import contenders as c
+    from timing import Plan, measure
+    from warm import Size
+
+    found = measure(Size(*size), (c.CRG, c.LEAST), Plan(**plan))["contenders"]
+    ours, least = (float(found[name]["median"]) for name in (c.CRG, c.LEAST))
+    return {"crg": ours, "least": least, "ratio": ours / least}
+
+
+def parse_size(text: str) -> tuple[int, int, int]:
+    """K,D,V as given on the command line."""
+    try:
+        k, d, v = (int(each) for each in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size: give K,D,V.") from None
+    return k, d, v
+
+
 def measure_all(settings: Settings, quick: bool) -> dict[str, Any]:
     """All parts, each in a process with its number of threads."""
     counts = sorted({1, os.cpu_count() or 1})
@@ -110,7 +132,7 @@ def measure_all(settings: Settings, quick: bool) -> dict[str, Any]:
     return record
 
 
-def _in_process(part: str, threads: int, quick: bool) -> Any:
+def _in_process(part: str, threads: int, quick: bool, *more: str) -> Any:
     began = time.perf_counter()
     # Torch's idle threads must sleep: spinning, they would slow down whoever is next.
     fixed = {"CRG_COMPILED": "1", "OMP_WAIT_POLICY": "PASSIVE"}
@@ -118,7 +140,7 @@ def _in_process(part: str, threads: int, quick: bool) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "part.json")
         command = [sys.executable, __file__, "--part", part, "--threads", str(threads)]
-        command += ["--out", str(out), *(["--quick"] if quick else [])]
+        command += ["--out", str(out), *(["--quick"] if quick else []), *more]
         subprocess.run(command, env=environment, check=True)
         result = json.loads(out.read_text())
     seconds = time.perf_counter() - began
@@ -157,13 +179,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="few steps, for a smoke test")
     parser.add_argument("--write", action="store_true", help="write docs/performance.*")
+    parser.add_argument("--only", type=parse_size, metavar="K,D,V", help="one size, nothing else")
     for name in ("--part", "--threads", "--out"):
         parser.add_argument(name, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     settings = QUICK if asked.quick else FULL
     if asked.part:
-        result = work(asked.part, int(asked.threads), settings)
+        result = (
+            measure_only(asked.only, settings.plan)
+            if asked.only
+            else work(asked.part, int(asked.threads), settings)
+        )
         Path(asked.out).write_text(json.dumps(result))
+        return
+    if asked.only:
+        size = ",".join(map(str, asked.only))
+        for threads in sorted({1, os.cpu_count() or 1}):
+            found = _in_process("only", threads, asked.quick, "--only", size)
+            print(f"{threads} thread(s): " + ", ".join(f"{k} {v:.3g}" for k, v in found.items()))
         return
     from report import tables
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -93,6 +94,16 @@ def test_twins_share_no_memory() -> None:
         torch_form.step(place)
     after = compiled.adapter._method.cache.features  # type: ignore[attr-defined]
     assert np.array_equal(before[0], after)
+
+
+def test_one_size_can_be_measured_alone() -> None:
+    """CRG, the least and their ratio, at the size that was asked for and no other."""
+    few = {"n_warm": 5, "steps": 10}
+    found = step.measure_only(step.parse_size("10,32,4"), few)
+    assert found["crg"] > 0 and found["least"] > 0
+    assert found["ratio"] == pytest.approx(found["crg"] / found["least"])
+    with pytest.raises(argparse.ArgumentTypeError, match="give K,D,V"):
+        step.parse_size("10,32")
 
 
 def test_tables_go_between_the_markers() -> None:

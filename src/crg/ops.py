@@ -85,7 +85,7 @@ def confident_views(views: Array, text: Array, scale: float, share: float) -> Co
     xp = namespace(views)
     logits = scale * (views @ text.T)  # (V, K)
     probs, entropies = softmax_and_entropy(logits)
-    n_kept = max(1, math.floor(share * views.shape[0] + 1e-9))
+    n_kept = count_kept(views.shape[0], share)
     if n_kept == 1:  # a single view is its own mean, to the last bit
         best = int(xp.argmin(entropies)) if views.shape[0] > 1 else 0
         kept, p, h = slice(best, best + 1), probs[best, :], float(entropies[best])
@@ -95,3 +95,8 @@ def confident_views(views: Array, text: Array, scale: float, share: float) -> Co
     kept, p = xp.take(views, keep, axis=0), xp.mean(xp.take(probs, keep, axis=0), axis=0)
     feature, label = normalize(xp.mean(kept, axis=0)), int(xp.argmax(p))
     return Confident(kept, xp.take(logits, keep, axis=0), feature, p, label, float(entropy(p)))
+
+
+def count_kept(n_views: int, share: float) -> int:
+    """How many of the views are kept: the share of them, at least one."""
+    return max(1, math.floor(share * n_views + 1e-9))

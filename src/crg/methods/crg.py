@@ -7,7 +7,7 @@ entry does little harm.
 
 | step | function | symbols |
 | --- | --- | --- |
-| 1 select | ops.confident_views | f views, rho share kept, x confident feature, h entropy |
+| 1 select | parts.selection | f views, rho share kept, x confident feature, h entropy |
 | 2 cache | parts.cache | M places per queue |
 | 3 prototypes | parts.prototypes | v+ positive, v- negative, t text |
 | 4 residual | parts.residual, parts.motion | R_T, R+, R-; xi1, xi2, gamma, lr |
@@ -28,12 +28,13 @@ from dataclasses import dataclass
 from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
-from crg.ops import Confident, confident_views, softmax_and_entropy
+from crg.ops import Confident, softmax_and_entropy
 from crg.parts.cache import Cache, Change
 from crg.parts.gaussian import Gaussian
 from crg.parts.motion import Motion, Moved, Scene
 from crg.parts.prototypes import TextPrototypes, VisualPrototypes
 from crg.parts.residual import Residual, ResidualRule, attraction, repulsion
+from crg.parts.selection import Selection
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
 
@@ -42,7 +43,7 @@ class CRG(Method):
     """Cache, residual, Gaussian."""
 
     name = "crg"
-    _not_saved = Method._not_saved | {"motion"}
+    _not_saved = Method._not_saved | {"select", "motion"}
     paper = (
         "Zhai et al., Mitigating Cache Noise in Test-Time Adaptation for Large Vision-Language "
         "Models, ICME 2025"
@@ -85,6 +86,7 @@ class CRG(Method):
         text = self.task.text_features
         self.cache = Cache(text, self.config.queue_size, seeded=True)
         self.text = TextPrototypes(text)
+        self.select = Selection()
         self._read_cache()
 
     def _read_cache(self) -> None:
@@ -97,13 +99,14 @@ class CRG(Method):
     def step(self, sample: Sample) -> Prediction:
         """The seven steps of the method for one picture."""
         text, c = self.text.rows, self.config
-        seen = confident_views(sample.views, text, self.task.logit_scale, c.view_share)
+        seen = self.select(sample.views, text, self.task.logit_scale, c.view_share)
         change = self.cache.offer(seen.label, seen.feature, seen.entropy, sample.id)
         if change is not None:
             self._follow(change)
         f = sample.views[0, :] if c.predict_on == "original" else seen.feature
         frame = self.gaussian.frame(f)
-        moved = self.motion(Scene(self.residual, seen, f, text, self.visual, frame))
+        lengths = self.text.known_lengths
+        moved = self.motion(Scene(self.residual, seen, f, text, self.visual, frame, lengths))
         logits = self._logits(moved)
         probs, entropy = softmax_and_entropy(logits)
         self._evolve(float(entropy), moved.text)

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from crg.parts.cache import Cache, Change
 from crg.parts.compiled import kernels_for
 from crg.parts.precision import Precision
@@ -66,8 +68,8 @@ class Gaussian(Stateful):
         if terms is None:
             self._refer_all()
             return
-        for weight, y in terms:
-            self._take_term(weight, y)
+        if terms:
+            self._take(terms)
 
     def frame(self, x: Array) -> Frame:
         """What is needed to expand h(x) around the reference."""
@@ -112,17 +114,19 @@ class Gaussian(Stateful):
         self.solved[rows, :] = xp.astype(solved, means.dtype)
         self.quadratic[rows] = xp.sum(exact * solved, axis=1)
 
-    def _take_term(self, weight: float, y: Array) -> None:
-        """w_k -= c (y . m_k) y and q_k -= c (y . m_k)^2."""
+    def _take(self, terms: list[tuple[float, Array]]) -> None:
+        """w_k -= c (y . m_k) y and q_k -= c (y . m_k)^2 for each term (c, y)."""
         kernels = kernels_for(self.reference)
         if kernels is not None:
-            kernels.take_term(self.reference, self.solved, self.quadratic, y, weight)
+            columns, weights = np.stack([y for _, y in terms]), np.array([c for c, _ in terms])
+            kernels.take_terms(self.reference, self.solved, self.quadratic, columns, weights)
             return
-        xp, narrow = namespace(y), self.reference.dtype
-        along = self.reference @ xp.astype(y, narrow)  # (K,)
-        self.solved -= (weight * along)[:, None] * xp.astype(y, narrow)
-        along = xp.astype(along, xp.float64)
-        self.quadratic -= weight * along * along
+        xp, narrow = namespace(self.reference), self.reference.dtype
+        for weight, y in terms:
+            along = self.reference @ xp.astype(y, narrow)  # (K,)
+            self.solved -= (weight * along)[:, None] * xp.astype(y, narrow)
+            along = xp.astype(along, xp.float64)
+            self.quadratic -= weight * along * along
 
 
 def expand(means: Array, frame: Frame) -> Expansion:

@@ -60,37 +60,90 @@ def stretch(row, factor):
 
 
 @compiled
-def descend(start, gradient, views, factors, rate, eps, out):
-    """out = start - lr g / (|g| + eps) for g = gradient + sum_j factor_j view_j.
-
-    The arrays must not overlap: a loop over arrays that might is not vectorised.
-    """
-    width = start.shape[0]
-    for j in range(views.shape[0]):
-        view, factor = views[j], start.dtype.type(factors[j])
-        for d in range(width):
-            gradient[d] += factor * view[d]
-    lr, small = start.dtype.type(rate), start.dtype.type(eps)
-    for d in range(width):
-        out[d] = start[d] - lr * gradient[d] / (abs(gradient[d]) + small)
+def row_lengths(rows):
+    """|row| for each of ``rows``, never zero."""
+    sizes = np.empty(rows.shape[0])
+    for k in range(rows.shape[0]):
+        sizes[k] = max(math.sqrt(dot(rows[k], rows[k])), _SHORTEST)
+    return sizes
 
 
 @compiled
-def measure(views, text, positive, total):
-    """|t|, |v+|, |v-| and v+ . v- as rows of (4, K), and f . v+ for each kept view (m, K)."""
-    n_classes, width = positive.shape
-    sizes, along = np.empty((4, n_classes)), np.empty((views.shape[0], n_classes))
-    negative = np.empty(width, positive.dtype)
-    share = 1.0 / (n_classes - 1)
+def dot_views(x, views, out):
+    """x . view for each view, three at a time, which reads x once for three."""
+    m, width = views.shape
+    for j in range(0, m - 2, 3):
+        first, second, third = views[j], views[j + 1], views[j + 2]
+        a = b = c = x.dtype.type(0.0)
+        for d in range(width):
+            a += x[d] * first[d]
+            b += x[d] * second[d]
+            c += x[d] * third[d]
+        out[j], out[j + 1], out[j + 2] = a, b, c
+    for j in range(m - m % 3, m):
+        out[j] = dot(x, views[j])
+
+
+@compiled
+def add(x, factor, out):
+    """out += a x."""
+    a = out.dtype.type(factor)
+    for d in range(out.shape[0]):
+        out[d] += a * x[d]
+
+
+@compiled
+def add_views(views, factors, out):
+    """out += sum_j factor_j view_j, three at a time, which reads and writes it once for three."""
+    m, narrow = views.shape[0], out.dtype.type
+    for j in range(0, m - 2, 3):
+        first, second, third = views[j], views[j + 1], views[j + 2]
+        a, b, c = narrow(factors[j]), narrow(factors[j + 1]), narrow(factors[j + 2])
+        for d in range(out.shape[0]):
+            out[d] += a * first[d] + b * second[d] + c * third[d]
+    for j in range(m - m % 3, m):
+        add(views[j], factors[j], out)
+
+
+@compiled
+def descend(start, gradient, rate, eps, f, out):
+    """out = start - lr g / (|g| + eps); its length, and f . out.
+
+    The arrays must not overlap: a loop over arrays that might is not vectorised.
+    """
+    lr, small = start.dtype.type(rate), start.dtype.type(eps)
+    square = along = start.dtype.type(0.0)
+    for d in range(start.shape[0]):
+        moved = start[d] - lr * gradient[d] / (abs(gradient[d]) + small)
+        out[d] = moved
+        square += moved * moved
+        along += moved * f[d]
+    return max(math.sqrt(square), _SHORTEST), along
+
+
+@compiled
+def compare(v, total, share):
+    """|v|, |w| and v . w for w = a (total - v)."""
+    a = v.dtype.type(share)
+    own = other = both = v.dtype.type(0.0)
+    for d in range(v.shape[0]):
+        w = a * (total[d] - v[d])
+        own += v[d] * v[d]
+        other += w * w
+        both += v[d] * w
+    return max(math.sqrt(own), _SHORTEST), max(math.sqrt(other), _SHORTEST), both
+
+
+@compiled
+def measure(views, text_lengths, positive, total):
+    """|t|, |v+|, |v-| and v+ . v- as rows of (4, K), and f . v+ for each kept view (K, m)."""
+    n_classes = positive.shape[0]
+    sizes, along = np.empty((4, n_classes)), np.empty((n_classes, views.shape[0]))
+    sizes[0] = text_lengths
     for k in range(n_classes):
-        v = positive[k]
-        mix(total, v, share, -share, negative)
-        sizes[0, k] = max(math.sqrt(dot(text[k], text[k])), _SHORTEST)
-        sizes[1, k] = max(math.sqrt(dot(v, v)), _SHORTEST)
-        sizes[2, k] = max(math.sqrt(dot(negative, negative)), _SHORTEST)
-        sizes[3, k] = dot(v, negative)
-        for j in range(views.shape[0]):
-            along[j, k] = dot(views[j], v)
+        own, other, both = compare(positive[k], total, 1.0 / (n_classes - 1))
+        sizes[1, k], sizes[2, k], sizes[3, k] = own, other, both
+        dot_views(positive[k], views, along[k])
     return sizes, along
 
 
@@ -111,7 +164,8 @@ def entropy_slope(z):
 
 @compiled
 def weigh(views, logits, total, sizes, along, rule):
-    """Factors of the views in the three gradients (3, K, m), and X . u for each set (3, K).
+    """Factors of the views in the three gradients (3, K, m), X . u for each set (3, K), and
+    how much all views weigh in the gradient of v+ (K,).
 
     X is the gradient with respect to the unit rows u. ``Unit.pull_back`` takes away its
     part along u and divides by the length, which the factors have behind them already.
@@ -119,14 +173,14 @@ def weigh(views, logits, total, sizes, along, rule):
     scale, lambda1, lambda2, beta, _, xi2 = rule[:6]
     m, n_classes = logits.shape
     factors, onto = np.empty((3, n_classes, m)), np.zeros((3, n_classes))
-    a, b, slope = np.empty_like(along), np.empty_like(along), np.empty_like(along)
-    cosines = np.empty((3, m, n_classes))
+    a, b, slope = np.empty(logits.shape), np.empty(logits.shape), np.empty(logits.shape)
+    cosines, stir = np.empty((3, m, n_classes)), np.zeros(n_classes)
     for j in range(m):
         to_total = dot(views[j], total)
         for k in range(n_classes):
             cosines[0, j, k] = logits[j, k] / (scale * sizes[0, k])
-            cosines[1, j, k] = along[j, k] / sizes[1, k]
-            cosines[2, j, k] = (to_total - along[j, k]) / ((n_classes - 1) * sizes[2, k])
+            cosines[1, j, k] = along[k, j] / sizes[1, k]
+            cosines[2, j, k] = (to_total - along[k, j]) / ((n_classes - 1) * sizes[2, k])
             a[j, k] = lambda1 * math.exp(beta * (cosines[1, j, k] - 1.0))
             b[j, k] = lambda2 * math.exp(beta * (1.0 - cosines[2, j, k]))
             slope[j, k] = scale * cosines[0, j, k] + a[j, k] + b[j, k]
@@ -140,19 +194,8 @@ def weigh(views, logits, total, sizes, along, rule):
             for i in range(3):
                 onto[i, k] += factors[i, k, j] * cosines[i, j, k]
                 factors[i, k, j] /= sizes[i, k]
-    return factors, onto
-
-
-@compiled
-def expand(mu, reference, solved, spread):
-    """w . d, d . d and |d| . spread for d = mu - m."""
-    along, square, reach = mu.dtype.type(0.0), mu.dtype.type(0.0), mu.dtype.type(0.0)
-    for d in range(mu.shape[0]):
-        moved = mu[d] - reference[d]
-        along += solved[d] * moved
-        square += moved * moved
-        reach += abs(moved) * spread[d]
-    return along, square, reach
+            stir[k] += abs(factors[1, k, j])
+    return factors, onto, stir
 
 
 @compiled
@@ -160,50 +203,61 @@ def move_text(views, factors, onto, sizes, text, separation, f, xi1, rate, eps, 
     """t' for every class, and its cosine to f: g = (X - (X.u) u) / |t| + xi1 L_inter'."""
     g = np.empty(text.shape[1], text.dtype)
     for k in range(text.shape[0]):
-        row = moved[k]
         mix(separation[k], text[k], xi1, -onto[k] / sizes[k] ** 2, g)
-        descend(text[k], g, views, factors[k], rate, eps, row)
-        stretch(row, 1.0 / max(math.sqrt(dot(row, row)), _SHORTEST))
-        cosines[k] = dot(row, f)
+        add_views(views, factors[k], g)
+        size, along = descend(text[k], g, rate, eps, f, moved[k])
+        stretch(moved[k], 1.0 / size)
+        cosines[k] = along / size
 
 
 @compiled
-def move_positive(views, factors, onto, sizes, positive, total, f, xi2, rate, eps, means, cosines):
-    """mu for every class, and the cosine of f to v+': X = beta sum slope a f + xi2 v-/|v-|."""
-    g, negative = np.empty_like(total), np.empty_like(total)
-    share = 1.0 / (positive.shape[0] - 1)
-    for k in range(positive.shape[0]):
-        size_v, size_w = sizes[1, k], sizes[2, k]
-        mix(total, positive[k], share, -share, negative)
-        mix(negative, positive[k], xi2 / (size_w * size_v), -onto[k] / size_v**2, g)
-        descend(positive[k], g, views, factors[k], rate, eps, means[k])
-        cosines[k] = dot(means[k], f) / max(math.sqrt(dot(means[k], means[k])), _SHORTEST)
+def expand(mu, reference, solved, spread, projected):
+    """mu . projected, and w . d, d . d and |d| . spread for d = mu - m."""
+    linear = along = square = reach = mu.dtype.type(0.0)
+    for d in range(mu.shape[0]):
+        moved = mu[d] - reference[d]
+        linear += mu[d] * projected[d]
+        along += solved[d] * moved
+        square += moved * moved
+        reach += abs(moved) * spread[d]
+    return linear, along, square, reach
 
 
 @compiled
-def move_negative(views, factors, onto, sizes, positive, total, f, xi2, rate, eps, cosines):
-    """The cosine of f to v-' for every class: X = -beta sum slope b f + xi2 v+/|v+|."""
+def move_visual(views, factors, onto, sizes, positive, total, f, xi2, rate, eps, means, cosines):
+    """mu for every class, and the cosines of f to v+' and v-' as rows of (2, K).
+
+    X = beta sum slope a f + xi2 v-/|v-| for v+, and -beta sum slope b f + xi2 v+/|v+| for v-.
+    As v- = (total - v+) / (K - 1), what is not a view is a mix of ``total`` and v+.
+    """
     g, negative, row = np.empty_like(total), np.empty_like(total), np.empty_like(total)
     share = 1.0 / (positive.shape[0] - 1)
     for k in range(positive.shape[0]):
-        size_v, size_w = sizes[1, k], sizes[2, k]
-        mix(total, positive[k], share, -share, negative)
-        mix(positive[k], negative, xi2 / (size_v * size_w), -onto[k] / size_w**2, g)
-        descend(negative, g, views, factors[k], rate, eps, row)
-        cosines[k] = dot(row, f) / max(math.sqrt(dot(row, row)), _SHORTEST)
+        v, size_v, size_w = positive[k], sizes[1, k], sizes[2, k]
+        apart = xi2 / (size_v * size_w)
+        mix(total, v, share * apart, -share * apart - onto[1, k] / size_v**2, g)
+        add_views(views, factors[1, k], g)
+        size, along = descend(v, g, rate, eps, f, means[k])
+        cosines[0, k] = along / size
+        inward = share * onto[2, k] / size_w**2
+        mix(total, v, -inward, apart + inward, g)
+        add_views(views, factors[2, k], g)
+        mix(total, v, share, -share, negative)
+        size, along = descend(negative, g, rate, eps, f, row)
+        cosines[1, k] = along / size
 
 
 @compiled
 def expand_all(means, projected, reference, solved, spread, sums):
     """The Gaussian's expansion of every class around its reference, into (4, K)."""
     for k in range(means.shape[0]):
-        sums[0, k] = dot(means[k], projected)
-        sums[1, k], sums[2, k], sums[3, k] = expand(means[k], reference[k], solved[k], spread)
+        linear, along, square, reach = expand(means[k], reference[k], solved[k], spread, projected)
+        sums[0, k], sums[1, k], sums[2, k], sums[3, k] = linear, along, square, reach
 
 
 @compiled
-def drift(rows, moved, share):
-    """rows += share (moved - rows); the longest way that a row has gone."""
+def drift(rows, moved, share, sizes):
+    """rows += share (moved - rows), and |row| into ``sizes``; the longest way of a row."""
     longest, part = 0.0, rows.dtype.type(share)
     for k in range(rows.shape[0]):
         row, target, square = rows[k], moved[k], rows.dtype.type(0.0)
@@ -212,14 +266,16 @@ def drift(rows, moved, share):
             row[d] += way
             square += way * way
         longest = max(longest, math.sqrt(square))
+        sizes[k] = max(math.sqrt(dot(row, row)), _SHORTEST)
     return longest
 
 
 @compiled
-def take_term(reference, solved, quadratic, y, weight):
-    """w_k -= c (y . m_k) y and q_k -= c (y . m_k)^2 for every class."""
-    narrow = y.astype(solved.dtype)
+def take_terms(reference, solved, quadratic, columns, weights):
+    """w_k -= c (y . m_k) y and q_k -= c (y . m_k)^2 for every class and term (c, y)."""
+    narrow = columns.astype(solved.dtype)
     for k in range(reference.shape[0]):
-        along = weight * dot(reference[k], y)
-        quadratic[k] -= along * along / weight
-        mix(solved[k], narrow, 1.0, -along, solved[k])
+        for j in range(weights.shape[0]):
+            along = weights[j] * dot(reference[k], columns[j])
+            quadratic[k] -= along * along / weights[j]
+            add(narrow[j], -along, solved[k])

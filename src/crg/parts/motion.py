@@ -41,6 +41,7 @@ class Scene:
     text: Array  # t (K, D)
     visual: VisualPrototypes
     frame: Frame
+    text_lengths: Array | None = None  # |t| (K,), where they are known
 
 
 class Motion:
@@ -59,29 +60,26 @@ class Motion:
         """The same as ``move_plainly``, set by set."""
         rule, views, f, text = scene.residual.rule, scene.seen.kept, scene.f, scene.text
         positive, total = scene.visual.positive, scene.visual.total.astype(text.dtype)
+        long = kernels.row_lengths(text) if scene.text_lengths is None else scene.text_lengths
         sums = np.empty((7, len(text)))
-        sizes, along = kernels.measure(views, text, positive, total)
-        weights = rule.as_array()
-        factors, onto = kernels.weigh(views, scene.seen.logits, total, sizes, along, weights)
+        sizes, along = kernels.measure(views, long, positive, total)
+        logits = np.ascontiguousarray(scene.seen.logits)
+        weights, frame = rule.as_array(), scene.frame
+        factors, onto, stir = kernels.weigh(views, logits, total, sizes, along, weights)
         kernels.move_text(
-            views, factors[0], onto[0], sizes[0], text, scene.residual.separation,
+            views, factors[0], onto[0], long, text, scene.residual.separation,
             f, rule.text_separation, rule.text_rate, rule.eps, self._text, sums[0],
         )  # fmt: skip
-        kernels.move_positive(
-            views, factors[1], onto[1], sizes, positive, total,
-            f, rule.cache_separation, rule.rate, rule.eps, self._means, sums[1],
+        kernels.move_visual(
+            views, factors, onto, sizes, positive, total,
+            f, rule.cache_separation, rule.rate, rule.eps, self._means, sums[1:3],
         )  # fmt: skip
-        kernels.move_negative(
-            views, factors[2], onto[2], sizes, positive, total,
-            f, rule.cache_separation, rule.rate, rule.eps, sums[2],
-        )  # fmt: skip
-        frame = scene.frame
+        projected = frame.projected.astype(text.dtype)
         kernels.expand_all(
-            self._means, frame.projected, frame.reference, frame.solved, frame.spread, sums[3:]
+            self._means, projected, frame.reference, frame.solved, frame.spread, sums[3:]
         )
         # Below eps a view hardly changes an AdamW step that the separation loss determines.
-        stirred = np.abs(factors[1]).sum(axis=1) > rule.eps
-        expansion = Expansion(sums[3], sums[4], sums[5], sums[6], stirred)
+        expansion = Expansion(sums[3], sums[4], sums[5], sums[6], stirred=stir > rule.eps)
         return Moved(self._text, self._means, sums[0], sums[1], sums[2], expansion)
 
 

@@ -7,6 +7,9 @@ t_k   text prototype; a cumulative mean that starts at the prompt feature
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from crg.ops import lengths
 from crg.parts.cache import Cache, Change
 from crg.parts.compiled import kernels_for
@@ -47,9 +50,20 @@ class VisualPrototypes(Stateful):
 class TextPrototypes(Stateful):
     """Text prototypes that drift with confident predictions."""
 
+    _not_saved = frozenset({"_lengths"})
+
     def __init__(self, text: Array) -> None:
         self.rows = namespace(text).asarray(text, copy=True)  # (K, D)
         self.n_updates = 0  # n_t
+        self._lengths: Array | None = None
+
+    @property
+    def known_lengths(self) -> Array | None:
+        """|t| of each row (K,), which compiled evolution keeps; None without it."""
+        kernels = kernels_for(self.rows)
+        if kernels is not None and self._lengths is None:
+            self._lengths = kernels.row_lengths(self.rows)
+        return self._lengths
 
     def evolve(self, moved: Array) -> float:
         """n_t += 1; t <- (n_t t + t') / (n_t + 1). The longest way that a row has gone."""
@@ -57,18 +71,25 @@ class TextPrototypes(Stateful):
         share = 1.0 / (self.n_updates + 1)
         kernels = kernels_for(self.rows)
         if kernels is not None:
-            return float(kernels.drift(self.rows, moved, share))
+            return float(kernels.drift(self.rows, moved, share, self.known_lengths))
         way = share * (moved - self.rows)
         self.rows = self.rows + way
         return float(namespace(way).max(lengths(way)))
 
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over a saved state."""
+        super().restore(state)
+        self._lengths = None
+
     def add_class(self, text: Array) -> None:
         """The new class starts at its prompt feature and drifts at the pace of the others."""
         self.rows = namespace(text).concat([self.rows, text[None, :]], axis=0)
+        self._lengths = None
 
     def remove_class(self, index: int) -> None:
         """One row less."""
         self.rows = self.rows[[k for k in range(self.rows.shape[0]) if k != index], :]
+        self._lengths = None
 
 
 def farthest_move(rows: Array, reference: Array) -> float:
