@@ -52,6 +52,6 @@ $(VENV)/.core: $(PINS) | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.all: $(PINS) | $(VENV)/bin/python
-	@echo "Installing crg with torch, numba and the tools into $(VENV) (a few minutes at first)"
-	@$(PIP) --editable '.[torch,fast,dev,bench]'
+	@echo "Installing crg with all extras and the tools into $(VENV) (a few minutes at first)"
+	@$(PIP) --editable '.[torch,fast,openclip,onnx,export,huggingface,ray,bench,dev]'
 	@touch $@ $(VENV)/.core

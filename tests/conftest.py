@@ -18,6 +18,12 @@ if "CI" in os.environ:
     settings.load_profile("CI")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def own_text_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Tests keep their text features away from the user's."""
+    os.environ["CRG_CACHE"] = str(tmp_path_factory.mktemp("text-cache"))
+
+
 @pytest.fixture(params=["compiled", "plain"])
 def both_forms(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Run the test with the compiled kernels and again with plain array code."""

@@ -146,15 +146,6 @@ def test_compare_resumes_and_names_torn_lines(folder: Path) -> None:
     assert len({record["key"] for record in ledger.records}) == 4
 
 
-def test_demo_compares_on_a_made_stream(folder: Path) -> None:
-    """It needs no file and leaves none, unless told to keep the stream."""
-    words = ["demo", "--methods", "zero_shot", "--orders", "1", "--workers", "1"]
-    assert "made Gaussian stream: 1500 pictures" in _crg(*words).stdout
-    assert list(folder.iterdir()) == []
-    assert list(_json(*words, "--keep", "kept.npz", "--json")["files"]) == ["kept.npz"]
-    assert (folder / "kept.npz").exists()
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

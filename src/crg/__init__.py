@@ -2,6 +2,7 @@
 
 from crg import checks, evaluate
 from crg.adapter import Adapter, create, load
+from crg.classifier import Answer, Classifier
 from crg.features import Features, read_features, write_features
 from crg.methods.base import Method
 from crg.methods.options import option
@@ -12,6 +13,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Adapter",
+    "Answer",
+    "Classifier",
     "Diagnostics",
     "Features",
     "InputError",

@@ -6,8 +6,13 @@ import click
 
 import crg
 from crg.cli.compare import compare
+from crg.cli.datasets import datasets
 from crg.cli.demo import demo
+from crg.cli.encode import encode
+from crg.cli.encoders import encoders
+from crg.cli.export import export
 from crg.cli.methods import methods
+from crg.cli.predict import predict
 from crg.cli.run import run
 from crg.cli.shared import CommandGroup, load_environment_plugins, plugin_option
 
@@ -16,11 +21,12 @@ from crg.cli.shared import CommandGroup, load_environment_plugins, plugin_option
 @click.version_option(crg.__version__, prog_name="crg")
 @plugin_option
 def main() -> None:
-    """Test-time adaptation for CLIP-like models, on stored features.
+    """Test-time adaptation for CLIP-like models, from pictures or stored features.
 
     \b
     Example:
       crg demo
+      crg predict photos/ --classes "cat,dog,fox" --model ViT-B-16
       crg compare features.npz --methods zero_shot,tda,dpe,crg --orders 5
 
     A method of your own works everywhere a built-in one does: decorate its class with
@@ -29,5 +35,5 @@ def main() -> None:
     load_environment_plugins()
 
 
-for command in (methods, run, compare, demo):
+for command in (predict, demo, encode, run, compare, methods, encoders, export, datasets):
     main.add_command(command)

@@ -1,38 +1,51 @@
-"""``crg demo``: the methods on a stream that the package makes itself."""
+"""``crg demo``: pictures that the package renders, shifted, through every method."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import click
 
-from crg.cli.compare import (
-    DEFAULT_METHODS,
-    comparison_options,
-    print_summary,
-    run_with_progress,
-)
-from crg.cli.shared import loaded_plugins, plugin_option
+from crg.cli.compare import DEFAULT_METHODS, comparison_options, print_summary, run_with_progress
+from crg.cli.shared import loaded_plugins, plugin_option, progress
 from crg.cli.variants import parse_variants
 from crg.comparison import summarise, with_baseline
-from crg.features import write_features
+from crg.demonstration import Scenery, demonstrate, encode_scenery, titled
+from crg.encoding.job import Progress
 from crg.grid import plan_grid
-from crg.synthetic import gaussian_stream
+from crg.report.html import demonstration_page
+from crg.report.writing import check_page, write_page
 
-TITLE = "made Gaussian stream"
+_DEFAULT = Scenery()
 
 
 @click.command()
+@click.option("--shift", default=_DEFAULT.shift, show_default=True,
+              help="sketch, night, fog, blur, noise, recoloured, or clean for none.")  # fmt: skip
+@click.option("--severity", default=_DEFAULT.severity, show_default=True,
+              type=click.IntRange(1, 5), help="How strong the shift is.")  # fmt: skip
+@click.option("--pictures", default=_DEFAULT.pictures, show_default=True,
+              type=click.IntRange(min=2), help="How many pictures to render.")  # fmt: skip
+@click.option("--views", default=_DEFAULT.views, show_default=True,
+              type=click.IntRange(min=1), help="Views per picture.")  # fmt: skip
 @click.option("--methods", "texts", multiple=True, default=[DEFAULT_METHODS], show_default=True,
               metavar="LIST", help="As in crg compare.")  # fmt: skip
-@click.option("--keep", type=click.Path(path_type=Path), help="Keep the stream in this file.")
+@click.option("--report", default="report.html", show_default=True,
+              type=click.Path(path_type=Path, dir_okay=False), help="Page to write.")  # fmt: skip
+@click.option("--keep", type=click.Path(path_type=Path), metavar="FOLDER",
+              help="Keep the encoded pictures in this store.")  # fmt: skip
 @comparison_options
 @plugin_option
 def demo(
+    shift: str,
+    severity: int,
+    pictures: int,
+    views: int,
     texts: tuple[str, ...],
+    report: Path,
     keep: Path | None,
     orders: int,
     seed: int,
@@ -40,25 +53,50 @@ def demo(
     as_json: bool,
     layout: str,
 ) -> None:
-    """Compare the methods on a small made stream; no data is needed.
+    """Render shifted pictures, encode them with the bundled model, and compare the methods.
+
+    Nothing is downloaded. Prints the table and writes a page with plots and examples.
 
     \b
     Example:
       crg demo
-      crg demo --keep stream.npz && crg run stream.npz --method crg
+      crg demo --shift fog --severity 4 --report fog.html
+      crg demo --keep night-store && crg run night-store --method crg
     """
     variants = with_baseline(parse_variants(texts))
-    with tempfile.TemporaryDirectory() as folder:
-        path = keep or Path(folder, "demo.npz")
-        write_features(path, gaussian_stream())
-        grid = plan_grid([str(path)], variants, range(seed, seed + orders), loaded_plugins())
+    scenery = Scenery(shift, severity, pictures, views, seed)
+    check_page(report)
+    with _store(keep) as store:
+        with _bar(pictures) as tell:
+            dataset = encode_scenery(scenery, store, workers, tell)
+        grid = plan_grid([str(store)], variants, range(seed, seed + orders), loaded_plugins())
         finished = run_with_progress(grid, None, resume=False, workers=workers)
-    summary = summarise(grid, finished)
-    print_summary(summary if keep else _retitled(summary), as_json, layout)
+        summary = titled(summarise(grid, finished), scenery.title if keep is None else str(keep))
+        shown = demonstrate(scenery, dataset, store, grid, finished, summary)
+    write_page(report, demonstration_page(shown))
+    print_summary(summary, as_json, layout)
+    click.echo(f"{report} shows it with plots and pictures.", err=True)
 
 
-def _retitled(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """The same under a name instead of the path of a file that is gone by now."""
-    [rows], [facts] = summary["files"].values(), summary["data"].values()
-    named = {"files": {TITLE: rows}, "data": {TITLE: {**facts, "path": TITLE}}}
-    return {**summary, **named}
+@contextmanager
+def _store(keep: Path | None) -> Iterator[Path]:
+    """Where the encoded pictures go: kept, or gone with the command."""
+    if keep is not None:
+        yield keep
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder, "store")
+
+
+@contextmanager
+def _bar(pictures: int) -> Iterator[Callable[[Progress], None]]:
+    with progress("rendering and encoding", pictures) as advance:
+        done = 0
+
+        def tell(now: Progress) -> None:
+            nonlocal done
+            for _ in range(now.done - done):
+                advance()
+            done = max(done, now.done)
+
+        yield tell

@@ -105,12 +105,12 @@ def parse_options(pairs: Iterable[str]) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def progress(what: str, total: int) -> Iterator[Callable[[], None]]:
+def progress(what: str, total: int | None, shown: bool = True) -> Iterator[Callable[[], None]]:
     """A bar on a terminal, nothing in a pipe; call what it gives for each piece that is done."""
     console = Console(stderr=True)
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
+        *columns, console=console, transient=True, disable=not (shown and console.is_terminal)
     ) as bar:
         task = bar.add_task(what, total=total)
         yield lambda: bar.advance(task)

@@ -1,0 +1,202 @@
+"""Classifier: pictures and class names in, predictions out, adapting as it goes."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crg.adapter import Adapter, create, load
+from crg.encoders import load_encoder
+from crg.encoders.base import Encoder, Vectors
+from crg.methods.options import build_config
+from crg.ops import softmax
+from crg.pictures import read_picture
+from crg.prompts import PHOTO, Mode, make_task, read_descriptions
+from crg.types import InputError, Prediction, Task
+from crg.views import Augment, Recipe, iter_views, make_views
+
+_SAME_TEXT = 1e-3  # how far text features of the same words and weights may lie apart
+_VIEWS_AT_ONCE = 64  # views that the encoder gets in one call, whole pictures
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a picture shows, with and without adaptation."""
+
+    label: str
+    probability: float
+    zero_shot_label: str
+    zero_shot_probability: float
+    step: int  # how many pictures had been seen by then, this one included
+    prediction: Prediction
+
+    @property
+    def changed(self) -> bool:
+        """Whether adaptation chose another class than zero-shot."""
+        return self.label != self.zero_shot_label
+
+
+class Classifier:
+    """A model, class names and a method that adapts.
+
+    >>> from PIL import Image
+    >>> shapes = Classifier("mini", ["red circle", "blue square"])
+    >>> shapes.predict(Image.new("RGB", (80, 60), "red")).step
+    1
+    """
+
+    def __init__(
+        self,
+        model: str | Encoder = "mini",
+        classes: Sequence[str] | None = None,
+        *,
+        method: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        templates: Sequence[str] = (PHOTO,),
+        descriptions: str | os.PathLike[str] | None = None,
+        prompts: Mode = "template",
+        views: int = 1,
+        augment: Augment = "crops",
+        seed: int = 0,
+        device: str | None = None,
+        precision: str | None = None,
+        state: str | os.PathLike[str] | None = None,
+        on_note: Callable[[str], None] | None = None,
+    ) -> None:
+        """Load the model and encode the class names.
+
+        ``state`` names a file that ``save`` wrote; classes, method and options are then
+        those of the file. ``on_note`` is told, a sentence each, what is worth a remark.
+        """
+        saved = None if state is None else load(state)
+        names = _checked_names(classes, saved)
+        self.recipe = Recipe(views=views, augment=augment, seed=seed)
+        self.encoder: Encoder = (
+            load_encoder(model, device=device, precision=precision)
+            if isinstance(model, str)
+            else model
+        )
+        sentences = None if descriptions is None else read_descriptions(descriptions)
+        task = make_task(self.encoder, names, templates, sentences, prompts, on_note=on_note)
+        if saved is None:
+            self.adapter = create(method or "crg", task, **dict(options or {}))
+        else:
+            _check_fits(saved, task, method, dict(options or {}), str(state))
+            self.adapter = saved
+
+    @property
+    def task(self) -> Task:
+        """Class names and text features."""
+        return self.adapter.task
+
+    def predict(self, picture: Any, sample_id: str | None = None) -> Answer:
+        """Adapt to one picture and say what it shows.
+
+        ``picture`` is a path, a Pillow image, the bytes of a file or an array (H, W, 3).
+        ``sample_id`` seeds its random views: the path, or a running number if none is given.
+        """
+        name = _name_of(picture, self.adapter.n_steps) if sample_id is None else sample_id
+        recipe, wanted = self.recipe, self.encoder.preprocessing
+        views = make_views(read_picture(picture), wanted, recipe, name)
+        return self._answer(self.encoder.encode_pictures(views), name)
+
+    def predict_many(
+        self, pictures: Iterable[Any], sample_ids: Iterable[str] | None = None, workers: int = 1
+    ) -> Iterator[Answer | InputError]:
+        """What ``predict`` gives for each, encoded in batches with views made by ``workers``.
+
+        A picture that cannot be read yields its error, and the stream goes on.
+        """
+        known, again = itertools.tee(pictures)
+        numbers = itertools.count(self.adapter.n_steps)
+        names = map(_name_of, again, numbers) if sample_ids is None else sample_ids
+        ids, kept = itertools.tee(names)
+        made = iter_views(known, ids, self.encoder.preprocessing, self.recipe, workers)
+        per_batch = max(1, _VIEWS_AT_ONCE // self.recipe.views)
+        pairs = zip(kept, made, strict=True)
+        while batch := list(itertools.islice(pairs, per_batch)):
+            yield from self._answers(batch)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write what was learnt to one file; ``Classifier(..., state=path)`` goes on with it."""
+        self.adapter.save(path)
+
+    def _answers(self, batch: Sequence[tuple[str, Any]]) -> Iterator[Answer | InputError]:
+        readable = [views for _, views in batch if not isinstance(views, InputError)]
+        features = iter(())  # type: Iterator[Vectors]
+        if readable:
+            rows = self.encoder.encode_pictures(np.concatenate(readable))
+            features = iter(rows.reshape(len(readable), -1, rows.shape[-1]))
+        for name, views in batch:
+            yield views if isinstance(views, InputError) else self._answer(next(features), name)
+
+    def _answer(self, features: Vectors, name: str) -> Answer:
+        task = self.task
+        zero_shot = softmax(task.logit_scale * (task.text_features @ features[0]))
+        first = int(np.argmax(zero_shot))
+        prediction = self.adapter.step(features, name)
+        return Answer(
+            label=prediction.class_name,
+            probability=float(prediction.probs[prediction.label]),
+            zero_shot_label=task.class_names[first],
+            zero_shot_probability=float(zero_shot[first]),
+            step=self.adapter.n_steps,
+            prediction=prediction,
+        )
+
+
+def _name_of(picture: Any, number: int) -> str:
+    return str(picture) if isinstance(picture, (str, Path)) else str(number)
+
+
+def _checked_names(classes: Sequence[str] | None, saved: Adapter | None) -> tuple[str, ...]:
+    if classes is None:
+        if saved is None:
+            raise InputError("There are no class names: give at least two.")
+        return tuple(saved.task.class_names)
+    if isinstance(classes, str):
+        raise InputError(f"The class names are one text, {classes!r}: give a list of names.")
+    for name, count in Counter(classes).items():
+        if count > 1:
+            raise InputError(
+                f"The class name {name!r} occurs more than once: make the names distinct."
+            )
+    return tuple(classes)
+
+
+def _check_fits(
+    saved: Adapter, task: Task, method: str | None, options: dict[str, Any], state: str
+) -> None:
+    """Refuse a state that was made by another method, for other classes or another model."""
+    if method not in (None, saved.name):
+        raise InputError(
+            f"{state} was saved by method {saved.name!r}, not {method!r}: "
+            "leave the method out or start afresh."
+        )
+    asked = build_config(saved.name, type(saved.config), options)
+    for name in options:
+        if getattr(saved.config, name) != getattr(asked, name):
+            raise InputError(
+                f"{state} was saved with {name}={getattr(saved.config, name)}: "
+                "leave the option out or start afresh."
+            )
+    only_in_one = sorted(set(saved.task.class_names) ^ set(task.class_names))
+    if only_in_one:
+        raise InputError(
+            f"{state} was saved for other classes ({only_in_one[0]!r} is only in one of the two "
+            "lists): leave the classes out or start afresh."
+        )
+    rows = [task.class_names.index(name) for name in saved.task.class_names]
+    ours, theirs = task.text_features[rows, :], np.asarray(saved.task.text_features)
+    if ours.shape != theirs.shape or np.abs(ours - theirs).max() > _SAME_TEXT:
+        raise InputError(
+            f"{state} was saved with another model or other prompts: "
+            "name the same ones or start afresh."
+        )

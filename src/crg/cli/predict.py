@@ -1,0 +1,185 @@
+"""``crg predict``: from pictures to predictions."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from crg.answers import AnswerFile, layout_of
+from crg.classifier import Classifier
+from crg.cli.classes import class_names
+from crg.cli.shared import (
+    INTERRUPTED,
+    F,
+    note,
+    parse_options,
+    plugin_option,
+    progress,
+    usable_processors,
+)
+from crg.picture_paths import STANDARD_INPUT, iter_lines, list_pictures
+from crg.predicting import PictureStream, Tally
+from crg.prompts import PHOTO
+from crg.types import InputError
+from crg.watching import iter_arrivals
+
+DEFAULT_MODEL = "mini"
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+def model_options(command: F) -> F:
+    """Everything that decides how pictures and class names become features."""
+    for option in (
+        click.option("--precision", help="fp32, fp16 or bf16.  [default: what suits the device]"),
+        click.option("--device", help="cpu, cuda, mps.  [default: the fastest there is]"),
+        click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0),
+                     help="Seed of the random views."),
+        click.option("--augment", type=click.Choice(["crops", "augmix"]), default="crops",
+                     show_default=True, help="How random views are made."),
+        click.option("--views", default=1, show_default=True, type=click.IntRange(min=1),
+                     help="Views per picture, the original included; the papers use 64."),
+        click.option("--prompts", type=click.Choice(["template", "descriptions", "both"]),
+                     default="template", show_default=True, help="What the classes are read from."),
+        click.option("--descriptions", type=_FILE,
+                     help="JSON file of sentences per class, in CuPL's form."),
+        click.option("--template", "templates", multiple=True, metavar="TEXT",
+                     help="Prompt with {} for the class; may be repeated.  "
+                          f"[default: {PHOTO}]"),
+        click.option("--model", default=None, metavar="NAME",
+                     help="As `crg encoders` lists them.  [default: mini]"),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("pictures", nargs=-1, required=True, metavar="PICTURES...")
+@click.option("--classes", "text", metavar="LIST", help="Class names, separated by commas.")
+@click.option("--classes-file", type=_FILE, help="File with one class name per line.")
+@click.option("--method", default=None, help="Name of the method.  [default: crg]")
+@click.option("-o", "pairs", multiple=True, metavar="KEY=VALUE", help="Set a method's option.")
+@model_options
+@click.option("--out", type=_FILE, help="Write to this file.  [default: standard output]")
+@click.option("--format", "layout", type=click.Choice(["jsonl", "csv"]), default=None,
+              help="Form of the lines.  [default: by the suffix of --out, else jsonl]")  # fmt: skip
+@click.option("--save-state", type=_FILE, help="Keep what is learnt in this file.")
+@click.option("--load-state", type=_FILE, help="Go on with what an earlier stream learnt.")
+@click.option("--resume", is_flag=True, help="Go on with --out where an earlier call stopped.")
+@click.option("--skip-unreadable", is_flag=True,
+              help="Give a broken picture a line with its error, and go on.")  # fmt: skip
+@click.option("--watch", is_flag=True, help="Go on as files arrive, until Ctrl-C.")
+@click.option("--idle", type=click.FloatRange(min=0), metavar="SECONDS",
+              help="End --watch when nothing has arrived for so long.")  # fmt: skip
+@click.option("--workers", type=click.IntRange(min=1), default=usable_processors,
+              help="Threads that read pictures.  [default: one per processor]")  # fmt: skip
+@plugin_option
+def predict(
+    pictures: tuple[str, ...],
+    text: str | None,
+    classes_file: Path | None,
+    method: str | None,
+    pairs: tuple[str, ...],
+    out: Path | None,
+    layout: Any,
+    save_state: Path | None,
+    load_state: Path | None,
+    resume: bool,
+    skip_unreadable: bool,
+    watch: bool,
+    idle: float | None,
+    workers: int,
+    **model: Any,
+) -> None:
+    """Say what pictures show, adapting as it goes; one line per picture.
+
+    PICTURES are folders, globs in quotes, picture files, a CSV file with a column "path", or -
+    for a list on standard input. No labels are needed and none are used.
+
+    \b
+    Example:
+      crg predict photos/ --classes "cat,dog,fox" --model ViT-B-16 --out answers.jsonl
+      find . -name '*.jpg' | crg predict - --classes-file names.txt --format csv
+      crg predict inbox/ --classes "cat,dog" --watch --save-state cats.crg
+    """
+    _check_together(pictures, out, resume, watch, idle, save_state)
+    names = class_names(text, classes_file)
+    state = save_state if resume and save_state is not None and save_state.exists() else load_state
+    live = watch or STANDARD_INPUT in pictures
+    listed = None if live else _some(list_pictures(pictures))
+    classifier = _classifier(names, method, parse_options(pairs), state, model)
+    paths = listed if listed is not None else _live_paths(pictures, watch, idle)
+    with AnswerFile(out or sys.stdout, layout_of(out, layout), resume) as answers:
+        stream = PictureStream(classifier, answers, save_state,
+                               skip_unreadable=skip_unreadable, workers=workers)  # fmt: skip
+        _run(stream, paths, live, None if listed is None or out is None else len(listed))
+
+
+def _classifier(
+    names: tuple[str, ...] | None,
+    method: str | None,
+    options: dict[str, str],
+    state: Path | None,
+    model: dict[str, Any],
+) -> Classifier:
+    if model["model"] is None:
+        note("the bundled model mini knows rendered shapes only; for photographs name another "
+             "with --model.")  # fmt: skip
+    settings = {**model, "model": model["model"] or DEFAULT_MODEL}
+    settings["templates"] = settings["templates"] or (PHOTO,)
+    return Classifier(
+        classes=names, method=method, options=options, state=state, on_note=note, **settings
+    )
+
+
+def _run(stream: PictureStream, paths: Iterable[Path], live: bool, total: int | None) -> None:
+    tally = Tally()
+    try:
+        with progress("pictures", total, shown=total is not None) as advance:
+            for tally in stream.run(paths, live):  # noqa: B007 - the last one is told of below
+                advance()
+    except KeyboardInterrupt:
+        click.echo(f"Stopped. {_told(tally)}", err=True)
+        click.get_current_context().exit(INTERRUPTED)
+    click.echo(_told(tally), err=True)
+
+
+def _told(tally: Tally) -> str:
+    broken = f", {tally.unreadable} unreadable" if tally.unreadable else ""
+    return f"{tally.answered} pictures, {tally.changed} answers changed by adaptation{broken}."
+
+
+def _live_paths(arguments: tuple[str, ...], watch: bool, idle: float | None) -> Iterator[Path]:
+    if watch:
+        return iter_arrivals(lambda: list_pictures(arguments), idle=idle)
+    return iter_lines(sys.stdin)
+
+
+def _some(paths: list[Path]) -> list[Path]:
+    if not paths:
+        raise InputError("No pictures were found: give a folder, a glob or files that hold some.")
+    return paths
+
+
+def _check_together(
+    pictures: tuple[str, ...],
+    out: Path | None,
+    resume: bool,
+    watch: bool,
+    idle: float | None,
+    save_state: Path | None,
+) -> None:
+    if STANDARD_INPUT in pictures and (len(pictures) > 1 or watch):
+        raise InputError("A list on standard input stands alone: leave out the rest and --watch.")
+    if resume and out is None:
+        raise InputError("--resume needs the file that the earlier call wrote: name it with --out.")
+    if idle is not None and not watch:
+        raise InputError("--idle ends a watch: add --watch or leave it out.")
+    if save_state is not None and not save_state.absolute().parent.is_dir():
+        raise InputError(
+            f"The state cannot be saved to {save_state} because its folder does not exist: "
+            "make the folder first."
+        )

@@ -1,0 +1,81 @@
+"""From what people type to the pictures they mean: folders, globs, tables, single files."""
+
+from __future__ import annotations
+
+import csv
+import glob
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from crg.pictures import PICTURE_SUFFIXES
+from crg.types import InputError
+
+STANDARD_INPUT = "-"
+TABLE_SUFFIXES = {".csv": ",", ".tsv": "\t"}
+_GLOB_CHARACTERS = frozenset("*?[")
+
+
+def list_pictures(arguments: Iterable[str]) -> list[Path]:
+    """Every picture that the arguments mean, each once, in a fixed order.
+
+    A folder means all pictures below it, a ``.csv`` or ``.tsv`` file those of its column
+    ``path``, a glob whatever it matches, and any other file itself.
+    """
+    found = [path for argument in arguments for path in _meant(argument)]
+    return list(dict.fromkeys(found))
+
+
+def iter_lines(lines: Iterable[str]) -> Iterator[Path]:
+    """One path per line, each once, as soon as its line is there."""
+    seen = set()
+    for line in lines:
+        name = line.rstrip("\r\n")
+        if name and name not in seen:
+            seen.add(name)
+            yield Path(name)
+
+
+def pictures_below(folder: Path) -> list[Path]:
+    """The pictures in a folder and its folders, sorted; hidden ones are left out."""
+    found: list[Path] = []
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found += [Path(place, name) for name in sorted(files) if _is_picture_name(name)]
+    return found
+
+
+def _meant(argument: str) -> Sequence[Path]:
+    path = Path(argument)
+    if path.is_dir():
+        return pictures_below(path)
+    if path.is_file():
+        delimiter = TABLE_SUFFIXES.get(path.suffix.lower())
+        return [path] if delimiter is None else _listed(path, delimiter)
+    if _GLOB_CHARACTERS & set(argument):
+        return [Path(each) for each in sorted(glob.glob(argument, recursive=True))
+                if _is_picture_name(os.path.basename(each))]  # fmt: skip
+    raise InputError(
+        f"{argument} does not exist: give a folder, a glob in quotes, a CSV file, "
+        "pictures, or - for a list on standard input."
+    )
+
+
+def _listed(table: Path, delimiter: str) -> list[Path]:
+    """The column ``path`` of a table; paths are relative to the table's folder."""
+    try:
+        with table.open(newline="", encoding="utf-8-sig") as file:
+            rows = csv.DictReader(file, delimiter=delimiter)
+            if "path" not in (rows.fieldnames or ()):
+                raise InputError(
+                    f"{table} has no column 'path': name the columns in its first line."
+                )
+            return [table.parent / row["path"] for row in rows if row["path"]]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(
+            f"{table} cannot be read ({error}): give a table in UTF-8 with a column 'path'."
+        ) from None
+
+
+def _is_picture_name(name: str) -> bool:
+    return not name.startswith(".") and Path(name).suffix.lower() in PICTURE_SUFFIXES

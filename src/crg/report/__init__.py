@@ -1,0 +1,1 @@
+"""Reports for people: tables, plots and pages, made from results only."""
