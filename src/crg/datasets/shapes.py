@@ -1,0 +1,94 @@
+"""Rendered pictures of shapes: the bundled dataset, clean or shifted in graded severity.
+
+The classes are combinations of colour, texture and shape that the bundled model never saw
+in training. Picture ``index`` of a seed shows the same scene whatever the shift.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from PIL import Image
+
+from crg.datasets.base import PictureSet
+from crg.datasets.captions import TEMPLATES
+from crg.datasets.drawing import draw
+from crg.datasets.scenes import (
+    Scene,
+    Thing,
+    compose,
+    generator,
+    held_out_things,
+    training_things,
+)
+from crg.datasets.shifts import SHIFTS, check_shift
+from crg.types import InputError
+
+N_CLASSES = 32
+
+
+@dataclass(frozen=True)
+class ShapePicture:
+    """One picture, drawn when it is needed."""
+
+    seed: int
+    index: int
+    thing: Thing
+    shift: str | None = None
+    severity: int = 1
+
+    def scene(self) -> Scene:
+        """What the picture shows."""
+        return compose(self.thing, self.seed, self.index)
+
+    def draw(self) -> Image.Image:
+        """The picture, in RGB."""
+        clean = draw(self.scene().look)
+        if self.shift is None:
+            return clean
+        rng = generator("shift", self.seed, self.index, self.shift, self.severity)
+        return SHIFTS[self.shift](clean, self.severity, rng)
+
+    def describe(self) -> str:
+        """Everything that decides how it looks, as one line."""
+        shift = f"{self.shift}:{self.severity}" if self.shift else "clean"
+        return f"shapes {self.seed} {self.index} {self.thing.name} {shift}"
+
+
+def class_things() -> tuple[Thing, ...]:
+    """The classes, all of them held out from training."""
+    return held_out_things()[:N_CLASSES]
+
+
+def shape_pictures(shift: str | None, severity: int, count: int, seed: int) -> PictureSet:
+    """``count`` pictures of the held-out classes, equally often, clean where shift is None."""
+    check_shift(shift, severity)
+    if count < 1:
+        raise InputError(f"The number of pictures is {count}: ask for at least one.")
+    things = class_things()
+    labels = tuple(_label(seed, index) for index in range(count))
+    kind = f"{shift}-{severity}" if shift else "clean"
+    return PictureSet(
+        name=f"shapes:{shift}:{severity}" if shift else "shapes",
+        class_names=tuple(thing.name for thing in things),
+        templates=TEMPLATES,
+        ids=tuple(f"{kind}/{index:05d}" for index in range(count)),
+        sources=tuple(
+            ShapePicture(seed, index, things[label], shift, severity)
+            for index, label in enumerate(labels)
+        ),
+        labels=labels,
+    )
+
+
+def training_picture(seed: int, index: int) -> ShapePicture:
+    """A clean picture of a combination that is not held out."""
+    things = training_things()
+    rng = generator("training", seed, index)
+    return ShapePicture(seed, index, things[int(rng.integers(len(things)))])
+
+
+def _label(seed: int, index: int) -> int:
+    """Each class once per round, in an order of its own: a longer series begins like a shorter."""
+    turn, place = divmod(index, N_CLASSES)
+    return int(generator("labels", seed, turn).permutation(N_CLASSES)[place])

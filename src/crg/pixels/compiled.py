@@ -1,0 +1,21 @@
+"""Whether the compiled pixel kernels can be used."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from functools import cache
+from types import ModuleType
+
+WORTH_COMPILING = 8  # pictures; for fewer, loading the kernels takes longer than they save
+
+
+@cache
+def pixel_kernels(name: str) -> ModuleType | None:
+    """The kernels of this name if numba is there; set CRG_COMPILED=0 to do without them."""
+    if os.environ.get("CRG_COMPILED", "1") == "0":
+        return None
+    try:
+        return importlib.import_module(f"crg.pixels.{name}")
+    except (ImportError, RuntimeError):  # numba is an extra, and needs a folder for its cache
+        return None

@@ -1,0 +1,176 @@
+"""The bundled model: small, without torch, good at what it has never seen, honest about faults."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from crg.datasets.shapes import shape_pictures
+from crg.encoders.base import Encoder
+from crg.encoders.mini import WEIGHTS, Mini
+from crg.encoders.mini_words import MAX_WORDS, piece_buckets, split_words
+from sentences import refused_in_one_sentence
+
+_WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None
+from crg.encoders.mini import Mini
+import numpy as np
+mini = Mini()
+side = mini.preprocessing.size
+print(mini.encode_pictures(np.zeros((2, side, side, 3), np.uint8)).shape == (2, mini.width))
+print(mini.encode_texts(["a red star"]).shape == (1, mini.width))
+"""
+
+
+@functools.cache
+def _mini() -> Mini:
+    return Mini()
+
+
+def test_it_is_an_encoder() -> None:
+    """Mini has all that the protocol asks for, with sensible values."""
+    mini: Encoder = _mini()
+    assert mini.name == "mini" and 128 <= mini.width <= 256
+    assert 1 < mini.logit_scale <= 100.01 and mini.logit_bias == 0
+    assert len(mini.fingerprint) == 64 and mini.source
+
+
+def test_it_is_small() -> None:
+    """The weights take less than 5 MB of the package."""
+    assert WEIGHTS.stat().st_size < 5_000_000
+
+
+def test_it_runs_without_torch() -> None:
+    """Pictures and sentences are encoded where torch cannot be imported."""
+    command = [sys.executable, "-c", _WITHOUT_TORCH]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True"]
+
+
+def test_features_are_of_unit_length() -> None:
+    """Both encoders return unit rows in single precision, also for nothing at all."""
+    mini = _mini()
+    pictures, texts = mini.encode_pictures(_views(None, 1, 3)[0]), mini.encode_texts(["a star"])
+    for rows in (pictures, texts):
+        assert rows.dtype == np.float32
+        assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
+    assert mini.encode_texts([]).shape == (0, mini.width)
+    side = mini.preprocessing.size
+    empty = np.zeros((0, side, side, 3), np.uint8)
+    assert mini.encode_pictures(empty).shape == (0, mini.width)
+
+
+def test_the_batch_does_not_matter() -> None:
+    """A picture or sentence has the same features alone and among others, up to rounding."""
+    mini, (pixels, _) = _mini(), _views(None, 1, 40)
+    among, alone = mini.encode_pictures(pixels)[37:38], mini.encode_pictures(pixels[37:38])
+    assert np.allclose(among, alone, atol=1e-5)
+    texts = ["red star", "a photo of a large red striped star on a green background."]
+    alone = np.concatenate([mini.encode_texts([text]) for text in texts])
+    assert np.allclose(mini.encode_texts(texts), alone, atol=1e-5)
+
+
+def test_held_out_combinations_are_recognised() -> None:
+    """Zero-shot on clean pictures of combinations never seen in training is above 85%."""
+    assert _accuracy(None, 1) > 0.85
+
+
+@pytest.mark.parametrize("shift", ["sketch", "night", "noise"])
+def test_shifts_are_harder(shift: str) -> None:
+    """Shifted pictures are recognised clearly less often, but better than by chance."""
+    assert 0.1 < _accuracy(shift, 5) < _accuracy(None, 1) - 0.1
+
+
+def test_word_order_and_background_do_not_mislead() -> None:
+    """A red star on green is nearer to its own sentence than to one with the colours swapped."""
+    texts = ["a red plain star on a green background", "a green plain star on a red background"]
+    rows = _mini().encode_texts([*texts, "a picture of a red plain star"])
+    assert rows[2] @ rows[0] > rows[2] @ rows[1]
+
+
+def test_unknown_words_resemble_known_ones() -> None:
+    """A misspelt or inflected word lies nearer to what was meant than to another known word."""
+    for unknown, meant, other in [("stars", "star", "house"), ("hexagons", "hexagon", "heart")]:
+        rows = _mini().encode_texts([f"a red {word}" for word in (unknown, meant, other)])
+        assert rows[0] @ rows[1] > rows[0] @ rows[2]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "   ", "?!", "red " * 100_000, "x" * 100_000, "\0", "星形", "Ünïcödé", "\ud800"]
+)
+def test_strange_texts_have_features(text: str) -> None:
+    """Empty, absurdly long and foreign texts get finite features of unit length."""
+    [row] = _mini().encode_texts([text])
+    assert np.isfinite(row).all() and np.isclose(np.linalg.norm(row), 1, atol=1e-5)
+
+
+def test_long_texts_are_cut() -> None:
+    """Words beyond the limit are not read."""
+    assert len(split_words("star " * 99)) == MAX_WORDS
+    texts = ["star " * MAX_WORDS, "star " * MAX_WORDS + "red"]
+    one, other = _mini().encode_texts(texts)
+    assert np.array_equal(one, other)
+
+
+def test_pieces_are_shared_by_similar_words() -> None:
+    """A word and its plural have most buckets in common, and every word has at least one."""
+    assert len(set(piece_buckets("star", 2048)) & set(piece_buckets("stars", 2048))) >= 3
+    assert len(piece_buckets("a", 7)) == 1 and len(piece_buckets("a" * 1000, 7)) <= 64
+
+
+def test_learnt_tokens_can_be_put_in() -> None:
+    """Encoding token embeddings by hand is what encoding a sentence does."""
+    mini, texts = _mini(), ["a photo of a blue fish", "fish"]
+    tokens, mask = mini.embed_texts(texts)
+    assert np.array_equal(mini.encode_tokens(tokens, mask), mini.encode_texts(texts))
+    tokens[0, 0, :5] += 1
+    assert not np.allclose(mini.encode_tokens(tokens, mask)[0], mini.encode_texts(texts)[0])
+
+
+def test_pixels_of_another_size_are_refused() -> None:
+    """Pixels that were not made for this model are refused with the right shape."""
+    with refused_in_one_sentence("(1, 32, 32, 3)", "64"):
+        _mini().encode_pictures(np.zeros((1, 32, 32, 3), np.uint8))
+
+
+def test_missing_weights_are_told() -> None:
+    """A file that is not there is told in one sentence."""
+    with refused_in_one_sentence("nowhere", "train_mini.py"):
+        Mini(Path("nowhere/mini.safetensors"))
+
+
+@pytest.mark.parametrize("fault", ["empty", "cut", "flipped", "other"])
+def test_damaged_weights_are_told(fault: str, tmp_path: Path) -> None:
+    """A damaged file, down to one flipped bit, is told in one sentence."""
+    raw = bytearray(WEIGHTS.read_bytes())
+    raw[-999] ^= 16
+    contents = {"empty": b"", "cut": bytes(raw[:5000]), "flipped": bytes(raw), "other": b"{}" * 99}
+    path = tmp_path / "mini.safetensors"
+    path.write_bytes(contents[fault])
+    with refused_in_one_sentence(str(path), "install crg-tta again"):
+        Mini(path)
+
+
+def _accuracy(shift: str | None, severity: int) -> float:
+    pixels, labels = _views(shift, severity, 224)
+    mini, pictures = _mini(), shape_pictures(shift, severity, 1, 0)
+    texts = mini.encode_texts([f"a photo of a {name}." for name in pictures.class_names])
+    guesses = (mini.encode_pictures(pixels) @ texts.T).argmax(axis=1)
+    return float(np.mean(guesses == labels))
+
+
+@functools.cache
+def _views(shift: str | None, severity: int, count: int) -> Any:
+    pictures = shape_pictures(shift, severity, count, seed=77)
+    side = _mini().preprocessing.size
+    drawn: list[Any] = [source.draw() for source in pictures.sources]  # type: ignore[union-attr]
+    small = [each.resize((side, side), Image.Resampling.BICUBIC) for each in drawn]
+    return np.stack([np.asarray(each) for each in small]), np.array(pictures.labels)

@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from crg import preprocessing
+from crg.pixels import augmix, resampling
+from crg.pixels.compiled import pixel_kernels
+from crg.pixels.crops import original, random_crop
+from crg.preprocessing import Preprocessing
+from crg.views import Recipe, _random_numbers, make_views
+from made_pictures import gradient, noise, same
+from plain_views import (
+    FILTERS,
+    crop_place,
+    plain_augmix,
+    plain_crop,
+    plain_normalised,
+    plain_original,
+)
+from sentences import refused_in_one_sentence
+
+CLIP = Preprocessing(32, (0.48, 0.46, 0.41), (0.27, 0.26, 0.28))
+MANY = 12  # views: enough for the compiled kernels to be used
+sides = st.one_of(st.integers(1, 12), st.integers(1, 500))
+draws = st.lists(st.floats(0, 1, exclude_max=True), min_size=64, max_size=64)
+
+
+@pytest.fixture(params=["compiled", "plain"])
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Run the test with the compiled kernels and again without them."""
+    if request.param == "plain":
+        for module in (augmix, preprocessing, resampling):
+            monkeypatch.setattr(module, "pixel_kernels", lambda name: None)
+    else:
+        assert pixel_kernels("kernels") is not None, "numba is missing: install crg-tta[fast]"
+    yield request.param
+
+
+def difference(one: Any, other: Any) -> int:
+    """The largest between two pictures."""
+    return int(np.abs(np.asarray(one).astype(int) - np.asarray(other).astype(int)).max())
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@settings(max_examples=60, deadline=None)
+@given(width=sides, height=sides, side=st.integers(1, 70), how=st.sampled_from(sorted(FILTERS)))
+def test_originals(compiled: bool, width: int, height: int, side: int, how: Any) -> None:
+    """Row 0 is torchvision's to a rounding, from one pixel to a tall or wide strip."""
+    image, wanted = noise(width, height), Preprocessing(side, (0, 0, 0), (1, 1, 1), how)
+    crop = original(width, height, side, how, squash=False)
+    assert difference(cut(image, crop, side, compiled), plain_original(image, wanted)) <= 1
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize(
+    "size", [(500, 375), (375, 500), (223, 448), (300, 900), (90, 90), (224, 224)]
+)
+def test_usual_originals(compiled: bool, size: tuple[int, int]) -> None:
+    """Of usual sizes row 0 is what Pillow makes in one call, to the last bit."""
+    image, wanted = noise(*size), Preprocessing(224, (0, 0, 0), (1, 1, 1))
+    crop = original(*size, 224, "bicubic", squash=False)
+    assert difference(cut(image, crop, 224, compiled), plain_original(image, wanted)) == 0
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@settings(max_examples=60, deadline=None)
+@given(width=sides, height=sides, side=st.integers(1, 70), draws=draws)
+def test_crops(compiled: bool, width: int, height: int, side: int, draws: list[float]) -> None:
+    """The other rows are torchvision's random crops to a rounding, enlarged or reduced."""
+    image = noise(width, height)
+    crop = random_crop(width, height, side, "bilinear", draws, 0.08)
+    assert (crop.left, crop.top, crop.width, crop.height) == crop_place(width, height, draws)
+    assert difference(cut(image, crop, side, compiled), plain_crop(image, draws, side)) <= 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(sides, sides, st.integers(1, 70), draws, st.sampled_from(sorted(FILTERS)), st.booleans())
+def test_both_forms_agree(
+    width: int, height: int, side: int, draws: list[float], how: Any, squash: bool
+) -> None:
+    """Compiled or not, the pixels are the same to the last bit, bicubic ones too.
+
+    Only strips of more than 32 squares, of which Pillow's box has no exact place, may differ.
+    """
+    image, places = noise(width, height), [random_crop(width, height, side, how, draws, 0.08)]
+    places.append(original(width, height, side, how, squash))
+    for crop in places:
+        one, other = (cut(image, crop, side, compiled) for compiled in (True, False))
+        assert difference(one, other) <= (1 if max(crop.scaled) > 32 * side else 0)
+
+
+def cut(image: Image.Image, crop: Any, side: int, compiled: bool) -> Any:
+    """One view, in one of the two forms."""
+    out = np.zeros((side, side, 3), np.uint8)
+    resampling.Source(image, MANY if compiled else 1).cut(crop, out)
+    return out
+
+
+def test_large_reductions_and_enlargements(form: str) -> None:
+    """From 3,000 pixels to 8 and from 2 to 300 the pixels are Pillow's to a rounding."""
+    for size, side in (((3000, 2000), 8), ((2, 2), 300), ((1, 1), 224), ((1, 2000), 16)):
+        image, wanted = noise(*size), Preprocessing(side, (0, 0, 0), (1, 1, 1))
+        views, numbers = make_views(image, wanted, Recipe(MANY), "x"), _random_numbers(0, "x", MANY)
+        assert difference(views[0], plain_original(image, wanted)) <= 1
+        for view, row in zip(views[1:], numbers[1:], strict=True):
+            assert difference(view, plain_crop(image, row, side)) <= 1
+
+
+def test_squash(form: str) -> None:
+    """A model that squashes sees the whole picture, whatever its shape."""
+    wanted = Preprocessing(16, (0, 0, 0), (1, 1, 1), "bilinear", "squash")
+    image = noise(90, 40)
+    views = make_views(image, wanted, Recipe(MANY), "x")
+    assert difference(views[0], plain_original(image, wanted)) <= 1
+
+
+def test_augmix(form: str) -> None:
+    """AugMix is that of its authors to a rounding, for many pictures and views."""
+    recipe, wanted = Recipe(40, "augmix"), Preprocessing(48, (0, 0, 0), (1, 1, 1))
+    for i, image in enumerate((gradient(80, 60), noise(50, 70), Image.new("RGB", (9, 9), "red"))):
+        name = f"picture {i}"
+        views = make_views(image, wanted, recipe, name)
+        crops = make_views(image, wanted, Recipe(40), name)
+        assert same(views[0], crops[0])
+        for view, crop, row in zip(
+            views[1:], crops[1:], _random_numbers(0, name, 40)[1:], strict=True
+        ):
+            exact = plain_augmix(Image.fromarray(crop), row)
+            assert np.abs(view - exact).max() <= 0.5 + 1e-3
+
+
+@settings(max_examples=40, deadline=None)
+@given(draws=draws, side=st.integers(1, 40))
+def test_both_forms_of_augmix_agree(draws: list[float], side: int) -> None:
+    """Compiled or not, AugMix gives the same bits, on a picture of a single pixel too."""
+    mixture = augmix.random_mixture(draws, side)
+    one, other = np.array(noise(side, side)), np.array(noise(side, side))
+    augmix.mix(one, mixture, compiled=True)
+    augmix.mix(other, mixture, compiled=False)
+    assert same(one, other)
+    assert sum(mixture.shares) == pytest.approx(1) and min(mixture.shares) >= 0
+
+
+def test_views_depend_on_seed_id_and_row_only(form: str) -> None:
+    """More views, more threads or other pictures in between change nothing; seed and id do."""
+    image = noise(60, 50)
+    for kind in ("crops", "augmix"):
+        views = make_views(image, CLIP, Recipe(64, kind), "a.jpg", threads=1)
+        make_views(noise(20, 20), CLIP, Recipe(9, kind), "b.jpg")
+        assert same(make_views(image, CLIP, Recipe(16, kind), "a.jpg", threads=3), views[:16])
+        assert same(make_views(image, CLIP, Recipe(2, kind), "a.jpg"), views[:2])
+        for other in (make_views(image, CLIP, Recipe(64, kind), "b.jpg"),
+                      make_views(image, CLIP, Recipe(64, kind, seed=1), "a.jpg")):  # fmt: skip
+            assert same(other[0], views[0])
+            assert all(not same(a, b) for a, b in zip(other[1:], views[1:], strict=True))
+
+
+def test_random_numbers_are_fixed() -> None:
+    """The numbers behind the views are these, on every machine and for ever."""
+    rows = _random_numbers(7, "a b/\udcff.jpg", 3)
+    assert [len(row) for row in rows] == [0, 64, 64]
+    assert [rows[1][0], rows[1][63], rows[2][0]] == [
+        0.1937747781779916,
+        0.5400804690647962,
+        0.16254628327668297,
+    ]
+    place = random_crop(500, 375, 224, "bilinear", rows[2], 0.08)
+    assert (place.left, place.top, place.width, place.height, place.flipped) == (
+        118,
+        22,
+        222,
+        194,
+        False,
+    )
+
+
+def test_crops_are_spread_as_they_should_be() -> None:
+    """Areas fill the range that the recipe gives, half of the crops are flipped."""
+    rows = _random_numbers(0, "x", 2001)[1:]
+    places = [random_crop(400, 400, 8, "bilinear", row, 0.5) for row in rows]
+    areas = np.array([place.width * place.height / 400**2 for place in places])
+    aspects = np.array([place.width / place.height for place in places])
+    assert 0.49 < areas.min() < 0.52 and 0.95 < areas.max() <= 1
+    assert 0.74 < aspects.min() and aspects.max() < 1.35
+    assert abs(np.mean([place.flipped for place in places]) - 0.5) < 0.05
+
+
+def test_least_area_of_one_keeps_everything() -> None:
+    """With a least area of one a square picture is only flipped or not."""
+    views = make_views(gradient(32, 32), CLIP, Recipe(9, least_area=1.0), "x")
+    for view in views[1:]:
+        assert difference(view, views[0]) == 0 or difference(view, views[0][:, ::-1]) == 0
+
+
+def test_anything_readable_becomes_views() -> None:
+    """Arrays and grey pictures are taken too; what cannot be read is refused."""
+    assert make_views(np.zeros((5, 4), np.uint8), CLIP, Recipe(2), "x").shape == (2, 32, 32, 3)
+    with refused_in_one_sentence("empty"):
+        make_views(b"", CLIP, Recipe(), "x")
+
+
+def test_recipes() -> None:
+    """A recipe can be kept as JSON, and a wrong one is refused in a sentence."""
+    recipe = Recipe(64, "augmix", seed=3)
+    assert Recipe(**json.loads(json.dumps(asdict(recipe)))) == recipe
+    wrong: list[dict[str, Any]] = [
+        {"views": 0}, {"views": 1.5}, {"views": True}, {"seed": "x"}, {"augment": "cutout"},
+        {"least_area": 0}, {"least_area": 1.1}, {"crop_interpolation": "nearest"},
+    ]  # fmt: skip
+    for options in wrong:
+        with refused_in_one_sentence("give"):
+            Recipe(**options)
+
+
+@pytest.mark.parametrize("count", [1, MANY])
+def test_normalised(form: str, count: int) -> None:
+    """Pixels become (pixel / 255 - mean) / std with the channels first, in any memory order."""
+    views = make_views(noise(40, 40), CLIP, Recipe(count), "x")
+    wanted = np.stack([plain_normalised(view, CLIP) for view in views])
+    for pixels in (views, views[:, :, ::-1][:, :, ::-1], np.asfortranarray(views)):
+        given_back = CLIP.normalised(pixels)
+        assert given_back.dtype == np.float32 and given_back.flags.c_contiguous
+        np.testing.assert_allclose(given_back, wanted, atol=2e-6)
+    assert CLIP.normalised(views[:0]).shape == (0, 3, 32, 32)
