@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crg import saving
+from crg.equipment import equipped
 from crg.methods.base import Method
 from crg.methods.options import build_config
 from crg.methods.registry import get_method
 from crg.parts.cache import Entry
+from crg.resources import check_needs
 from crg.types import (
     Array,
     InputError,
@@ -41,6 +43,7 @@ def create(method: str, task: Task, **options: Any) -> Adapter:
     if not isinstance(task, Task):
         raise InputError(f"The task is a {type(task).__name__}: make one with crg.Task.")
     config = build_config(method, kind.Config, options)
+    check_needs(method, kind.needs, task)
     try:
         return Adapter(kind(task, config))
     except MemoryError:
@@ -50,10 +53,16 @@ def create(method: str, task: Task, **options: Any) -> Adapter:
         ) from None
 
 
-def load(path: str | os.PathLike[str]) -> Adapter:
-    """The adapter that ``Adapter.save`` wrote, ready to go on where it stopped."""
+def load(path: str | os.PathLike[str], resources: Mapping[str, Any] | None = None) -> Adapter:
+    """The adapter that ``Adapter.save`` wrote, ready to go on where it stopped.
+
+    A text encoder is not in the file: it is loaded by the name of its model, unless it is
+    among the ``resources`` that are given.
+    """
     saved = saving.read(path)
-    adapter = create(saved.method, saved.task, **saved.options)
+    task = saved.task.with_resources(resources or {})
+    task = equipped(task, get_method(saved.method).needs, saved.model)
+    adapter = create(saved.method, task, **saved.options)
     adapter._method.restore(saved.state)
     adapter.n_steps = saved.n_steps
     return adapter

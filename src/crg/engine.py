@@ -17,6 +17,7 @@ from typing import Any
 
 from crg.evaluate import run
 from crg.features import Features, read_features
+from crg.labelled import with_few
 from crg.plugins import load_plugins
 from crg.types import InputError, Result
 
@@ -37,11 +38,12 @@ class RunSpec:
     method: str
     options: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
+    few: str | None = None  # a file or store of labelled pictures
 
 
 def run_spec(spec: RunSpec) -> Result:
     """Run one spec in this process."""
-    return run(read_once(spec.path), spec.method, spec.options, spec.seed)
+    return run(read_with_few(spec.path, spec.few), spec.method, spec.options, spec.seed)
 
 
 def run_all(
@@ -70,6 +72,12 @@ def read_once(path: str) -> Features:
     except OSError:
         return read_features(path)  # which says what is wrong
     return _read_version(path, status.st_mtime_ns, status.st_size)
+
+
+def read_with_few(path: str, few: str | None) -> Features:
+    """The features of a file, with labelled pictures from another one if it is named."""
+    features = read_once(path)
+    return features if few is None else with_few(features, read_once(few))
 
 
 def forget_files() -> None:

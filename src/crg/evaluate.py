@@ -17,7 +17,9 @@ import numpy as np
 
 from crg import metrics
 from crg.adapter import Adapter, create
+from crg.equipment import equipped
 from crg.features import Features
+from crg.methods.registry import get_method
 from crg.stream import shuffled
 from crg.types import InputError, Result, SampleId, Step
 
@@ -92,7 +94,8 @@ def run(
         )
     start = time.perf_counter()
     rows = shuffled(len(features), seed) if order is None else _checked_order(order, len(features))
-    adapter = create(method, features.task, **dict(options or {}))
+    task = equipped(features.task, get_method(method).needs, features.model)
+    adapter = create(method, task, **dict(options or {}))
     measured = _measured(adapter, features, rows, on_step)
     seconds = time.perf_counter() - start
     if save_state is not None:

@@ -34,8 +34,9 @@ from typing import Any
 import numpy as np
 
 from crg.formats import read_raw, write_raw
+from crg.resources import FEW, FewShot
 from crg.storage import read_store
-from crg.types import InputError, SampleId, Task
+from crg.types import InputError, SampleId, Task, like
 
 Numbers = np.ndarray[Any, Any]
 
@@ -58,6 +59,7 @@ class Features:
     ids: tuple[SampleId, ...] | None = None
     few_features: Numbers | None = None  # (F, D)
     few_labels: Numbers | None = None  # (F,)
+    model: str | None = None  # the encoder that made them, where it is known
     source: Path | None = None  # the file they were read from
     sha256: str | None = None  # of that file's content
 
@@ -75,6 +77,9 @@ class Features:
             _check_vectors("few_features", self.few_features, (2,), self.task.width)
             few = _checked_labels("few_labels", self.few_labels, len(self.few_features), k)
             object.__setattr__(self, "few_labels", few)
+            rows = like(self.few_features, self.task.text_features)
+            known = {FEW: FewShot(rows, tuple(few.tolist()))}
+            object.__setattr__(self, "task", self.task.with_resources(known))
 
     def __len__(self) -> int:
         """N, the number of pictures."""
@@ -146,6 +151,7 @@ def _assembled(source: Path, raw: Mapping[str, Any], digest: str) -> Features:
         ids=raw.get("ids"),
         few_features=raw.get("few_features"),
         few_labels=raw.get("few_labels"),
+        model=raw.get("model"),
         source=source,
         sha256=digest,
     )

@@ -19,9 +19,11 @@ from typing import Any
 
 import crg.parts
 from crg import results
-from crg.engine import RunSpec, read_once, run_all
+from crg.engine import RunSpec, read_once, read_with_few, run_all
+from crg.equipment import equipped
 from crg.methods.options import build_config
 from crg.methods.registry import get_method
+from crg.resources import FEW, check_needs
 from crg.types import InputError, Result
 
 
@@ -87,8 +89,12 @@ def plan_grid(
     variants: Sequence[Variant],
     seeds: Sequence[int],
     plugins: Sequence[str] = (),
+    few: str | None = None,
 ) -> Grid:
-    """Check every file, method and option before the first run, and lay out the cells."""
+    """Check every file, method and option before the first run, and lay out the cells.
+
+    ``few`` is a file or store of labelled pictures for methods that need some.
+    """
     variants = [
         replace(variant, options=typed_options(variant.method, variant.options))
         for variant in variants
@@ -97,9 +103,10 @@ def plan_grid(
     if len(set(labels)) != len(labels):
         twice = next(label for label in labels if labels.count(label) > 1)
         raise InputError(f"{twice!r} is asked for twice: give one of them a label of its own.")
-    files = tuple(_inspected(path) for path in _distinct(paths))
+    files = tuple(_inspected(path, few, variants) for path in _distinct(paths))
+    labelled = None if few is None else (few, read_once(few).sha256)
     cells = [
-        _cell(file, variant, seed, tuple(plugins))
+        _cell(file, variant, seed, tuple(plugins), labelled)
         for file in files
         for variant in variants
         for seed in seeds
@@ -142,17 +149,34 @@ def typed_options(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: getattr(config, name) for name in given}
 
 
-def origin_of(path: str, sha256: str | None, method: str, plugins: Sequence[str]) -> results.Origin:
-    """Where a run of ``method`` on a file comes from."""
-    return results.Origin(str(Path(path).resolve()), sha256, _code_digest(method), tuple(plugins))
+def origin_of(
+    path: str,
+    sha256: str | None,
+    method: str,
+    plugins: Sequence[str],
+    labelled: tuple[str, str | None] | None = None,
+) -> results.Origin:
+    """Where a run of ``method`` on a file comes from; ``labelled`` are few-shot pictures."""
+    own = str(Path(path).resolve()), sha256, _code_digest(method), tuple(plugins)
+    if labelled is None or FEW not in get_method(method).needs:
+        return results.Origin(*own)  # what a method does not look at is no part of its run
+    return results.Origin(*own, str(Path(labelled[0]).resolve()), labelled[1])
 
 
-def _cell(file: DataFile, variant: Variant, seed: int, plugins: tuple[str, ...]) -> Cell:
+def _cell(
+    file: DataFile,
+    variant: Variant,
+    seed: int,
+    plugins: tuple[str, ...],
+    labelled: tuple[str, str | None] | None,
+) -> Cell:
     method = variant.method
     whole = dataclasses.asdict(build_config(method, get_method(method).Config, variant.options))
-    origin = origin_of(file.path, file.sha256, method, plugins)
+    origin = origin_of(file.path, file.sha256, method, plugins, labelled)
     key = results.run_key(origin, method, whole, seed)
-    return Cell(file, variant.label, RunSpec(file.path, method, variant.options, seed), origin, key)
+    few = None if labelled is None else labelled[0]
+    spec = RunSpec(file.path, method, variant.options, seed, few)
+    return Cell(file, variant.label, spec, origin, key)
 
 
 def _distinct(paths: Sequence[str]) -> list[str]:
@@ -161,8 +185,11 @@ def _distinct(paths: Sequence[str]) -> list[str]:
     return [path for path in dict.fromkeys(paths) if first[Path(path).resolve()] == path]
 
 
-def _inspected(path: str) -> DataFile:
-    features = read_once(path)
+def _inspected(path: str, few: str | None, variants: Sequence[Variant]) -> DataFile:
+    features = read_with_few(path, few)
+    for method in dict.fromkeys(variant.method for variant in variants):
+        needs = get_method(method).needs
+        check_needs(method, needs, equipped(features.task, needs, features.model))
     return DataFile(
         path=path,
         sha256=features.sha256 or "",

@@ -34,6 +34,8 @@ class Origin:
     sha256: str | None
     code: str = ""  # digest of the file that defines the method
     plugins: tuple[str, ...] = ()
+    few: str | None = None  # file or store of labelled pictures
+    few_sha256: str | None = None
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class Ledger:
 def run_key(origin: Origin, method: str, options: Mapping[str, Any], seed: int) -> str:
     """A name for a run: equal if and only if data, code, whole configuration and seed are."""
     facts = [origin.sha256, method, dict(options), seed, crg.__version__, origin.code]
+    facts += [] if origin.few_sha256 is None else [origin.few_sha256]
     text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -59,6 +62,7 @@ def make_record(result: Result, origin: Origin, given: Mapping[str, Any]) -> Rec
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         **asdict(result),
         "data": {"path": origin.path, "sha256": origin.sha256},
+        "few": None if origin.few is None else {"path": origin.few, "sha256": origin.few_sha256},
         "code": origin.code,
         "versions": _versions(),
         "machine": _machine(),
@@ -80,6 +84,8 @@ def repeat_command(origin: Origin, method: str, given: Mapping[str, Any], seed: 
     words += ["run", origin.path, "--method", method]
     for name, value in given.items():
         words += ["-o", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
+    if origin.few is not None:
+        words += ["--few", origin.few]
     return shlex.join([*words, "--seed", str(seed)])
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
+from crg.resources import FEW, TEXT_ENCODER, FewShot
 from crg.types import Array, InputError, Task
 
 FORMAT = "crg-state"
@@ -33,6 +34,7 @@ class Saved:
     task: Task
     n_steps: int
     state: Mapping[str, Any]
+    model: str | None = None  # whose text encoder the method needs
 
 
 def write(
@@ -57,10 +59,13 @@ def write(
         "logit_scale": task.logit_scale,
         "n_steps": n_steps,
         "torch_device": _torch_device(task.text_features),
+        **_resources_header(task),
         "plain": plain,
     }
     tensors = {f"state.{key}": _on_host(value) for key, value in arrays.items()}
     tensors["text_features"] = _on_host(task.text_features)
+    if task.resources.get(FEW) is not None:
+        tensors["few_features"] = _on_host(task.resources[FEW].features)
     header["sha256"] = _digest(tensors)
     with replacing(path) as partial:
         partial.write_bytes(to_bytes(tensors, {"crg": json.dumps(header)}))
@@ -83,18 +88,34 @@ def read(path: str | os.PathLike[str]) -> Saved:
         )
     try:
         text = _placed(tensors.pop("text_features"), header["torch_device"])
+        resources = _resources(header, tensors)
         arrays = {key.removeprefix("state."): value for key, value in tensors.items()}
         return Saved(
             method=header["method"],
             options=header["options"],
-            task=Task(header["class_names"], text, header["logit_scale"]),
+            task=Task(header["class_names"], text, header["logit_scale"], resources),
             n_steps=header["n_steps"],
             state={**arrays, **header["plain"]},
+            model=header.get("model"),
         )
     except (KeyError, TypeError) as error:
         raise InputError(
             f"{path} is damaged ({error} is missing or wrong): start afresh."
         ) from None
+
+
+def _resources_header(task: Task) -> dict[str, Any]:
+    """What of the resources goes into the header; a text encoder is only named."""
+    few, encoder = task.resources.get(FEW), task.resources.get(TEXT_ENCODER)
+    labels = {} if few is None else {"few_labels": list(few.labels)}
+    return labels if encoder is None else {**labels, "model": encoder.name}
+
+
+def _resources(header: Mapping[str, Any], tensors: dict[str, Any]) -> dict[str, Any]:
+    if "few_features" not in tensors:
+        return {}
+    features = _placed(tensors.pop("few_features"), header["torch_device"])
+    return {FEW: FewShot(features, header["few_labels"])}
 
 
 @contextlib.contextmanager

@@ -129,6 +129,7 @@ def _raw(folder: Path, header: Header, images: Numbers) -> dict[str, Any]:
         "class_names": header.class_names,
         "logit_scale": header.logit_scale,
         "ids": json.loads(_small_file(folder, header, IDS)),
+        "model": header.key.get("model"),
     }
     _small_file(folder, header, SKIPPED)
     return raw | ({"labels": _array(folder, header, LABELS)} if LABELS in header.checksums else {})

@@ -46,6 +46,7 @@ class Task:
     class_names: Sequence[str]  # kept as a tuple
     text_features: Array  # (K, D), unit rows
     logit_scale: float = 100.0
+    resources: Mapping[str, Any] = field(default_factory=dict)  # see crg.resources
 
     def __post_init__(self) -> None:
         if isinstance(self.class_names, str):
@@ -71,6 +72,11 @@ class Task:
         """D."""
         return int(self.text_features.shape[1])
 
+    def with_resources(self, more: Mapping[str, Any]) -> Task:
+        """The same task with more at hand for methods that need it."""
+        resources = {**self.resources, **more}
+        return Task(self.class_names, self.text_features, self.logit_scale, resources)
+
     def with_class(self, name: str, text_feature: Array) -> Task:
         """The same task with one more class at the end."""
         row = as_floats(text_feature, "the text feature")
@@ -82,7 +88,7 @@ class Task:
         row = like(row, self.text_features)[None, :]
         xp = namespace(self.text_features)
         text = xp.concat([self.text_features, row], axis=0)
-        return Task((*self.class_names, name), text, self.logit_scale)
+        return Task((*self.class_names, name), text, self.logit_scale, self.resources)
 
     def without_class(self, name: str) -> Task:
         """The same task with one class less."""
@@ -94,7 +100,11 @@ class Task:
             )
         keep = [i for i in range(self.n_classes) if i != index]
         names = tuple(self.class_names[i] for i in keep)
-        return Task(names, self.text_features[keep, :], self.logit_scale)
+        left = {
+            need: thing.without_class(index) if hasattr(thing, "without_class") else thing
+            for need, thing in self.resources.items()
+        }
+        return Task(names, self.text_features[keep, :], self.logit_scale, left)
 
     def index_of(self, name: str) -> int:
         """The row of a class."""

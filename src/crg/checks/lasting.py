@@ -15,6 +15,7 @@ import array_api_compat
 from crg.adapter import Adapter, load
 from crg.checks.law import Law, Make, require, require_same_bits, run
 from crg.checks.streams import VIEW_COUNTS, another_direction, make_stream, make_task
+from crg.resources import TEXT_ENCODER
 
 
 def saved_state_goes_on(make: Make) -> None:
@@ -80,7 +81,8 @@ def _saved_and_loaded(adapter: Adapter) -> Adapter:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "state.safetensors"
         adapter.save(path)
-        return load(path)
+        elsewhere = {TEXT_ENCODER: adapter.task.resources.get(TEXT_ENCODER)}
+        return load(path, {need: thing for need, thing in elsewhere.items() if thing is not None})
 
 
 def size_of(thing: Any, seen: set[int] | None = None) -> int:

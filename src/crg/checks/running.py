@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from typing import Any
 
-from crg.adapter import create
+from crg.adapter import Adapter, create
 from crg.checks import answers, classes, inputs, lasting, libraries, options, refused, repeatable
+from crg.checks.furnishing import furnished
 from crg.checks.law import Law, LawBroken, LawSkipped, Make, Verdict
+from crg.methods.registry import get_method
+from crg.types import Task
 
 LAWS: list[Law] = [
     *options.LAWS,
@@ -24,8 +28,9 @@ LAWS: list[Law] = [
 def check_method(name: str, laws: Iterable[Law] = LAWS, make: Make | None = None) -> list[str]:
     """Hold the method called ``name`` to every law; raises LawBroken if it breaks any.
 
-    Returns one sentence for each law that could not be looked at. A method that needs
-    more than a task gets it from ``make``, which is called as ``make(task, **options)``.
+    Returns one sentence for each law that could not be looked at. A method gets what it
+    names in ``needs``; one that needs still more gets it from ``make``, which is called as
+    ``make(task, **options)``.
     """
     verdicts = list(iter_laws(name, laws, make))
     broken = [f"{verdict.law}: {verdict.broken}" for verdict in verdicts if verdict.broken]
@@ -47,9 +52,13 @@ def iter_laws(name: str, laws: Iterable[Law] = LAWS, make: Make | None = None) -
             yield Verdict(title, skipped=str(skipped))
 
 
+def _create(name: str, task: Task, /, **options: Any) -> Adapter:
+    return create(name, furnished(task, get_method(name).needs), **options)
+
+
 def check_law(law: Law, name: str, make: Make | None = None) -> None:
     """Hold a method to one law; whatever else goes wrong in the method breaks it too."""
-    maker: Make = make or partial(create, name)
+    maker: Make = make or partial(_create, name)
     try:
         law(maker)
     except (LawBroken, LawSkipped):

@@ -12,6 +12,7 @@ from crg import results
 from crg.cli.shared import (
     INTERRUPTED,
     F,
+    few_option,
     loaded_plugins,
     note,
     output,
@@ -55,11 +56,13 @@ def comparison_options(command: F) -> F:
 @click.option("-o", "pairs", multiple=True, metavar="METHOD.KEY=VALUE",
               help="Set an option of one method.")  # fmt: skip
 @click.option("--resume", is_flag=True, help="Reuse the runs that the results file holds.")
+@few_option
 @comparison_options
 @results_options
 @plugin_option
 def compare(
     files: tuple[str, ...],
+    few: str | None,
     texts: tuple[str, ...],
     pairs: tuple[str, ...],
     resume: bool,
@@ -85,7 +88,7 @@ def compare(
     if resume and no_results:
         raise InputError("--resume needs a results file: leave out --no-results.")
     variants = with_baseline(parse_variants(texts, pairs))
-    grid = plan_grid(files, variants, range(seed, seed + orders), loaded_plugins())
+    grid = plan_grid(files, variants, range(seed, seed + orders), loaded_plugins(), few)
     if len(grid.files) < len(files):
         note("a file that was given twice counts once.")
     if resume:

@@ -8,6 +8,7 @@ import click
 
 from crg import results
 from crg.cli.shared import (
+    few_option,
     loaded_plugins,
     output,
     parse_options,
@@ -17,8 +18,8 @@ from crg.cli.shared import (
     results_options,
 )
 from crg.cli.tables import run_table
+from crg.engine import read_once, read_with_few
 from crg.evaluate import run as evaluate_run
-from crg.features import read_features
 from crg.grid import origin_of, typed_options
 from crg.types import InputError
 
@@ -30,11 +31,13 @@ from crg.types import InputError
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Order.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--save-state", type=click.Path(path_type=Path), help="Keep what was learnt here.")
+@few_option
 @results_options
 @plugin_option
 def run(
     file: str,
     method: str,
+    few: str | None,
     pairs: tuple[str, ...],
     seed: int,
     as_json: bool,
@@ -49,13 +52,14 @@ def run(
       crg run features.npz --method crg -o queue_size=12 --seed 0
     """
     options = typed_options(method, parse_options(pairs))
-    features = read_features(file)
+    features = read_with_few(file, few)
     _check_before_running(save_state, None if no_results else results_path)
     with progress("pictures", len(features)) as advance:
         result = evaluate_run(
             features, method, options, seed, save_state=save_state, on_step=lambda step: advance()
         )
-    origin = origin_of(file, features.sha256, method, loaded_plugins())
+    labelled = None if few is None else (few, read_once(few).sha256)
+    origin = origin_of(file, features.sha256, method, loaded_plugins(), labelled)
     record = results.make_record(result, origin, options)
     if not no_results:
         results.append(results_path, record)

@@ -83,6 +83,15 @@ def results_options(command: F) -> F:
     return path(none(command))
 
 
+def few_option(command: F) -> F:
+    """``--few``, labelled pictures for few-shot methods."""
+    return click.option(
+        "--few",
+        metavar="FILE",
+        help="Labelled pictures for few-shot methods: a feature file or store of the same classes.",
+    )(command)
+
+
 def load_environment_plugins() -> None:
     """Load what CRG_PLUGINS names."""
     _load(click.get_current_context(), None, plugins.plugins_from_environment())

@@ -24,6 +24,7 @@ class Method(Stateful, ABC):
     name: ClassVar[str]
     paper: ClassVar[str]
     Config: ClassVar[type[Any]]
+    needs: ClassVar[tuple[str, ...]] = ()  # names of crg.resources that the task must have
     _not_saved: ClassVar[frozenset[str]] = frozenset({"task", "config"})
 
     def __init__(self, task: Task, config: Any) -> None:

@@ -1,0 +1,89 @@
+"""What laws give to methods that need more than a task, made from class names alone.
+
+Only the classes that every task of the laws begins with have labelled pictures, so that a
+class that is added later has none, as it would be for a user.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from crg.checks.law import LawSkipped
+from crg.checks.streams import N_CLASSES
+from crg.resources import FEW, TEXT_ENCODER, FewShot
+from crg.types import Task, like
+
+_SHOTS = 3
+_CONTEXT_WIDTH = 6
+_LABELLED = frozenset(f"class {k}" for k in range(N_CLASSES))
+
+
+def furnished(task: Task, needs: Iterable[str]) -> Task:
+    """The task with what is needed and not there yet."""
+    makers = {FEW: _few, TEXT_ENCODER: _text_encoder}
+    missing = [need for need in needs if need in makers and need not in task.resources]
+    return task.with_resources({need: makers[need](task) for need in missing})
+
+
+class WordHashes:
+    """A text encoder in which every word has a random direction and context bends them."""
+
+    name = "word-hashes"
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+
+    def context_of(self, words: str) -> Any:
+        """One vector per word, (M, E)."""
+        import torch
+
+        rows = [_direction(f"context {word}", _CONTEXT_WIDTH) for word in words.split()]
+        return torch.from_numpy(np.stack(rows))
+
+    def encode(self, context: Any, endings: Sequence[str]) -> Any:
+        """normalize(e_k + tanh(mean of the context times a matrix that depends on k))."""
+        import torch
+
+        ends = torch.from_numpy(np.stack([_direction(end, self.width) for end in endings]))
+        bends = np.stack(
+            [_direction(f"bend {end}", _CONTEXT_WIDTH * self.width) for end in endings]
+        )
+        matrices = torch.from_numpy(bends).reshape(len(endings), _CONTEXT_WIDTH, self.width)
+        mean = context.mean(dim=-2).expand(len(endings), _CONTEXT_WIDTH).to(ends.dtype)
+        bent = ends + torch.tanh(torch.einsum("ke,ked->kd", mean, matrices))
+        return torch.nn.functional.normalize(bent, dim=-1)
+
+    def nearest_words(self, context: Any, count: int = 3) -> list[list[str]]:
+        """There are no words to be near to."""
+        return [[] for _ in context]
+
+
+def _few(task: Task) -> FewShot:
+    pairs = [(k, name) for k, name in enumerate(task.class_names) if name in _LABELLED]
+    text = np.stack([_direction(f"picture of {name}", task.width) for _, name in pairs])
+    noise = [
+        _direction(f"{name} {shot}", task.width) for _, name in pairs for shot in range(_SHOTS)
+    ]
+    rows = np.repeat(text, _SHOTS, axis=0) + 0.3 * np.stack(noise)
+    labels = np.repeat([k for k, _ in pairs], _SHOTS)
+    return FewShot(like(rows, task.text_features), tuple(labels.tolist()))
+
+
+def _text_encoder(task: Task) -> WordHashes:
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        raise LawSkipped("The method tunes prompts and torch is not installed.") from None
+    return WordHashes(task.width)
+
+
+def _direction(text: str, width: int) -> np.ndarray[Any, Any]:
+    """A unit vector that depends on the text alone."""
+    seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+    row = np.random.default_rng(seed).standard_normal(width)
+    unit: np.ndarray[Any, Any] = row / np.linalg.norm(row)
+    return unit
