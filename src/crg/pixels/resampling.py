@@ -15,6 +15,7 @@ from PIL import Image
 
 from crg.pixels.compiled import WORTH_COMPILING, pixel_kernels
 from crg.pixels.crops import Crop
+from crg.pixels.strips import cut_from_strip
 
 Pixels: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 _FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
@@ -110,28 +111,10 @@ def _resized(part: Image.Image, crop: Crop, side: int) -> Image.Image:
     """One call, or two where older versions of Pillow would start with the other direction."""
     how, (width, height) = _FILTERS[crop.interpolation], crop.scaled
     if max(crop.scaled) > _LONG * side:
-        return _resized_in_part(part, crop, side)
+        return Image.fromarray(cut_from_strip(np.asarray(part), crop, side))
     if crop.down_first:
         part = part.resize((part.width, height), how)
     scaled = part.resize((width, height), how)
     if crop.scaled == (side, side):
         return scaled
     return scaled.crop((crop.x, crop.y, crop.x + side, crop.y + side))
-
-
-def _resized_in_part(part: Image.Image, crop: Crop, side: int) -> Image.Image:
-    """The same for a long strip, of which only what is needed is made."""
-    how = _FILTERS[crop.interpolation]
-    left, top, right, bottom = _box(crop, side)
-    if crop.down_first:
-        down = part.resize((part.width, side), how, (0, top, part.width, bottom))
-        return down.resize((side, side), how, (left, 0, right, side))
-    across = part.resize((side, part.height), how, (left, 0, right, part.height))
-    return across.resize((side, side), how, (0, top, side, bottom))
-
-
-def _box(crop: Crop, side: int) -> tuple[float, float, float, float]:
-    """What becomes the square, in pixels of the part: left, top, right, bottom."""
-    across, down = crop.width / crop.scaled[0], crop.height / crop.scaled[1]
-    left, top = crop.x * across, crop.y * down
-    return left, top, min(left + side * across, crop.width), min(top + side * down, crop.height)
