@@ -18,6 +18,7 @@ from crg.encoders.base import Encoder, Vectors
 from crg.methods.options import build_config
 from crg.ops import softmax
 from crg.pictures import read_picture
+from crg.presets import with_preset
 from crg.prompts import PHOTO, Mode, make_task, read_descriptions
 from crg.types import InputError, Prediction, Task
 from crg.views import Augment, Recipe, iter_views, make_views
@@ -181,7 +182,7 @@ def _check_fits(
             "leave the method out or start afresh."
         )
     asked = build_config(saved.name, type(saved.config), options)
-    for name in options:
+    for name in with_preset(saved.name, options):
         if getattr(saved.config, name) != getattr(asked, name):
             raise InputError(
                 f"{state} was saved with {name}={getattr(saved.config, name)}: "

@@ -23,6 +23,7 @@ from crg.engine import RunSpec, read_once, read_with_few, run_all
 from crg.equipment import equipped
 from crg.methods.options import build_config
 from crg.methods.registry import get_method
+from crg.presets import with_preset
 from crg.resources import FEW, check_needs
 from crg.types import InputError, Result
 
@@ -146,7 +147,7 @@ def iter_grid(
 def typed_options(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """The given options, checked and in the types that the method declares."""
     config = build_config(method, get_method(method).Config, given)
-    return {name: getattr(config, name) for name in given}
+    return {name: getattr(config, name) for name in with_preset(method, given)}
 
 
 def origin_of(

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from crg.cli.shared import output, plugin_option, print_json
 from crg.methods.registry import get_method, list_methods
+from crg.presets import presets_of
 
 
 @click.command()
@@ -33,10 +34,16 @@ def methods(name: str | None, as_json: bool) -> None:
     if name:
         console.print(Text(f"{name}: {facts[0]['paper']}"))
         console.print(_options_table(facts[0]["options"]))
+        if facts[0]["needs"]:
+            console.print(Text(f"It needs: {', '.join(facts[0]['needs'])}."))
+        if facts[0]["presets"]:
+            console.print(Text(f"Presets, chosen with labels: {', '.join(facts[0]['presets'])}."))
         return
-    table = Table("method", "paper", "options and defaults", show_lines=True)
+    table = Table("method", "paper", "needs", "options and defaults", show_lines=True)
     for fact in facts:
-        table.add_row(Text(fact["name"]), Text(fact["paper"]), Text(_defaults(fact["options"])))
+        needs = "\n".join(fact["needs"]) or "-"
+        cells = (fact["name"], fact["paper"], needs, _defaults(fact["options"]))
+        table.add_row(*(Text(cell) for cell in cells))
     console.print(table)
     console.print("crg methods NAME tells what the options of one method mean and allow.")
 
@@ -46,6 +53,8 @@ def _facts(name: str) -> dict[str, Any]:
     return {
         "name": name,
         "paper": kind.paper,
+        "needs": list(kind.needs),
+        "presets": list(presets_of(name)),
         "options": [_option(field) for field in dataclasses.fields(kind.Config)],
     }
 

@@ -12,6 +12,7 @@ import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from crg.presets import PRESET, with_preset
 from crg.types import InputError
 
 _WORDS = {"true": True, "yes": True, "on": True, "1": True} | {
@@ -41,6 +42,8 @@ def option(
 def build_config(method: str, config_type: type[Any], options: Mapping[str, Any]) -> Any:
     """The configuration with ``options`` in place; text values are read as the field's type."""
     fields = {field.name: field for field in dataclasses.fields(config_type)}
+    if PRESET not in fields:
+        options = with_preset(method, options)
     for name in options:
         if name not in fields:
             raise InputError(f"Method {method!r} has no option {name!r}: {nearest(name, fields)}")
