@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import crg
 from colour_encoder import COLOURS, ColourEncoder, save_picture, save_stream
 from crg import InputError
 from crg.classifier import Answer, Classifier
@@ -127,3 +128,17 @@ def test_views_depend_on_the_name_only(tmp_path: Path) -> None:
     after = list(classifier(views=6, method="zero_shot").predict_many(paths))[7]
     assert isinstance(after, Answer)
     assert np.array_equal(alone.prediction.logits, after.prediction.logits)
+
+
+def test_labelled_pictures_serve_few_shot_methods(tmp_path: Path) -> None:
+    """A method that needs labelled pictures gets them from a feature file."""
+    encoder = ColourEncoder()
+    paths = save_stream(tmp_path, 9)
+    pixels = np.stack([np.asarray(Image.open(path).resize((16, 16))) for path in paths])
+    task = crg.Task(NAMES, encoder.encode_texts(NAMES), encoder.logit_scale)
+    labels = np.arange(9) % 3
+    crg.write_features(
+        tmp_path / "few.npz", crg.Features(encoder.encode_pictures(pixels), task, labels)
+    )
+    few = Classifier(encoder, NAMES, few=tmp_path / "few.npz").task.resources["few"]
+    assert few.labels == tuple(labels.tolist()) and few.features.shape == (9, 4)

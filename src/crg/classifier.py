@@ -15,11 +15,15 @@ import numpy as np
 from crg.adapter import Adapter, create, load
 from crg.encoders import load_encoder
 from crg.encoders.base import Encoder, Vectors
+from crg.features import read_features
+from crg.labelled import few_for
 from crg.methods.options import build_config
+from crg.methods.registry import get_method
 from crg.ops import softmax
 from crg.pictures import read_picture
 from crg.presets import with_preset
 from crg.prompts import PHOTO, Mode, make_task, read_descriptions
+from crg.resources import FEW, TEXT_ENCODER
 from crg.types import InputError, Prediction, Task
 from crg.views import Augment, Recipe, iter_views, make_views
 
@@ -69,12 +73,14 @@ class Classifier:
         device: str | None = None,
         precision: str | None = None,
         state: str | os.PathLike[str] | None = None,
+        few: str | os.PathLike[str] | None = None,
         on_note: Callable[[str], None] | None = None,
     ) -> None:
         """Load the model and encode the class names.
 
         ``state`` names a file that ``save`` wrote; classes, method and options are then
-        those of the file. ``on_note`` is told, a sentence each, what is worth a remark.
+        those of the file. ``few`` names a feature file or store of labelled pictures, for
+        methods that need some. ``on_note`` is told, a sentence each, what is worth a remark.
         """
         saved = None if state is None else load(state)
         names = _checked_names(classes, saved)
@@ -87,7 +93,9 @@ class Classifier:
         sentences = None if descriptions is None else read_descriptions(descriptions)
         task = make_task(self.encoder, names, templates, sentences, prompts, on_note=on_note)
         if saved is None:
-            self.adapter = create(method or "crg", task, **dict(options or {}))
+            chosen = method or "crg"
+            task = self._furnished(task, get_method(chosen).needs, few)
+            self.adapter = create(chosen, task, **dict(options or {}))
         else:
             _check_fits(saved, task, method, dict(options or {}), str(state))
             self.adapter = saved
@@ -128,6 +136,16 @@ class Classifier:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write what was learnt to one file; ``Classifier(..., state=path)`` goes on with it."""
         self.adapter.save(path)
+
+    def _furnished(
+        self, task: Task, needs: Sequence[str], few: str | os.PathLike[str] | None
+    ) -> Task:
+        """The task with what the method needs, as far as it is at hand."""
+        if few is not None:
+            task = task.with_resources({FEW: few_for(task, read_features(few))})
+        if TEXT_ENCODER in needs and hasattr(self.encoder, "promptable"):
+            task = task.with_resources({TEXT_ENCODER: self.encoder.promptable()})
+        return task
 
     def _answers(self, batch: Sequence[tuple[str, Any]]) -> Iterator[Answer | InputError]:
         readable = [views for _, views in batch if not isinstance(views, InputError)]

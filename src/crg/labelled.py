@@ -7,30 +7,37 @@ import dataclasses
 import numpy as np
 
 from crg.features import Features
-from crg.types import InputError
+from crg.resources import FewShot
+from crg.types import InputError, Task, like
 
 
-def with_few(features: Features, few: Features) -> Features:
-    """The features with the original views of ``few`` as labelled pictures.
+def few_for(task: Task, few: Features) -> FewShot:
+    """The original views of ``few`` with their labels, numbered as the classes of ``task``.
 
-    Both need the same classes, in any order; a class without labelled pictures is refused.
+    Both need the same classes, in any order.
     """
     where = few.source or "The file of labelled pictures"
     if few.labels is None:
         raise InputError(f"{where} has no labels: encode a labelled dataset.")
-    if few.task.width != features.task.width:
+    if few.task.width != task.width:
         raise InputError(
-            f"{where} is {few.task.width} wide but the pictures {features.task.width}: "
+            f"{where} is {few.task.width} wide but the pictures {task.width}: "
             "encode both with the same model."
         )
-    theirs, ours = few.task.class_names, features.task.class_names
-    odd = sorted(set(theirs) ^ set(ours))
+    odd = sorted(set(few.task.class_names) ^ set(task.class_names))
     if odd:
         raise InputError(
             f"{where} has other classes ({odd[0]!r} is only in one of the two): "
             "give labelled pictures of the same classes."
         )
-    place = {name: k for k, name in enumerate(ours)}
-    labels = np.array([place[theirs[label]] for label in few.labels])
+    place = {name: k for k, name in enumerate(task.class_names)}
+    labels = tuple(place[few.task.class_names[label]] for label in few.labels)
     rows = few.image_features if few.image_features.ndim == 2 else few.image_features[:, 0]
-    return dataclasses.replace(features, few_features=np.array(rows), few_labels=labels)
+    return FewShot(like(np.array(rows), task.text_features), labels)
+
+
+def with_few(features: Features, few: Features) -> Features:
+    """The features with the pictures of ``few`` as labelled ones."""
+    found = few_for(features.task, few)
+    labels = np.array(found.labels)
+    return dataclasses.replace(features, few_features=found.features, few_labels=labels)

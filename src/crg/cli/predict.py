@@ -15,6 +15,7 @@ from crg.cli.classes import class_names
 from crg.cli.shared import (
     INTERRUPTED,
     F,
+    few_option,
     note,
     parse_options,
     plugin_option,
@@ -63,6 +64,7 @@ def model_options(command: F) -> F:
 @click.option("--method", default=None, help="Name of the method.  [default: crg]")
 @click.option("-o", "pairs", multiple=True, metavar="KEY=VALUE", help="Set a method's option.")
 @model_options
+@few_option
 @click.option("--out", type=_FILE, help="Write to this file.  [default: standard output]")
 @click.option("--format", "layout", type=click.Choice(["jsonl", "csv"]), default=None,
               help="Form of the lines.  [default: by the suffix of --out, else jsonl]")  # fmt: skip

@@ -1,0 +1,168 @@
+"""Every method on the same rendered pictures: the tables of docs/methods.md.
+
+``python tools/methods_table.py --folder build/methods`` encodes three shifted streams with
+mini (once), runs all methods over several stream orders, measures peak memory in a process
+of its own per method, and writes docs/results/methods.json and the tables. What is done is
+kept in the folder, so that an interrupted run goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import crg
+from crg.comparison import summarise
+from crg.datasets.shapes import shape_pictures
+from crg.encoders import load_encoder
+from crg.encoding import encode
+from crg.grid import Variant, iter_grid, plan_grid
+from crg.views import Recipe
+
+ROOT = Path(__file__).parent.parent
+PAGE, RESULTS = ROOT / "docs" / "methods.md", ROOT / "docs" / "results" / "methods.json"
+BEGIN, END = "<!-- methods:begin -->", "<!-- methods:end -->"
+STREAM_SEED, LABELLED_SEED = 11, 111  # neither trained mini nor chose the strength of a shift
+N_CLASSES, SHOTS = 32, 16
+_MEMORY = (
+    "import resource, sys; from crg.engine import read_with_few; from crg.evaluate import run;"
+    "few = sys.argv[3] or None; features = read_with_few(sys.argv[1], few);"
+    "run(features, sys.argv[2], order=list(range(min(64, len(features)))));"
+    "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured."""
+
+    folder: Path
+    shifts: tuple[str, ...]
+    severity: int
+    pictures: int
+    views: int
+    orders: int
+    methods: tuple[str, ...]
+    workers: int
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and write."""
+    plan = _plan(arguments)
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    shifts = {shift: dict(_measured(plan, shift)) for shift in plan.shifts}
+    kept = {"pictures": plan.pictures, "views": plan.views, "severity": plan.severity,
+            "orders": plan.orders, "shots": SHOTS, "shifts": shifts}  # fmt: skip
+    RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
+    page = PAGE.read_text()
+    head, tail = page[: page.index(BEGIN)], page[page.index(END) :]
+    PAGE.write_text(f"{head}{BEGIN}\n{tables(kept)}\n{tail}")
+    return 0
+
+
+def _plan(arguments: Sequence[str] | None) -> Plan:
+    parser = argparse.ArgumentParser(description="Measure every method on rendered shapes.")
+    parser.add_argument("--folder", type=Path, default=Path("build/methods"))
+    parser.add_argument("--shifts", default="night,fog,noise")
+    parser.add_argument("--severity", type=int, default=3)
+    parser.add_argument("--pictures", type=int, default=640)
+    parser.add_argument("--views", type=int, default=8)
+    parser.add_argument("--orders", type=int, default=5)
+    parser.add_argument("--methods", default=",".join(crg.list_methods()))
+    parser.add_argument("--workers", type=int, default=2)
+    given = vars(parser.parse_args(arguments))
+    lists = {name: tuple(given[name].split(",")) for name in ("shifts", "methods")}
+    return Plan(**{**given, **lists})
+
+
+def _measured(plan: Plan, shift: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    store, few = _store(plan, shift), _labelled(plan, shift)
+    variants = [Variant(method, method) for method in plan.methods]
+    grid = plan_grid([str(store)], variants, range(plan.orders), few=str(few))
+    ledger = plan.folder / "results.jsonl"
+    finished = []
+    for number, done in enumerate(iter_grid(grid, ledger, True, plan.workers), start=1):
+        print(f"{shift}: {number} of {grid.n_runs} runs", file=sys.stderr)
+        finished.append(done)
+    [rows] = summarise(grid, finished)["files"].values()
+    for method, row in rows.items():
+        needs = list(crg.get_method(method).needs)
+        yield method, {**row, "needs": needs, "peak_bytes": _peak(store, method, few)}
+
+
+def _store(plan: Plan, shift: str) -> Path:
+    """The stream; with generated views where a method needs them."""
+    pictures = shape_pictures(shift, plan.severity, plan.pictures, STREAM_SEED)
+    folder = plan.folder / f"{shift}-{plan.severity}"
+    encode(pictures, load_encoder("mini"), Recipe(views=plan.views), folder, workers=2)
+    return folder
+
+
+def _labelled(plan: Plan, shift: str) -> Path:
+    """Labelled pictures of the same shift, which only few-shot methods look at."""
+    pictures = shape_pictures(shift, plan.severity, SHOTS * N_CLASSES, LABELLED_SEED)
+    folder = plan.folder / f"{shift}-{plan.severity}-labelled"
+    encode(pictures, load_encoder("mini"), Recipe(), folder, workers=2)
+    return folder
+
+
+def _peak(store: Path, method: str, few: Path) -> int:
+    """Bytes that a process of its own needs at most to run the method over 64 pictures."""
+    words = [sys.executable, "-c", _MEMORY, str(store), method, str(few)]
+    return 1024 * int(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+
+
+def tables(kept: Mapping[str, Any]) -> str:
+    """Accuracy per shift, then cost and needs."""
+    shifts: Mapping[str, Mapping[str, Any]] = kept["shifts"]
+    methods = list(next(iter(shifts.values())))
+    lines = [
+        f"Accuracy in per cent, mean ± standard deviation over {kept['orders']} stream orders; "
+        f"{kept['pictures']} pictures per shift, severity {kept['severity']}, {kept['views']} "
+        f"views; few-shot methods see {kept['shots']} labelled pictures per class:\n",
+        "| method | " + " | ".join(shifts) + " |",
+        "| --- |" + " ---: |" * len(shifts),
+        *(
+            _row(method, [_accuracy(rows[method]) for rows in shifts.values()])
+            for method in methods
+        ),
+        "\nCalibration error in per cent (mean over the shifts), milliseconds per picture beyond "
+        "the encoder, and the most memory that a process needed, which includes Python, NumPy "
+        "and, where it is used, torch:\n",
+        "| method | ECE % | ms per picture | peak MB | needs |",
+        "| --- | ---: | ---: | ---: | --- |",
+        *(_row(each, _costs([rows[each] for rows in shifts.values()])) for each in methods),
+    ]
+    return "\n".join(lines)
+
+
+def _row(method: str, cells: Sequence[str]) -> str:
+    return f"| {method} | " + " | ".join(cells) + " |"
+
+
+def _accuracy(row: Mapping[str, Any]) -> str:
+    spread = row["accuracy"]
+    text = f"{100 * spread['mean']:.1f} ± {100 * (spread['std'] or 0):.1f}"
+    return f"**{text}**" if row["best"] else text
+
+
+def _costs(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    def mean(name: str) -> float:
+        return sum(float(row[name]) for row in rows) / len(rows)
+
+    return [
+        f"{100 * mean('ece'):.1f}",
+        f"{mean('ms_per_step'):.2f}",
+        f"{mean('peak_bytes') / 1e6:.0f}",
+        ", ".join(rows[0]["needs"]) or "-",
+    ]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
