@@ -175,3 +175,12 @@ def test_models_without_embeddings_are_refused(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("crg.equipment.load_encoder", lambda name: object())
     with refused_in_one_sentence("onnx:here", "open_clip"):
         load_text_encoder("onnx:here")
+
+
+def test_no_labelled_pictures_may_be_left(nearest: None, tmp_path: Path) -> None:
+    """When the last class with labelled pictures goes, the adapter goes on and can be saved."""
+    few = FewShot(np.eye(1, 8), (0,))
+    adapter = crg.create("first_pictures", Task(NAMES, np.eye(3, 8)).with_resources({FEW: few}))
+    adapter.remove_class("cat")
+    adapter.save(tmp_path / "state")
+    assert crg.load(tmp_path / "state").task.resources[FEW].labels == ()

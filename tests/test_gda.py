@@ -1,0 +1,140 @@
+"""Few-shot GDA against scikit-learn and against the formula of its paper."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+import crg
+from crg.parts.precision import on_grid
+from crg.resources import FEW, FewShot
+from streams import Floats, clustered
+
+K, D, SCALE = 4, 10, 25.0
+
+
+def pictures(seed: int = 0, each: int = 12) -> tuple[Floats, Floats, Floats, Any]:
+    """Text (K, D), a stream (30, D), labelled pictures, ``each`` of every class, and labels."""
+    text, views = clustered(seed=seed, n=30, n_classes=K, width=D)
+    rng = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(K), each)
+    shift = 0.5 * rng.normal(size=(K, D))
+    rows = text[labels] + shift[labels] + 0.2 * rng.normal(size=(len(labels), D))
+    return text, views[:, 0], rows / np.linalg.norm(rows, axis=1, keepdims=True), labels
+
+
+def create(text: Any, rows: Any, labels: Any, **options: Any) -> crg.Adapter:
+    """The method with these labelled pictures."""
+    few = {FEW: FewShot(rows, tuple(labels.tolist()))}
+    return crg.create(
+        "gda", crg.Task([f"c{k}" for k in range(len(text))], text, SCALE, few), **options
+    )
+
+
+def logits_of(adapter: crg.Adapter, stream: Any) -> Any:
+    """All logits, (N, K)."""
+    return np.stack([prediction.logits for prediction in adapter.step_many(stream)])
+
+
+def scatter_of(rows: Any, labels: Any) -> Any:
+    """S within classes."""
+    centred = [rows[labels == k] - rows[labels == k].mean(0) for k in sorted(set(labels))]
+    return sum(part.T @ part for part in centred)
+
+
+def discriminant(stream: Any, means: Any, scatter: Any, ridge: float) -> Any:
+    """f . P mu - 1/2 mu . P mu with P = D (S + r I)^-1, straight from the paper."""
+    weights = len(scatter) * means @ np.linalg.inv(scatter + ridge * np.eye(len(scatter)))
+    return stream @ weights.T - 0.5 * np.sum(weights * means, axis=1)
+
+
+def test_agrees_with_linear_discriminant_analysis() -> None:
+    """With the same covariance the differences between classes are scikit-learn's."""
+    text, stream, rows, labels = pictures()
+    ours = logits_of(create(text, rows, labels, alpha=1.0), stream) - SCALE * stream @ text.T
+    scatter, n = scatter_of(rows, labels), len(rows)
+    ridge = on_grid(np.trace(scatter) / (n - 1))
+    # Its covariance, (1 - share) S / n + share tr(S) / (n D) I, is (1 - share) / n of S + r I.
+    share = ridge / (ridge + np.trace(scatter) / D)
+    model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=share, priors=[1 / K] * K)
+    theirs = D * (1 - share) / n * model.fit(rows, labels).decision_function(stream)
+    gap = (ours - theirs) - (ours - theirs).mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(gap, 0.0, atol=1e-9 * np.abs(ours).max())
+    np.testing.assert_array_equal(ours.argmax(1), model.predict(stream))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.1, 1.0])
+def test_logits_equal_the_formula(alpha: float) -> None:
+    """logits = s f.t + alpha (w.f + b), with numbers of shots that differ between classes."""
+    text, stream, rows, labels = pictures(seed=1)
+    rows, labels = rows[5:40], labels[5:40]
+    scatter = scatter_of(rows, labels)
+    means = np.stack([rows[labels == k].mean(0) for k in range(K)])
+    ridge = on_grid(np.trace(scatter) / (len(rows) - 1))
+    expected = SCALE * stream @ text.T + alpha * discriminant(stream, means, scatter, ridge)
+    got = logits_of(create(text, rows, labels, alpha=alpha), stream)
+    np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_the_grid_of_the_ridge_moves_logits_by_one_per_cent_at_most() -> None:
+    """With r = tr(S) / (n - 1) itself the Gaussian term is the same up to the grid's half step."""
+    for seed in range(10):
+        text, stream, rows, labels = pictures(seed)
+        scatter = scatter_of(rows, labels)
+        means = np.stack([rows[labels == k].mean(0) for k in range(K)])
+        exact = discriminant(stream, means, scatter, np.trace(scatter) / (len(rows) - 1))
+        got = logits_of(create(text, rows, labels), stream) - SCALE * stream @ text.T
+        assert np.abs(got - exact).max() <= 0.011 * np.abs(exact).max()
+
+
+def test_shots_take_the_first_pictures_of_each_class() -> None:
+    """Three shots are as if no more had been given; more than there are means all."""
+    text, stream, rows, labels = pictures()
+    first = np.arange(len(labels)) % 12 < 3
+    expected = logits_of(create(text, rows[first], labels[first]), stream)
+    np.testing.assert_array_equal(logits_of(create(text, rows, labels, shots=3), stream), expected)
+    every = logits_of(create(text, rows, labels, shots=0), stream)
+    np.testing.assert_array_equal(logits_of(create(text, rows, labels, shots=500), stream), every)
+    assert np.abs(every - expected).max() > 1.0
+
+
+def test_one_shot_is_zero_shot() -> None:
+    """A single picture per class has no scatter, so that there is no Gaussian to read."""
+    text, stream, rows, labels = pictures()
+    got = logits_of(create(text, rows, labels, shots=1), stream)
+    np.testing.assert_allclose(got, SCALE * stream @ text.T, rtol=1e-12)
+
+
+def test_a_class_without_labelled_pictures_stands_at_the_mean_of_the_others() -> None:
+    """Its Gaussian is centred on the mean of the labelled classes' means, with their precision."""
+    text, stream, rows, labels = pictures(seed=2)
+    known = labels != 2
+    rows, labels = rows[known], labels[known]
+    means = np.stack([rows[labels == k].mean(0) if k != 2 else np.zeros(D) for k in range(K)])
+    means[2] = means[[0, 1, 3]].mean(0)
+    scatter = scatter_of(rows, labels)
+    ridge = on_grid(np.trace(scatter) / (len(rows) - 1))
+    expected = SCALE * stream @ text.T + discriminant(stream, means, scatter, ridge)
+    np.testing.assert_allclose(logits_of(create(text, rows, labels), stream), expected, rtol=1e-9)
+
+
+def test_an_unlabelled_class_can_be_answered() -> None:
+    """Where pictures lie in a cone far from the text, as CLIP's do, zero would rule it out."""
+    rng = np.random.default_rng(0)
+    text, cone, labels = np.eye(K, D), 2.0 * np.eye(D)[-1], np.repeat(np.arange(K), 6)
+
+    def seen(which: Any) -> Any:
+        rows = cone + text[which] + 0.2 * rng.normal(size=(len(which), D))
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    known = labels != 2
+    adapter = create(text, seen(labels[known]), labels[known])
+    stream = seen(labels)
+    logits = logits_of(adapter, stream)
+    assert np.mean(logits.argmax(axis=1)[~known] == 2) > 0.8
+    assert np.mean(logits.argmax(axis=1)[known] == labels[known]) > 0.8
+    gaussian = logits - SCALE * stream @ text.T
+    assert gaussian[~known].max(axis=1).min() > 10.0  # so far is zero below them all
