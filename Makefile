@@ -37,7 +37,7 @@ golden: $(VENV)/.all ## write the golden runs anew, after a change that is meant
 	@$(BIN)/python tests/golden_runs.py
 
 clean: ## remove the virtual environment and every cache
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist report.html
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

@@ -9,6 +9,7 @@ from typing import get_args
 
 import pytest
 
+from crg import answers
 from crg.answers import FIELDS, AnswerFile, Format, layout_of, read_answers
 from sentences import refused_in_one_sentence
 
@@ -75,15 +76,50 @@ def test_a_missing_folder_is_told(tmp_path: Path) -> None:
         AnswerFile(tmp_path / "none" / "answers.jsonl", "jsonl")
 
 
-def test_a_full_disk_is_told() -> None:
+class Full(io.StringIO):
+    """A file on a disk without room, which says so at every flush and when it is closed."""
+
+    def flush(self) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def close(self) -> None:
+        self.flush()
+
+
+def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When there is no room the sentence says that the lines before are kept."""
+    monkeypatch.setattr(answers, "_opened", lambda path, resume: Full())
+    with (
+        refused_in_one_sentence("No space left", "kept"),
+        AnswerFile(tmp_path / "answers.jsonl", "jsonl") as file,
+    ):
+        file.add(LINE)
 
-    class Full(io.StringIO):
-        def flush(self) -> None:
-            raise OSError(errno.ENOSPC, "No space left on device")
 
-    with refused_in_one_sentence("No space left", "kept"):
+def test_a_full_standard_output_is_told() -> None:
+    """What goes to a stream cannot be resumed, and the sentence does not say so."""
+    with refused_in_one_sentence("standard output", "make room there"):
         AnswerFile(Full(), "jsonl").add(LINE)
+
+
+def test_settings_are_kept_and_checked(tmp_path: Path) -> None:
+    """A file is not resumed with other settings, and the difference is named."""
+    path = tmp_path / "answers.jsonl"
+    with AnswerFile(path, "jsonl", settings={"views": 8, "classes": ["a", "b"]}) as file:
+        file.add(BROKEN)
+    with refused_in_one_sentence("views", "8, not 1"):
+        AnswerFile(path, "jsonl", True, {"views": 1, "classes": ["a", "b"]})
+    with AnswerFile(path, "jsonl", True, {"views": 8, "classes": ["a", "b"]}) as file:
+        assert file.before == [BROKEN]
+
+
+def test_names_that_are_not_utf_8_leave_the_file_readable(tmp_path: Path) -> None:
+    """An undecodable name is spelled out in JSON and comes back as it was."""
+    path = tmp_path / "answers.jsonl"
+    with AnswerFile(path, "jsonl") as file:
+        file.add({"path": "latin\udce9.png", "error": "x: y."})
+    path.read_bytes().decode("utf-8")
+    assert read_answers(path, "jsonl")[0]["path"] == "latin\udce9.png"
 
 
 def test_the_suffix_chooses_the_format() -> None:

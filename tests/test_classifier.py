@@ -98,7 +98,7 @@ def test_a_state_must_fit(tmp_path: Path) -> None:
         Classifier(encoder, NAMES, method="tda", state=state)
     with refused_in_one_sentence("queue_size=12"):
         Classifier(encoder, NAMES, options={"queue_size": "3"}, state=state)
-    with refused_in_one_sentence("'grey'"):
+    with refused_in_one_sentence("3 other classes"):
         Classifier(encoder, [*NAMES, "grey"], state=state)
     with refused_in_one_sentence("other prompts"):
         Classifier(encoder, NAMES, templates=["a blue thing that is {}."], state=state)

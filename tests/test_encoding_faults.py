@@ -80,7 +80,7 @@ def test_a_store_that_lacks_pictures_is_not_taken_for_whole(tmp_path: Path) -> N
     """Without --skip-unreadable a store with pictures left out is refused."""
     pictures = dot_files(tmp_path / "p", 20, bad=[13])
     run(pictures, tmp_path / "s", skip_unreadable=True)
-    with refused_in_one_sentence("lacks 1 unreadable", "--skip-unreadable"):
+    with refused_in_one_sentence("could not be read (1)", "--skip-unreadable"):
         run(pictures, tmp_path / "s")
 
 
@@ -120,7 +120,7 @@ def test_a_disk_that_is_too_small_is_told_at_once(
     """Nobody waits for hours to learn that the numbers do not fit."""
     monkeypatch.setattr("shutil.disk_usage", lambda path: _Disk())
     encoder = HashEncoder()
-    with refused_in_one_sentence("GB more", "make room"):
+    with refused_in_one_sentence("MB more", "make room"):
         run(dots(40), tmp_path / "s", encoder)
     assert encoder.encoded == 0
 

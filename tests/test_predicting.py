@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from colour_encoder import COLOURS, ColourEncoder, save_stream
+from colour_encoder import COLOURS, ColourEncoder, save_picture, save_stream
 from crg.answers import AnswerFile, read_answers
 from crg.classifier import Classifier
 from crg.predicting import PictureStream, Tally
@@ -95,14 +95,19 @@ def test_a_broken_picture_stops_with_everything_kept(tmp_path: Path) -> None:
 
 
 def test_a_broken_picture_can_be_skipped(tmp_path: Path) -> None:
-    """On request it gets a line with its error, and is not tried again."""
+    """On request it gets a line with its error, one only, and is tried again when resumed."""
     paths = save_stream(tmp_path / "pictures")
     paths[6].write_bytes(b"")
     tally = run(tmp_path, paths, skip_unreadable=True)
     assert (tally.answered, tally.unreadable) == (11, 1)
     [bad] = [x for x in read_answers(tmp_path / "answers.jsonl", "jsonl") if "error" in x]
     assert "006.png" in bad["path"] and "step" not in bad
-    assert run(tmp_path, paths).answered == 0
+    tally = run(tmp_path, paths, skip_unreadable=True)
+    assert (tally.answered, tally.unreadable) == (0, 1)
+    lines = read_answers(tmp_path / "answers.jsonl", "jsonl")
+    assert len(lines) == 12
+    save_picture(paths[6], "red")
+    assert run(tmp_path, paths).answered == 1
 
 
 def test_a_state_from_another_stream_is_refused(tmp_path: Path) -> None:

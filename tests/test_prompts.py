@@ -159,7 +159,7 @@ def test_odd_description_files_are_refused(content: str, words: str, tmp_path: P
 
 def test_other_bad_input_is_refused(tmp_path: Path) -> None:
     """Templates, names and modes that cannot work are each told in a sentence."""
-    with refused_in_one_sentence("no places", "{} exactly once"):
+    with refused_in_one_sentence("has 0 places", "{} exactly once"):
         class_prompts(NAMES, ["a photo."])
     with refused_in_one_sentence("2 places"):
         class_prompts(NAMES, ["a {} and a {}."])

@@ -121,6 +121,16 @@ def test_documented_python_runs(path: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_documents_are_filled_in(path: Path) -> None:
+    """No placeholder is left, and what a tool writes between markers is there."""
+    text = path.read_text(encoding="utf-8")
+    assert not re.findall(r"@[A-Z]+@|TODO|TBD", text)
+    for name in re.findall(r"<!-- (\w+):begin -->", text):
+        block = text.split(f"<!-- {name}:begin -->")[1].split(f"<!-- {name}:end -->")[0]
+        assert block.strip(), f"{path.name} has an empty block {name}"
+
+
 def test_readme_shows_both_ways_in() -> None:
     """The README has Python code, a crg command, `make demo` and `make test`."""
     readme = ROOT / "README.md"

@@ -54,6 +54,14 @@ def test_a_file_that_goes_away_is_forgotten(tmp_path: Path) -> None:
     assert list(arrivals) == []
 
 
+def test_a_file_that_changes_is_given_again(tmp_path: Path) -> None:
+    """A slow copy that was taken too early comes once more when it is whole."""
+    file = tmp_path / "copied"
+    file.write_text("half")
+    arrive = [lambda: None, lambda: None, lambda: file.write_text("half and half")]
+    assert watch(tmp_path, arrive) == ["copied", "copied"]
+
+
 def test_idle_time_counts_from_the_last_arrival(tmp_path: Path) -> None:
     """The watch ends only after so long without anything new."""
     arrive = [lambda: None, lambda: (tmp_path / "late").write_text("x")]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from crg.pictures import read_picture
 from crg.presets import with_preset
 from crg.prompts import PHOTO, Mode, make_task, read_descriptions
 from crg.resources import FEW, TEXT_ENCODER
+from crg.threads import one_blas_thread
 from crg.types import InputError, Prediction, Task
 from crg.views import Augment, Recipe, iter_views, make_views
 
@@ -105,6 +107,20 @@ class Classifier:
         """Class names and text features."""
         return self.adapter.task
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that decides the answers to a stream, as plain values."""
+        text = np.ascontiguousarray(self.task.text_features)
+        return {
+            "model": self.encoder.name,
+            "weights": self.encoder.fingerprint,
+            "classes": list(self.task.class_names),
+            "prompts": hashlib.sha256(text.tobytes()).hexdigest(),
+            "method": self.adapter.name,
+            "options": asdict(self.adapter.config),
+            **asdict(self.recipe),
+        }
+
     def predict(self, picture: Any, sample_id: str | None = None) -> Answer:
         """Adapt to one picture and say what it shows.
 
@@ -160,7 +176,8 @@ class Classifier:
         task = self.task
         zero_shot = softmax(task.logit_scale * (task.text_features @ features[0]))
         first = int(np.argmax(zero_shot))
-        prediction = self.adapter.step(features, name)
+        with one_blas_thread():
+            prediction = self.adapter.step(features, name)
         return Answer(
             label=prediction.class_name,
             probability=float(prediction.probs[prediction.label]),
@@ -182,6 +199,9 @@ def _checked_names(classes: Sequence[str] | None, saved: Adapter | None) -> tupl
         return tuple(saved.task.class_names)
     if isinstance(classes, str):
         raise InputError(f"The class names are one text, {classes!r}: give a list of names.")
+    for name in classes:
+        if not isinstance(name, str):
+            raise InputError(f"The class name {name!r} is no text: give every name as text.")
     for name, count in Counter(classes).items():
         if count > 1:
             raise InputError(
@@ -209,8 +229,9 @@ def _check_fits(
     only_in_one = sorted(set(saved.task.class_names) ^ set(task.class_names))
     if only_in_one:
         raise InputError(
-            f"{state} was saved for other classes ({only_in_one[0]!r} is only in one of the two "
-            "lists): leave the classes out or start afresh."
+            f"{state} was saved for {saved.task.n_classes} other classes, from "
+            f"{saved.task.class_names[0]!r} to {saved.task.class_names[-1]!r}: "
+            "leave the classes out or start afresh."
         )
     rows = [task.class_names.index(name) for name in saved.task.class_names]
     ours, theirs = task.text_features[rows, :], np.asarray(saved.task.text_features)

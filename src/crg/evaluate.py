@@ -21,6 +21,7 @@ from crg.equipment import equipped
 from crg.features import Features
 from crg.methods.registry import get_method
 from crg.stream import shuffled
+from crg.threads import one_blas_thread
 from crg.types import InputError, Result, SampleId, Step
 
 BASELINE = "zero_shot"
@@ -153,9 +154,10 @@ def _measured(
     on_step: Callable[[Step], None] = lambda step: None,
 ) -> dict[str, Any]:
     tally = _Tally()
-    for step in iter_run(adapter, features, rows, block=_BLOCK):
-        tally.add(step)
-        on_step(step)
+    with one_blas_thread():
+        for step in iter_run(adapter, features, rows, block=_BLOCK):
+            tally.add(step)
+            on_step(step)
     times = np.array(tally.milliseconds)
     speed = {
         "ms_per_step": metrics.mean_milliseconds(times),

@@ -67,7 +67,7 @@ def read_picture(source: Any) -> Image.Image:
         return _decoded(_content(source), shown(source))
     if callable(getattr(source, "draw", None)):
         return _finished(source.draw(), "The drawn picture")
-    raise InputError(f"A picture cannot be a {type(source).__name__}: {_ACCEPTED}.")
+    raise InputError(f"A value of type {type(source).__name__} is no picture: {_ACCEPTED}.")
 
 
 def shown(path: Any) -> str:

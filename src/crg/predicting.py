@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +37,17 @@ class PictureStream:
     save_every: int = 100  # pictures
     skip_unreadable: bool = False
     workers: int = 1
+    _known: dict[str, str | None] = field(default_factory=dict, init=False)  # None: answered
 
     def run(self, paths: Iterable[Path], live: bool = False) -> Iterator[Tally]:
-        """Decide every picture that has no line yet; yields the tally after each.
+        """Decide every picture that has no answer yet; yields the tally after each.
 
-        With ``live`` each picture is decided before the next path is asked for. The state is
-        saved whatever ends the stream.
+        One that could not be read before is tried again. With ``live`` each picture is
+        decided before the next path is asked for. The state is saved whatever ends the stream.
         """
         self.replay()
-        done = {line["path"] for line in self.answers.before}
-        left = (path for path in paths if str(path) not in done)
+        self._known = {line["path"]: line.get("error") for line in self.answers.before}
+        left = (path for path in paths if self._known.get(str(path), "none") is not None)
         tally = Tally()
         try:
             for path, answer in self._one_by_one(left) if live else self._in_batches(left):
@@ -80,8 +81,11 @@ class PictureStream:
             if not self.skip_unreadable:
                 raise answer
             tally.unreadable += 1
-            self.answers.add({"path": str(path), "error": str(answer)})
+            if self._known.get(str(path)) != str(answer):  # told once is enough
+                self.answers.add({"path": str(path), "error": str(answer)})
+            self._known[str(path)] = str(answer)
             return
+        self._known[str(path)] = None
         tally.answered += 1
         tally.changed += answer.changed
         self.answers.add(as_line(path, answer))

@@ -15,20 +15,22 @@ def iter_arrivals(
     idle: float | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Path]:
-    """Each picture of ``list_now()`` once, in the order of arrival, for ever.
+    """Each picture of ``list_now()`` in the order of arrival, for ever.
 
     A file that has changed since the last look is still being written and has to wait for
-    the next one. After ``idle`` seconds without a new picture the watch ends.
+    the next one. One that changes after it was given is given again: it may have been taken
+    in the middle of a slow copy. After ``idle`` seconds without a picture the watch ends.
     """
     before: dict[Path, _Stamp] = {}
-    given: set[Path] = set()
+    given: dict[Path, _Stamp] = {}
     waited = 0.0
     while True:
-        now = {path: stamp for path in list_now() if path not in given and (stamp := _stamp(path))}
+        stamps = ((path, _stamp(path)) for path in list_now())
+        now = {path: stamp for path, stamp in stamps if stamp and given.get(path) != stamp}
         settled = [path for path, stamp in now.items() if before.get(path) == stamp]
         before = now
         for path in sorted(settled, key=lambda path: (now[path][1], path)):
-            given.add(path)
+            given[path] = now[path]
             yield path
         waited = 0.0 if settled else waited + interval
         if idle is not None and waited > idle:

@@ -25,6 +25,7 @@ from crg.cli.shared import (
 from crg.picture_paths import STANDARD_INPUT, iter_lines, list_pictures
 from crg.predicting import PictureStream, Tally
 from crg.prompts import PHOTO
+from crg.saving import check_place
 from crg.types import InputError
 from crg.watching import iter_arrivals
 
@@ -114,7 +115,8 @@ def predict(
     listed = None if live else _some(list_pictures(pictures))
     classifier = _classifier(names, method, parse_options(pairs), state, model)
     paths = listed if listed is not None else _live_paths(pictures, watch, idle)
-    with AnswerFile(out or sys.stdout, layout_of(out, layout), resume) as answers:
+    written = layout_of(out, layout)
+    with AnswerFile(out or sys.stdout, written, resume, classifier.settings) as answers:
         stream = PictureStream(classifier, answers, save_state,
                                skip_unreadable=skip_unreadable, workers=workers)  # fmt: skip
         _run(stream, paths, live, None if listed is None or out is None else len(listed))
@@ -151,7 +153,8 @@ def _run(stream: PictureStream, paths: Iterable[Path], live: bool, total: int | 
 
 def _told(tally: Tally) -> str:
     broken = f", {tally.unreadable} unreadable" if tally.unreadable else ""
-    return f"{tally.answered} pictures, {tally.changed} answers changed by adaptation{broken}."
+    pictures = "1 picture" if tally.answered == 1 else f"{tally.answered} pictures"
+    return f"{pictures} answered, {tally.changed} of them changed by adaptation{broken}."
 
 
 def _live_paths(arguments: tuple[str, ...], watch: bool, idle: float | None) -> Iterator[Path]:
@@ -180,8 +183,5 @@ def _check_together(
         raise InputError("--resume needs the file that the earlier call wrote: name it with --out.")
     if idle is not None and not watch:
         raise InputError("--idle ends a watch: add --watch or leave it out.")
-    if save_state is not None and not save_state.absolute().parent.is_dir():
-        raise InputError(
-            f"The state cannot be saved to {save_state} because its folder does not exist: "
-            "make the folder first."
-        )
+    if save_state is not None:
+        check_place(save_state)

@@ -21,7 +21,7 @@ from crg.cli.tables import run_table
 from crg.engine import read_once, read_with_few
 from crg.evaluate import run as evaluate_run
 from crg.grid import origin_of, typed_options
-from crg.types import InputError
+from crg.saving import check_place
 
 
 @click.command()
@@ -70,10 +70,7 @@ def run(
 
 
 def _check_before_running(save_state: Path | None, results_path: Path | None) -> None:
-    if save_state is not None and not save_state.absolute().parent.is_dir():
-        raise InputError(
-            f"The state cannot be saved to {save_state} because its folder does not exist: "
-            "make the folder first."
-        )
+    if save_state is not None:
+        check_place(save_state)
     if results_path is not None:
         results.check_writable(results_path)

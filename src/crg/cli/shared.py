@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import sys
@@ -54,6 +55,12 @@ class CommandGroup(click.Group):
         except KeyboardInterrupt:
             click.echo("Stopped.", err=True)
             ctx.exit(INTERRUPTED)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise Refused(
+                f"The output cannot be written ({error.strerror}): make room there."
+            ) from None
 
 
 def plugin_option(command: F) -> F:

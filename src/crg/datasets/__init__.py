@@ -44,7 +44,7 @@ def load_dataset(
     if root is None:
         raise InputError(
             f"{entry.title} is looked for below a root: give the folder that holds "
-            f"{entry.folders[0]} (for a folder of your own write ./{name_or_path})."
+            f"{entry.folders[0]} with --root (for a folder of your own write ./{name_or_path})."
         )
     return drawn(read_entry(entry, Path(root), split), limit, seed)
 

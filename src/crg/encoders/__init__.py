@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+from importlib.util import find_spec
+
 from crg.encoders.base import Encoder
 from crg.encoders.listing import EncoderRow, list_encoders
 from crg.types import InputError
@@ -22,9 +25,16 @@ def load_encoder(name: str, *, device: str | None = None, precision: str | None 
         from crg.encoders.onnx import Onnx
 
         return Onnx(name.removeprefix("onnx:"), device=device, precision=precision)
+    _check_spelling(name)
     from crg.encoders.openclip import OpenClip
 
     return OpenClip(name, device=device, precision=precision)
+
+
+def _check_spelling(name: str) -> None:
+    """Where open_clip is not there to know its models, a slip in ours is told of."""
+    if find_spec("open_clip") is None and get_close_matches(name.lower(), ["mini"], cutoff=0.7):
+        raise InputError(f"There is no model {name!r}: did you mean mini?")
 
 
 def _mini(device: str | None, precision: str | None) -> Encoder:

@@ -19,6 +19,7 @@ from crg.pixels.strips import cut_from_strip
 
 Pixels: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 _FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+_LARGE = 50_000_000  # pixels; well below what Pillow warns of
 _LONG = 32  # a picture scaled to more sides than these is not scaled whole
 
 
@@ -102,9 +103,17 @@ class Source:
 def _cut_by_pillow(image: Image.Image, crop: Crop, side: int) -> Image.Image:
     corner = (crop.left + crop.width, crop.top + crop.height)
     whole = (crop.width, crop.height) == image.size
-    part = image if whole else image.crop((crop.left, crop.top, *corner))
+    part = image if whole else _part(image, (crop.left, crop.top, *corner))
     square = _resized(part, crop, side)
     return square.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if crop.flipped else square
+
+
+def _part(image: Image.Image, box: tuple[int, int, int, int]) -> Image.Image:
+    """A rectangle of the image; through an array, because Pillow warns of large crops."""
+    left, top, right, bottom = box
+    if (right - left) * (bottom - top) < _LARGE:
+        return image.crop(box)
+    return Image.fromarray(np.asarray(image)[top:bottom, left:right])
 
 
 def _resized(part: Image.Image, crop: Crop, side: int) -> Image.Image:

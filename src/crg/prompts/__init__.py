@@ -111,7 +111,7 @@ def check_template(template: str) -> None:
     """Refuse a template that has not exactly one place for the class name."""
     if template.count("{}") != 1:
         raise InputError(
-            f"The template {template!r} has {template.count('{}') or 'no'} places for the class "
+            f"The template {template!r} has {template.count('{}')} places for the class "
             "name: write {} exactly once, as in 'a photo of a {}.'."
         )
 

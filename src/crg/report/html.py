@@ -88,7 +88,7 @@ def _cells(row: Mapping[str, Any]) -> Iterable[str]:
         yield "-"
     else:
         low, high = 100 * gain["low"], 100 * gain["high"]
-        yield f"{100 * gain['mean']:+.2f} [{low:+.2f}, {high:+.2f}]"
+        yield f"{100 * gain['mean']:+.2f}<br><small>{low:+.2f} to {high:+.2f}</small>"
     yield f"{100 * row['ece']:.1f}"
     yield "-" if row["purity"] is None else f"{100 * row['purity']:.1f}"
     yield f"{row['ms_per_step']:.2f}"

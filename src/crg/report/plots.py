@@ -14,6 +14,8 @@ LEFT, RIGHT, TOP, BOTTOM = 56, 150, 16, 44  # the right margin holds the names o
 # Okabe and Ito's colours, which most colour-blind people can tell apart; zero-shot is grey.
 COLOURS = ("#777777", "#e69f00", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#b8a800")
 
+_DASHES = ("none", "9 5", "3 4")
+
 Points = Sequence[tuple[float, float]]
 
 
@@ -55,7 +57,11 @@ def line_chart(
     for number, (name, points) in enumerate(lines.items()):
         colour = colours[name]
         path = " ".join(f"{x.place(a):.1f},{y.place(b):.1f}" for a, b in points)
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        dashes = _DASHES[number % len(_DASHES)]  # lines that lie on each other can both be seen
+        parts.append(
+            f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2.5" '
+            f'stroke-dasharray="{dashes}"/>'
+        )
         parts.append(_text(x.end + 8, ends[number] + 4, name, colour=colour))
     return _svg(parts, f"{y_title} against {x_title}")
 

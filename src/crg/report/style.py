@@ -9,8 +9,9 @@ h1 { font-size: 1.6rem; line-height: 1.25; }
 h2 { font-size: 1.2rem; margin-top: 2.2rem; }
 .lead { font-size: 1.1rem; }
 .wide { overflow-x: auto; }
-table { border -collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { padding: .35rem .6rem; border-bottom: 1px solid var(--line); text-align: right;
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .5rem; font-size: .95rem; vertical-align: top;
+  border-bottom: 1px solid var(--line); text-align: right;
   white-space: nowrap; }
 th:first-child { text-align: left; }
 thead th { font-weight: 600; vertical-align: bottom; }
@@ -18,7 +19,9 @@ tbody th { font-weight: inherit; }
 tr.best { font-weight: 700; }
 figure { margin: 1.5rem 0; }
 figcaption { font-size: .85rem; opacity: .8; }
-svg { width: 100%; height: auto; }
+figure { overflow-x: auto; }
+svg { width: 100%; min-width: 34rem; height: auto; }
+.card { overflow: visible; }
 .gallery { display: grid; grid-template-columns: repeat(auto-fill, minmax(11rem, 1fr)); gap: 1rem; }
 .card { margin: 0; display: flex; gap: .6rem; align-items: center; }
 .card img { width: 72px; height: 72px; border-radius: 6px; image-rendering: auto; flex: none; }

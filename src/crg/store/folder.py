@@ -56,7 +56,7 @@ def check_left_out(folder: Path, accept_skipped: bool) -> None:
     left_out = storage.skipped_pictures(folder)
     if left_out and not accept_skipped:
         raise InputError(
-            f"{folder} lacks {len(left_out)} unreadable pictures: accept that with "
+            f"{folder} lacks pictures that could not be read ({len(left_out)}): accept that with "
             "--skip-unreadable, or mend them and encode into another folder."
         )
 

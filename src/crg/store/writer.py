@@ -152,8 +152,8 @@ class StoreWriter:
         disk = shutil.disk_usage(self.folder)
         if disk.total and needed > disk.free:
             raise InputError(
-                f"{self.folder} needs {needed / 1e9:.1f} GB more but its disk has "
-                f"{disk.free / 1e9:.1f} GB left: make room or choose another folder with --out."
+                f"{self.folder} needs {needed / 1e6:,.2f} MB more but its disk has "
+                f"{disk.free / 1e6:,.2f} MB left: make room or choose another folder with --out."
             )
 
     @property
