@@ -53,5 +53,5 @@ $(VENV)/.core: $(PINS) | $(VENV)/bin/python
 
 $(VENV)/.all: $(PINS) | $(VENV)/bin/python
 	@echo "Installing crg with all extras and the tools into $(VENV) (a few minutes at first)"
-	@$(PIP) --editable '.[torch,fast,openclip,onnx,export,huggingface,ray,bench,dev]'
+	@$(PIP) --editable '.[torch,fast,openclip,onnx,export,huggingface,diffusion,ray,bench,dev]'
 	@touch $@ $(VENV)/.core

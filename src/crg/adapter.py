@@ -81,6 +81,11 @@ class Adapter:
         return self._method.name
 
     @property
+    def needs(self) -> tuple[str, ...]:
+        """What the method needs beyond class names and text features."""
+        return self._method.needs
+
+    @property
     def task(self) -> Task:
         """Classes and text features as they are now."""
         return self._method.task

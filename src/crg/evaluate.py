@@ -20,6 +20,7 @@ from crg.adapter import Adapter, create
 from crg.equipment import equipped
 from crg.features import Features
 from crg.methods.registry import get_method
+from crg.resources import GENERATED
 from crg.stream import shuffled
 from crg.threads import one_blas_thread
 from crg.types import InputError, Result, SampleId, Step
@@ -55,15 +56,26 @@ def iter_run(
     stops = evenly_spaced(len(order)) if checkpoints is None else checkpoints
     ids, labels = features.sample_ids, features.labels
     truth = {} if labels is None else dict(zip(ids, labels.tolist(), strict=True))
+    n_seen = features.n_views - _hidden_views(adapter, features)
+
+    def seen(row: int) -> np.ndarray[Any, Any]:
+        return features.views(row)[:n_seen]
+
     for places in _blocks(len(order), block, stops):
         rows = [int(order[place]) for place in places]
-        names, views = [ids[row] for row in rows], np.stack([features.views(row) for row in rows])
+        names, views = [ids[row] for row in rows], np.stack([seen(row) for row in rows])
         start = time.perf_counter_ns()
         predictions = adapter.step_many(views, names)
         milliseconds = (time.perf_counter_ns() - start) / 1e6 / len(rows)
         for place, name, prediction in zip(places, names, predictions, strict=True):
             purity = _purity(adapter, truth) if truth and place in stops else None
             yield Step(place, name, truth.get(name), prediction, milliseconds, purity)
+
+
+def _hidden_views(adapter: Adapter, features: Features) -> int:
+    """Views that a generator made are for the methods that ask for them, and for no other."""
+    generated = features.task.resources.get(GENERATED) or 0
+    return 0 if GENERATED in adapter.needs else int(generated)
 
 
 def _blocks(n_steps: int, size: int, stops: Collection[int]) -> Iterator[range]:

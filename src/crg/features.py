@@ -12,6 +12,7 @@ A feature file is an ``.npz`` archive or a ``.safetensors`` file with these name
 ``ids``             N names         optional: strings or integers, distinct
 ``few_features``    (F, D)          optional: labelled pictures for few-shot methods
 ``few_labels``      (F,) integers   optional: their classes
+``generated``       one integer     optional: how many views, the last ones, were generated
 ==================  ==============  ===================================================
 
 In a safetensors file ``class_names`` and ``ids`` are JSON lists in the metadata, and
@@ -34,14 +35,14 @@ from typing import Any
 import numpy as np
 
 from crg.formats import read_raw, write_raw
-from crg.resources import FEW, FewShot
+from crg.resources import FEW, GENERATED, FewShot
 from crg.storage import read_store
 from crg.types import InputError, SampleId, Task, like
 
 Numbers = np.ndarray[Any, Any]
 
 REQUIRED = ("image_features", "text_features", "class_names", "logit_scale")
-OPTIONAL = ("labels", "ids", "few_features", "few_labels")
+OPTIONAL = ("labels", "ids", "few_features", "few_labels", "generated")
 _CHUNK = 8192  # views that are checked at once, so that checking needs little memory
 
 
@@ -59,6 +60,7 @@ class Features:
     ids: tuple[SampleId, ...] | None = None
     few_features: Numbers | None = None  # (F, D)
     few_labels: Numbers | None = None  # (F,)
+    generated: int | None = None  # how many views, the last ones, a generator made
     model: str | None = None  # the encoder that made them, where it is known
     source: Path | None = None  # the file they were read from
     sha256: str | None = None  # of that file's content
@@ -80,6 +82,10 @@ class Features:
             rows = like(self.few_features, self.task.text_features)
             known = {FEW: FewShot(rows, tuple(few.tolist()))}
             object.__setattr__(self, "task", self.task.with_resources(known))
+        if self.generated is not None:
+            count = _checked_generated(self.generated, self.n_views)
+            object.__setattr__(self, "generated", count)
+            object.__setattr__(self, "task", self.task.with_resources({GENERATED: count}))
 
     def __len__(self) -> int:
         """N, the number of pictures."""
@@ -130,6 +136,7 @@ def write_features(path: str | os.PathLike[str], features: Features) -> None:
         "ids": features.ids,
         "few_features": features.few_features,
         "few_labels": features.few_labels,
+        "generated": features.generated,
     }
     write_raw(Path(path), {key: value for key, value in values.items() if value is not None})
 
@@ -151,6 +158,7 @@ def _assembled(source: Path, raw: Mapping[str, Any], digest: str) -> Features:
         ids=raw.get("ids"),
         few_features=raw.get("few_features"),
         few_labels=raw.get("few_labels"),
+        generated=raw.get("generated"),
         model=raw.get("model"),
         source=source,
         sha256=digest,
@@ -229,6 +237,16 @@ def _checked_labels(what: str, labels: Any, count: int, n_classes: int) -> Numbe
             f"number them from 0 to {n_classes - 1}."
         )
     return array.astype(np.int64)
+
+
+def _checked_generated(stored: Any, n_views: int) -> int:
+    number = np.asarray(stored)
+    if number.size != 1 or number.dtype.kind not in "iu" or not 0 < int(number.item()) < n_views:
+        raise InputError(
+            f"generated is {stored} but there are {n_views} views, of which the first is the "
+            "original: store how many of the others a generator made."
+        )
+    return int(number.item())
 
 
 def _checked_ids(ids: Any, count: int) -> tuple[SampleId, ...]:

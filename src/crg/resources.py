@@ -1,4 +1,4 @@
-"""What some methods need beyond a task: labelled pictures, or a text encoder to tune prompts in.
+"""What some methods need beyond a task: labelled pictures, a text encoder, generated views.
 
 A method names its needs in ``needs``; whoever makes the task puts them into
 ``Task.resources`` under these names.
@@ -16,12 +16,15 @@ from crg.types import Array, InputError, Task, as_floats, unit_rows
 
 FEW = "few"
 TEXT_ENCODER = "text_encoder"
+GENERATED = "generated"  # how many of the views, the last ones, a generator made
 
 _REMEDIES = {
     FEW: "labelled pictures: give a file with few_features and few_labels, "
-    "or a store that was encoded with --few",
+    "or name a labelled file or store with --few",
     TEXT_ENCODER: "a text encoder that takes embeddings: give a store that crg encode made "
     "with mini or a model of open_clip",
+    GENERATED: "views that a generator made: give a store that was encoded with --variations, "
+    "or a feature file that tells their number as generated",
 }
 
 
@@ -33,7 +36,8 @@ class FewShot:
     labels: tuple[int, ...]  # F of them
 
     def __post_init__(self) -> None:
-        rows = unit_rows(as_floats(self.features, "labelled pictures"), "labelled pictures")
+        rows = as_floats(self.features, "labelled pictures")
+        rows = unit_rows(rows, "labelled pictures") if rows.shape[0] else rows
         labels = tuple(int(label) for label in np.asarray(self.labels).tolist())
         if len(labels) != rows.shape[0]:
             raise InputError(
@@ -53,11 +57,9 @@ class FewShot:
                 rows.append(row)
         return FewShot(self.features[rows, :], tuple(self.labels[row] for row in rows))
 
-    def without_class(self, index: int) -> FewShot | None:
-        """The pictures of the other classes, renumbered; None if there are none."""
+    def without_class(self, index: int) -> FewShot:
+        """The pictures of the other classes, renumbered."""
         rows = [row for row, label in enumerate(self.labels) if label != index]
-        if not rows:
-            return None
         labels = tuple(self.labels[row] - (self.labels[row] > index) for row in rows)
         return FewShot(self.features[rows, :], labels)
 

@@ -18,7 +18,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
-from crg.resources import FEW, TEXT_ENCODER, FewShot
+from crg.resources import FEW, GENERATED, TEXT_ENCODER, FewShot
 from crg.types import Array, InputError, Task
 
 FORMAT = "crg-state"
@@ -107,15 +107,33 @@ def read(path: str | os.PathLike[str]) -> Saved:
 def _resources_header(task: Task) -> dict[str, Any]:
     """What of the resources goes into the header; a text encoder is only named."""
     few, encoder = task.resources.get(FEW), task.resources.get(TEXT_ENCODER)
-    labels = {} if few is None else {"few_labels": list(few.labels)}
-    return labels if encoder is None else {**labels, "model": encoder.name}
+    facts: dict[str, Any] = {} if few is None else {"few_labels": list(few.labels)}
+    if GENERATED in task.resources:
+        facts[GENERATED] = task.resources[GENERATED]
+    return facts if encoder is None else {**facts, "model": encoder.name}
 
 
 def _resources(header: Mapping[str, Any], tensors: dict[str, Any]) -> dict[str, Any]:
+    found = {GENERATED: int(header[GENERATED])} if GENERATED in header else {}
     if "few_features" not in tensors:
-        return {}
+        return found
     features = _placed(tensors.pop("few_features"), header["torch_device"])
-    return {FEW: FewShot(features, header["few_labels"])}
+    return {**found, FEW: FewShot(features, header["few_labels"])}
+
+
+def check_place(path: str | os.PathLike[str]) -> None:
+    """Refuse, before any work, a place that nothing can be written to."""
+    target = Path(path)
+    if target.is_dir():
+        raise InputError(f"{path} is a folder: give the name of a file in it.")
+    try:
+        with tempfile.TemporaryFile(dir=target.absolute().parent):
+            pass
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written ({error.strerror}): "
+            "choose a folder that exists and is writable."
+        ) from None
 
 
 @contextlib.contextmanager

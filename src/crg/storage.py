@@ -36,6 +36,7 @@ TEXT = "text_features.npy"
 LABELS = "labels.npy"
 IDS = "ids.json"
 SKIPPED = "skipped.json"
+GENERATED = "generated views"  # in the key of a store whose last views a generator made
 HALF = np.dtype("<f2")
 _LONGEST_PREAMBLE = 4096  # bytes; NumPy's are 128 long
 
@@ -130,6 +131,7 @@ def _raw(folder: Path, header: Header, images: Numbers) -> dict[str, Any]:
         "logit_scale": header.logit_scale,
         "ids": json.loads(_small_file(folder, header, IDS)),
         "model": header.key.get("model"),
+        "generated": header.key.get(GENERATED),
     }
     _small_file(folder, header, SKIPPED)
     return raw | ({"labels": _array(folder, header, LABELS)} if LABELS in header.checksums else {})

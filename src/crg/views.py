@@ -4,7 +4,8 @@ Row 0 is what the model's own preprocessing makes of the picture. Rows 1 to V - 
 resized crops, flipped half of the time, and with ``augment="augmix"`` also mixed with
 distorted copies of themselves, as in TPT (Shu et al., 2022). A view depends on the seed, the
 id of the picture and its row, and on nothing else: neither on V, nor on the order of the
-pictures, nor on who makes it.
+pictures, nor on who makes it. Generated variations of the picture may follow, each as row 0
+would be made of it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
@@ -95,24 +96,25 @@ def iter_views(
     preprocessing: Preprocessing,
     recipe: Recipe,
     workers: int,
+    variations: Callable[[str], Sequence[Any]] | None = None,
 ) -> Iterator[Pixels | InputError]:
     """The views of each picture in turn, or why it could not be read.
 
+    What ``variations`` gives for the id of a picture is read too, and comes last.
     With ``workers`` above zero that many threads read ahead, by two pictures each; with zero
     each picture is read when it is asked for. Closing the iterator ends the threads.
     """
     tasks = zip(sources, ids, strict=True)
     if workers < 1:
         for source, name in tasks:
-            yield _views_or_error(source, name, preprocessing, recipe, None)
+            yield _views_or_error(source, name, preprocessing, recipe, None, variations)
         return
     pool = ThreadPoolExecutor(workers, "crg-views")
     waiting: deque[Future[Pixels | InputError]] = deque()
     try:
         for source, name in tasks:
-            waiting.append(
-                pool.submit(_views_or_error, source, name, preprocessing, recipe, threads=1)
-            )
+            job = (source, name, preprocessing, recipe, 1, variations)
+            waiting.append(pool.submit(_views_or_error, *job))
             if len(waiting) > _AHEAD * workers:
                 yield waiting.popleft().result()
         while waiting:
@@ -122,10 +124,19 @@ def iter_views(
 
 
 def _views_or_error(
-    source: Any, name: str, preprocessing: Preprocessing, recipe: Recipe, threads: int | None
+    source: Any,
+    name: str,
+    preprocessing: Preprocessing,
+    recipe: Recipe,
+    threads: int | None,
+    variations: Callable[[str], Sequence[Any]] | None,
 ) -> Pixels | InputError:
     try:
-        return make_views(source, preprocessing, recipe, name, threads)
+        views = make_views(source, preprocessing, recipe, name, threads)
+        if variations is None:
+            return views
+        others = [make_views(each, preprocessing, Recipe(), name, 1) for each in variations(name)]
+        return np.concatenate([views, *others])
     except InputError as error:
         return error
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from crg.checks.answers import require_sound
 from crg.checks.law import Law, Make, require, require_close, run
-from crg.checks.streams import VIEW_COUNTS, another_direction, make_stream, make_task
+from crg.checks.streams import ADDED, VIEW_COUNTS, another_direction, make_stream, make_task
 from crg.types import Task
 
 
@@ -29,10 +29,10 @@ def order_of_classes_does_not_matter(make: Make) -> None:
 def class_added_at_once_counts_as_given(make: Make) -> None:
     """A class added before the first sample counts like one that the task had from the start."""
     task = make_task()
-    larger = task.with_class("one more", another_direction(task))
+    larger = task.with_class(ADDED, another_direction(task))
     stream = make_stream(larger, 80, 8)
     adapter = make(task)
-    adapter.add_class("one more", another_direction(task))
+    adapter.add_class(ADDED, another_direction(task))
     sentence = "A class added before the first sample is not like one given at the start"
     require_close(run(make(larger), stream), run(adapter, stream), 1e-9, sentence)
 
@@ -52,11 +52,11 @@ def classes_may_come_and_go(make: Make) -> None:
     """Adding and removing classes in mid-stream keeps predictions sound and names right."""
     for dtype in ("float32", "float64"):
         task = make_task(dtype)
-        larger = task.with_class("one more", another_direction(task))
+        larger = task.with_class(ADDED, another_direction(task))
         stream = make_stream(larger, 120, 8)
         adapter = make(task)
         run(adapter, stream[:30])
-        adapter.add_class("one more", another_direction(task))
+        adapter.add_class(ADDED, another_direction(task))
         _require_sound_names(adapter.step(stream[30]).class_name, adapter.task, larger.class_names)
         for views in stream[31:60]:
             require_sound(adapter.step(views), adapter.task, " after a class was added")
@@ -72,10 +72,10 @@ def classes_may_come_and_go(make: Make) -> None:
 
 def classes_are_still_recognised_after_changes(make: Make) -> None:
     """Rows stay with their classes: after changes clear pictures still get their own names."""
-    task = make_task().with_class("one more", another_direction(make_task()))
+    task = make_task().with_class(ADDED, another_direction(make_task()))
     adapter = make(make_task())
     run(adapter, make_stream(make_task(), 40, 8, noise=0.3))
-    adapter.add_class("one more", another_direction(task))
+    adapter.add_class(ADDED, another_direction(task))
     adapter.remove_class("class 0")
     clear = make_stream(task, 60, 8, noise=0.3, seed=6)
     names = [task.class_names[place % task.n_classes] for place in range(60)]

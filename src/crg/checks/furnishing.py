@@ -6,6 +6,7 @@ class that is added later has none, as it would be for a user.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -13,29 +14,36 @@ from typing import Any
 import numpy as np
 
 from crg.checks.law import LawSkipped
-from crg.checks.streams import N_CLASSES
-from crg.resources import FEW, TEXT_ENCODER, FewShot
+from crg.checks.streams import ADDED, N_CLASSES, another_direction
+from crg.resources import FEW, GENERATED, TEXT_ENCODER, FewShot
 from crg.types import Task, like
 
 _SHOTS = 3
 _CONTEXT_WIDTH = 6
+_GENERATED = 3  # of eight views; where a law gives one view, it is the original
 _LABELLED = frozenset(f"class {k}" for k in range(N_CLASSES))
 
 
 def furnished(task: Task, needs: Iterable[str]) -> Task:
     """The task with what is needed and not there yet."""
-    makers = {FEW: _few, TEXT_ENCODER: _text_encoder}
+    makers = {FEW: _few, TEXT_ENCODER: _text_encoder, GENERATED: _generated}
     missing = [need for need in needs if need in makers and need not in task.resources]
     return task.with_resources({need: makers[need](task) for need in missing})
 
 
 class WordHashes:
-    """A text encoder in which every word has a random direction and context bends them."""
+    """A text encoder that knows the classes of the laws' tasks, and bends them by the context.
+
+    Any other text has a random direction that depends on the text alone.
+    """
 
     name = "word-hashes"
 
-    def __init__(self, width: int) -> None:
-        self.width = width
+    def __init__(self, task: Task) -> None:
+        self.width = task.width
+        rows = np.asarray(task.text_features, dtype=np.float64)
+        self.known = dict(zip(task.class_names, rows, strict=True))
+        self.known.setdefault(ADDED, np.asarray(another_direction(task), dtype=np.float64))
 
     def context_of(self, words: str) -> Any:
         """One vector per word, (M, E)."""
@@ -48,7 +56,7 @@ class WordHashes:
         """normalize(e_k + tanh(mean of the context times a matrix that depends on k))."""
         import torch
 
-        ends = torch.from_numpy(np.stack([_direction(end, self.width) for end in endings]))
+        ends = torch.from_numpy(np.stack([self._unbent(end) for end in endings]))
         bends = np.stack(
             [_direction(f"bend {end}", _CONTEXT_WIDTH * self.width) for end in endings]
         )
@@ -57,6 +65,10 @@ class WordHashes:
         bent = ends + torch.tanh(torch.einsum("ke,ked->kd", mean, matrices))
         return torch.nn.functional.normalize(bent, dim=-1)
 
+    def _unbent(self, ending: str) -> np.ndarray[Any, Any]:
+        name = ending.rstrip(".")
+        return self.known[name] if name in self.known else _direction(name, self.width)
+
     def nearest_words(self, context: Any, count: int = 3) -> list[list[str]]:
         """There are no words to be near to."""
         return [[] for _ in context]
@@ -64,7 +76,7 @@ class WordHashes:
 
 def _few(task: Task) -> FewShot:
     pairs = [(k, name) for k, name in enumerate(task.class_names) if name in _LABELLED]
-    text = np.stack([_direction(f"picture of {name}", task.width) for _, name in pairs])
+    text = np.asarray(task.text_features)[[k for k, _ in pairs]]
     noise = [
         _direction(f"{name} {shot}", task.width) for _, name in pairs for shot in range(_SHOTS)
     ]
@@ -78,9 +90,14 @@ def _text_encoder(task: Task) -> WordHashes:
         import torch  # noqa: F401
     except ImportError:
         raise LawSkipped("The method tunes prompts and torch is not installed.") from None
-    return WordHashes(task.width)
+    return WordHashes(task)
 
 
+def _generated(task: Task) -> int:
+    return _GENERATED
+
+
+@functools.cache
 def _direction(text: str, width: int) -> np.ndarray[Any, Any]:
     """A unit vector that depends on the text alone."""
     seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")

@@ -17,6 +17,7 @@ Floats = np.ndarray[Any, Any]
 N_CLASSES = 5
 WIDTH = 16
 VIEW_COUNTS = (1, 8)
+ADDED = "one more"  # the class that laws add, in the direction of ``another_direction``
 
 
 def make_task(

@@ -11,6 +11,7 @@ from crg.cli.demo import demo
 from crg.cli.encode import encode
 from crg.cli.encoders import encoders
 from crg.cli.export import export
+from crg.cli.generate import generate
 from crg.cli.methods import methods
 from crg.cli.predict import predict
 from crg.cli.run import run
@@ -35,5 +36,5 @@ def main() -> None:
     load_environment_plugins()
 
 
-for command in (predict, demo, encode, run, compare, methods, encoders, export, datasets):
+for command in (predict, demo, encode, generate, run, compare, methods, encoders, export, datasets):
     main.add_command(command)

@@ -18,6 +18,7 @@ from crg.datasets import load_dataset
 from crg.encoders import load_encoder
 from crg.encoding import Progress, Summary, Wording
 from crg.encoding import encode as run_encoding
+from crg.generation import Variations
 from crg.storage import skipped_pictures
 from crg.store import open_store
 from crg.types import InputError
@@ -41,6 +42,11 @@ def _picture_options(command: F) -> F:
                      type=click.Choice(["crops", "augmix"]), help="How views are made."),
         click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0),
                      help="Seed of the views."),
+        click.option("--variations", type=click.Path(path_type=Path),
+                     help="Folder of generated variations, which are added as the last views; "
+                          "crg generate makes one."),
+        click.option("--generated", type=click.IntRange(min=1), metavar="G",
+                     help="How many variations of each picture are added."),
     )):  # fmt: skip
         command = option(command)
     return command
@@ -100,6 +106,7 @@ def encode(dataset: str | None, out: Path, check: bool, as_json: bool, **given: 
       crg encode shapes:night:3 --model mini --views 16 --limit 500 --out night
       crg encode dtd --root ~/data --model ViT-B-16 --views 64 --out dtd-store
       crg run night --method crg
+      crg encode dtd --root ~/data --variations dtd-made --generated 8 --out dtd-generated
       crg encode --out night --check
     """
     if check:
@@ -127,6 +134,7 @@ def _encoded(name: str, out: Path, given: dict[str, Any]) -> Summary:
                 Recipe(given["views"], given["augment"], given["seed"]),
                 out,
                 wording=Wording(given["templates"] or None, given["descriptions"], given["mode"]),
+                variations=_variations(given["variations"], given["generated"]),
                 batch=given["batch"],
                 workers=given["workers"],
                 engine=given["engine"],
@@ -142,6 +150,12 @@ def _encoded(name: str, out: Path, given: dict[str, Any]) -> Summary:
             err=True,
         )
         click.get_current_context().exit(INTERRUPTED)
+
+
+def _variations(folder: Path | None, count: int | None) -> Variations | None:
+    if (folder is None) != (count is None):
+        raise InputError("--variations and --generated belong together: give both or neither.")
+    return None if folder is None or count is None else Variations(folder, count)
 
 
 @contextlib.contextmanager

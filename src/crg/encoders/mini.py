@@ -18,8 +18,10 @@ from safetensors.numpy import load
 
 from crg.encoders.base import Vectors
 from crg.encoders.mini_net import Mask, Numbers, picture_features, text_features
+from crg.encoders.mini_prompts import MiniPrompts
 from crg.encoders.mini_words import Lexicon
 from crg.preprocessing import Pixels, Preprocessing
+from crg.threads import one_blas_thread
 from crg.types import InputError
 
 WEIGHTS = Path(__file__).with_name("mini.safetensors")
@@ -59,16 +61,18 @@ class Mini:
             raise InputError(
                 f"The pixels have shape {pixels.shape}: give (B, {side}, {side}, 3) to mini."
             )
-        return picture_features(
-            pixels, self.preprocessing, self._weights, int(self.facts["stages"])
-        )
+        with one_blas_thread():
+            return picture_features(
+                pixels, self.preprocessing, self._weights, int(self.facts["stages"])
+            )
 
     def encode_texts(self, texts: Sequence[str]) -> Vectors:
         """Features (n, D) of unit length, one sentence each."""
-        parts = [
-            self.encode_tokens(*self.embed_texts(texts[start : start + _SENTENCES]))
-            for start in range(0, len(texts), _SENTENCES)
-        ]
+        with one_blas_thread():
+            parts = [
+                self.encode_tokens(*self.embed_texts(texts[start : start + _SENTENCES]))
+                for start in range(0, len(texts), _SENTENCES)
+            ]
         return np.concatenate([np.zeros((0, self.width), np.float32), *parts])
 
     def embed_texts(self, texts: Sequence[str]) -> tuple[Numbers, Mask]:
@@ -79,6 +83,11 @@ class Mini:
         """Features of token embeddings: the second half, for learnt tokens in their midst."""
         layers, heads = int(self.facts["layers"]), int(self.facts["heads"])
         return text_features(tokens, mask, self._weights, layers, heads)
+
+    def promptable(self) -> MiniPrompts:
+        """The text half in torch, into which context vectors can be put in place of words."""
+        layers, heads = int(self.facts["layers"]), int(self.facts["heads"])
+        return MiniPrompts(self.name, self._lexicon, self._weights, layers, heads)
 
 
 def _read(path: Path) -> bytes:

@@ -13,6 +13,7 @@ from crg.encoders.batches import check_pixels, check_texts, encode_in_pieces
 from crg.encoders.building import build
 from crg.encoders.devices import choose_device, choose_precision
 from crg.encoders.libraries import library
+from crg.encoders.openclip_prompts import OpenClipPrompts
 from crg.preprocessing import Pixels
 
 _TEXTS_AT_ONCE = 256
@@ -49,6 +50,10 @@ class OpenClip:
         """Unit features (n, D); words beyond the context length are cut off."""
         rows = check_texts(texts)
         return encode_in_pieces(rows, self._text_features, _TEXTS_AT_ONCE, self.width, "texts")
+
+    def promptable(self) -> OpenClipPrompts:
+        """The text half in fp32, into which context vectors can be put in place of words."""
+        return OpenClipPrompts(self.name, self.model, self.tokenizer)
 
     def _picture_features(self, pixels: Pixels) -> Vectors:
         torch = library("torch", "openclip")

@@ -16,6 +16,7 @@ import numpy as np
 
 from crg.datasets.base import Source
 from crg.encoders.base import Encoder
+from crg.generation.folder import Variations
 from crg.preprocessing import Pixels
 from crg.storage import HALF, Numbers
 from crg.types import InputError
@@ -29,6 +30,12 @@ class Settings:
     recipe: Recipe
     batch: int  # views that the encoder is given at once
     skip_unreadable: bool
+    variations: Variations | None = None
+
+    @property
+    def n_views(self) -> int:
+        """V, the generated ones included."""
+        return self.recipe.views + (self.variations.count if self.variations else 0)
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,8 @@ def encode_blocks(
     threads = processors() if workers is None else workers
     sources = chain.from_iterable(block.sources for block in blocks)
     ids = chain.from_iterable(block.ids for block in blocks)
-    views = iter_views(sources, ids, encoder.preprocessing, settings.recipe, threads)
+    more = settings.variations.of if settings.variations else None
+    views = iter_views(sources, ids, encoder.preprocessing, settings.recipe, threads, more)
     with contextlib.ExitStack() as stack:
         if hasattr(views, "close"):
             stack.callback(views.close)
@@ -78,7 +86,7 @@ def _encoded(
     settings: Settings,
     advance: Callable[[int], None],
 ) -> EncodedBlock:
-    n_views = settings.recipe.views
+    n_views = settings.n_views
     images = np.zeros((len(block.ids), n_views, encoder.width), HALF)
     unreadable: dict[int, str] = {}
     for group in _groups(views, max(1, settings.batch // n_views)):

@@ -15,6 +15,7 @@ from crg.encoders.base import Encoder
 from crg.encoding.blocks import Block, EncodedBlock, Settings, encode_blocks
 from crg.encoding.cluster import encode_on_ray
 from crg.encoding.planning import Wording, make_plan
+from crg.generation.folder import Variations
 from crg.store import open_store
 from crg.store.writer import StoreWriter, writing
 from crg.types import InputError
@@ -53,6 +54,7 @@ def encode(
     out: str | os.PathLike[str],
     *,
     wording: Wording | None = None,
+    variations: Variations | None = None,
     batch: int = 256,
     workers: int | None = None,
     engine: Engine = "local",
@@ -64,6 +66,8 @@ def encode(
 ) -> Summary:
     """Encode a set of pictures into the store ``out``, going on where an earlier call stopped.
 
+    With ``variations`` each picture has these as its last views.
+
     ``workers`` are threads that make views, or actors with ``engine="ray"``, which load the
     encoder with ``load``: ``load_encoder(encoder.name)`` if it is left out. The bytes on disk
     depend on neither. Without a number there is one for each processor. Without
@@ -74,8 +78,8 @@ def encode(
     if address is not None and engine != "ray":
         raise InputError(f"Only Ray has an address, {address}: add --engine ray or leave it out.")
     words = wording or Wording()
-    plan = make_plan(dataset, encoder, recipe, words)
-    settings = Settings(recipe, batch, skip_unreadable)
+    plan = make_plan(dataset, encoder, recipe, words, variations)
+    settings = Settings(recipe, batch, skip_unreadable, variations)
     with writing(Path(out), plan, skip_unreadable) as store:
         reused, was_finished = store.kept_pictures, store.finished
         if not was_finished:

@@ -9,11 +9,12 @@ from typing import Any
 
 from crg.datasets.base import PictureSet
 from crg.encoders.base import Encoder, Vectors
+from crg.generation.folder import Variations
 from crg.prompts import Mode, class_prompts, distinct_names, encode_classes
 from crg.prompts.descriptions import Descriptions
 from crg.prompts.text_cache import Cache
-from crg.storage import checksum, spans
-from crg.store.plan import CONTENT, Plan
+from crg.storage import GENERATED, checksum, spans
+from crg.store.plan import CONTENT, VARIATIONS, Plan
 from crg.views import Recipe
 
 _VIEWS_PER_BLOCK = 1024  # so many are lost at most when a process is killed
@@ -60,21 +61,30 @@ class Wording:
         return _digest(class_prompts(dataset.class_names, (), self.descriptions, mode))
 
 
-def make_plan(dataset: PictureSet, encoder: Encoder, recipe: Recipe, wording: Wording) -> Plan:
+def make_plan(
+    dataset: PictureSet,
+    encoder: Encoder,
+    recipe: Recipe,
+    wording: Wording,
+    variations: Variations | None = None,
+) -> Plan:
     """The plan of the store for these pictures, this encoder, these views and these prompts."""
-    block = pictures_per_block(recipe.views)
+    views = recipe.views + (variations.count if variations else 0)
+    block = pictures_per_block(views)
     key = _key(dataset, encoder, recipe) | wording.key(dataset) | {"block": block}
+    if variations:  # a store without generated views says nothing of them
+        key[GENERATED] = variations.count
     return Plan(
-        key=key | {CONTENT: dataset.fingerprint()},
+        key=key | _content(dataset, variations),
         class_names=distinct_names(dataset.class_names),
         logit_scale=encoder.logit_scale,
         logit_bias=encoder.logit_bias,
         ids=dataset.ids,
         labels=dataset.labels,
-        views=recipe.views,
+        views=views,
         width=encoder.width,
         block=block,
-        contents=_contents(dataset, block, _digest(key)),
+        contents=_contents(dataset, variations, block, _digest(key)),
     )
 
 
@@ -100,10 +110,18 @@ def _key(dataset: PictureSet, encoder: Encoder, recipe: Recipe) -> dict[str, Any
     }
 
 
-def _contents(dataset: PictureSet, block: int, key: str) -> list[str]:
+def _content(dataset: PictureSet, variations: Variations | None) -> dict[str, str]:
+    """What the files are that pictures and variations come from."""
+    content = {CONTENT: dataset.fingerprint()}
+    return content | ({VARIATIONS: variations.fingerprint(dataset.ids)} if variations else {})
+
+
+def _contents(
+    dataset: PictureSet, variations: Variations | None, block: int, key: str
+) -> list[str]:
     """For each block what its features are made of: its pictures, and all else in the key."""
     parts = [_part(dataset, rows) for rows in spans(len(dataset), block)]
-    return [_digest([part.fingerprint(), key]) for part in parts]
+    return [_digest([*_content(part, variations).values(), key]) for part in parts]
 
 
 def _part(dataset: PictureSet, rows: range) -> PictureSet:

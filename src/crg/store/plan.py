@@ -12,7 +12,9 @@ from crg.storage import Header
 from crg.types import InputError
 
 CONTENT = "content of the pictures"  # may change in part while a store is not finished
-DIGESTS = (CONTENT, "list of pictures", "weights", "descriptions")  # say nothing to people
+VARIATIONS = "content of the variations"  # so may these
+# These say nothing to people.
+DIGESTS = (CONTENT, VARIATIONS, "list of pictures", "weights", "descriptions")
 _SHOWN = 60  # characters of a value in a sentence
 
 
@@ -49,7 +51,7 @@ def check_same(folder: Path, header: Header, plan: Plan) -> None:
     Pictures may have been mended since an unfinished store was begun: its journal knows which
     blocks they are in.
     """
-    free = () if header.finished else (CONTENT,)
+    free = () if header.finished else (CONTENT, VARIATIONS)
     names = [name for name in {**header.key, **plan.header().key} if name not in free]
     told = [told for name in names if (told := _difference(name, header, plan))]
     if told:
@@ -69,8 +71,8 @@ def _difference(name: str, header: Header, plan: Plan) -> str | None:
 
 
 def _plainest(told: list[str]) -> list[str]:
-    """The differences without digests, unless there is nothing else to tell."""
-    return [text for text in told if not text.startswith(DIGESTS)] or told
+    """The differences without digests and what follows from others, unless there is no other."""
+    return [text for text in told if not text.startswith((*DIGESTS, "block is"))] or told
 
 
 def _brief_digest(value: Any) -> Any:

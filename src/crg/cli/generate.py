@@ -1,0 +1,154 @@
+"""``crg generate``: variations of pictures by a diffusion model, made once."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from crg.cli.shared import INTERRUPTED, print_json, progress
+from crg.datasets import load_dataset
+from crg.generation import Progress, Summary
+from crg.generation import generate as make_variations
+from crg.generation.diffusion import DiffusersGenerator
+
+_SHOWN = 20  # pictures that were left out and are listed on the screen
+
+
+@click.command()
+@click.argument("pictures")
+@click.option(
+    "--weights",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Folder of a StableDiffusionImageVariationPipeline of diffusers.",
+)
+@click.option(
+    "--count",
+    required=True,
+    type=click.IntRange(min=1),
+    metavar="G",
+    help="Variations of each picture.",
+)
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Folder of the variations; may be new, or one to go on with.",
+)
+@click.option(
+    "--seed",
+    default=0,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="Seed of the variations.",
+)
+@click.option(
+    "--steps",
+    default=50,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Steps from noise to picture.",
+)
+@click.option(
+    "--guidance",
+    default=3.0,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    help="How closely a variation follows its picture.",
+)
+@click.option("--device", help="Where the model runs.  [default: the fastest there is]")
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path),
+    help="Folder that holds the datasets of the catalogue.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help="Take that many pictures only, the same that crg encode takes.",
+)
+@click.option(
+    "--skip-unreadable", is_flag=True, help="Leave out pictures that cannot be read, and list them."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")  # fmt: skip
+def generate(pictures: str, out: Path, as_json: bool, **given: Any) -> None:
+    """Make variations of pictures with a diffusion model, once, for crg encode to add as views.
+
+    PICTURES is a dataset as crg encode takes it. Each variation is a file,
+    OUT/ID-OF-THE-PICTURE/0000.png and so on. The job can be stopped and even killed: the same
+    command goes on where it was.
+
+    \b
+    Example:
+      crg generate dtd --root ~/data --weights sd-image-variations --count 8 --out dtd-made
+      crg encode dtd --root ~/data --variations dtd-made --generated 8 --out dtd-generated
+      crg run dtd-generated --method difftpt
+    """
+    summary = _generated(pictures, out, given)
+    if as_json:
+        print_json(_plain(summary))
+    else:
+        _print(summary)
+
+
+def _generated(name: str, out: Path, given: dict[str, Any]) -> Summary:
+    pictures = load_dataset(name, root=given["root"], limit=given["limit"])
+    generator = DiffusersGenerator(
+        given["weights"], given["steps"], given["guidance"], given["device"]
+    )
+    try:
+        with _telling() as tell:
+            return make_variations(
+                pictures,
+                generator,
+                given["count"],
+                out,
+                seed=given["seed"],
+                skip_unreadable=given["skip_unreadable"],
+                on_progress=tell,
+            )
+    except KeyboardInterrupt:
+        click.echo(
+            f"Stopped: what was made is kept in {out}, and the same command goes on from there.",
+            err=True,
+        )
+        click.get_current_context().exit(INTERRUPTED)
+
+
+@contextlib.contextmanager
+def _telling() -> Iterator[Callable[[Progress], None]]:
+    """A bar that counts what this call does, so that the estimate knows its speed."""
+    with contextlib.ExitStack() as stack:
+        advance: list[Callable[[], None]] = []
+
+        def tell(at: Progress) -> None:
+            if not advance:
+                bar = progress("variations", at.total - at.reused)
+                advance.append(stack.enter_context(bar))
+            if at.done > at.reused:
+                advance[0]()
+
+        yield tell
+
+
+def _plain(summary: Summary) -> dict[str, Any]:
+    skipped = [{"id": name, "reason": reason} for name, reason in summary.skipped]
+    return {**asdict(summary), "folder": str(summary.folder), "skipped": skipped}
+
+
+def _print(summary: Summary) -> None:
+    click.echo(
+        f"{summary.folder} is finished: {summary.n_pictures} pictures, {summary.n_made} "
+        f"variations made, {summary.n_reused} were there."
+    )
+    if summary.skipped:
+        click.echo(f"{len(summary.skipped)} pictures could not be read and were left out:")
+    for name, reason in summary.skipped[:_SHOWN]:
+        click.echo(f"  {name}: {reason}")
+    if len(summary.skipped) > _SHOWN:
+        click.echo(f"  and {len(summary.skipped) - _SHOWN} more")

@@ -1,0 +1,97 @@
+"""DiffTPT: prompt tuning on views that a diffusion model made (Feng et al., ICCV 2023).
+
+Crops of a picture all look alike. Here variations of it that a diffusion model generated join
+them: those that are most like the original are mixed with the ordinary views, and on the
+confident ones of the mixture the prompt is tuned as in TPT. The original view is then
+predicted with the tuned prompt, and the context goes back to where it started.
+
+| equation | function | symbols |
+| --- | --- | --- |
+| cosine filter: the share rho_C of generated views nearest to f_0 | _mixed | f_0 original view |
+| confident views: the share rho_H of the mixture of lowest entropy | ops.confident_views | |
+| L = H(p~), p~ mean over these views, AdamW | parts.prompt_tuning | c context, t(c) text features |
+| logits = s f_0 . t(c') | step | c' tuned context, s logit scale |
+
+The generated views are the last ones of a picture; how many there are comes with the task.
+Where a picture has no generated views this is TPT with the settings below.
+
+Differs from the paper: it filters ordinary views by entropy and generated ones by entropy and
+cosine, each kind by itself; here the generated ones that the cosine leaves compete with the
+ordinary ones in one filter by entropy. The authors' code differs again: it takes the cosine
+of logits rather than of picture features, and applies it to ordinary views too. A share keeps
+at least one view. All is in full precision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crg.methods.base import Method
+from crg.methods.options import option
+from crg.methods.registry import register
+from crg.ops import confident_views, count_kept
+from crg.parts.prompt_tuning import PromptTuning, TuningRule
+from crg.resources import GENERATED, TEXT_ENCODER
+from crg.types import Array, Diagnostics, Prediction, Sample, namespace
+
+
+@register
+class DiffTPT(Method):
+    """One prompt per picture, tuned on ordinary and generated views."""
+
+    name = "difftpt"
+    paper = (
+        "Feng et al., Diverse Data Augmentation with Diffusions for Effective Test-time Prompt "
+        "Tuning, ICCV 2023"
+    )
+    needs = (TEXT_ENCODER, GENERATED)
+    _not_saved = Method._not_saved | {"_tuning"}
+
+    @dataclass(frozen=True)
+    class Config:
+        """The constants of the authors' code."""
+
+        context: str = option("a photo of a", "words that the context vectors start from")
+        similar_share: float = option(
+            0.8, "rho_C, share of generated views kept by similarity", above=0, at_most=1
+        )
+        view_share: float = option(
+            0.3, "rho_H, share of the mixed views kept by confidence", above=0, at_most=1
+        )
+        lr: float = option(5e-3, "size of an AdamW step", at_least=0, at_most=1)
+        steps: int = option(4, "AdamW steps per picture", at_least=0, at_most=1000)
+        weight_decay: float = option(0.01, "AdamW's weight decay", at_least=0, at_most=1)
+        chunk: int = option(
+            256, "classes at a time in the text encoder, which bounds memory; 0 for all", at_least=0
+        )
+
+    def reset(self) -> None:
+        """There is nothing to forget: every picture starts from the same words."""
+        self._tuning = self._made_tuning()
+
+    def step(self, sample: Sample) -> Prediction:
+        """Filter, mix, tune the prompt on the confident views, predict the original with it."""
+        if self._tuning.class_names != self.task.class_names:
+            self._tuning = self._made_tuning()
+        mixed, scale = self._mixed(sample.views), self.task.logit_scale
+        seen = confident_views(mixed, self._tuning.text, scale, self.config.view_share)
+        [text] = self._tuning.tune([seen.kept])
+        logits = scale * (text @ sample.views[0, :])
+        return self._predicted(logits, Diagnostics(seen.entropy, seen.label))
+
+    def _mixed(self, views: Array) -> Array:
+        """The ordinary views, and the rho_C of the generated ones with the highest f . f_0."""
+        n_views = views.shape[0]
+        n_generated = min(self.task.resources[GENERATED], n_views - 1)  # row 0 never is one
+        if n_generated == 0:
+            return views
+        xp, n_ordinary = namespace(views), n_views - n_generated
+        generated = views[n_ordinary:, :]
+        nearest = xp.argsort(-(generated @ views[0, :]), stable=True)
+        kept = xp.sort(nearest[: count_kept(n_generated, self.config.similar_share)])
+        return xp.concat([views[:n_ordinary, :], xp.take(generated, kept, axis=0)], axis=0)
+
+    def _made_tuning(self) -> PromptTuning:
+        c = self.config
+        rule = TuningRule(c.context, c.lr, c.steps, c.weight_decay, c.chunk)
+        return PromptTuning(self.task.resources[TEXT_ENCODER], self.task, rule)
