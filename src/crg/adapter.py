@@ -43,7 +43,7 @@ def create(method: str, task: Task, **options: Any) -> Adapter:
     if not isinstance(task, Task):
         raise InputError(f"The task is a {type(task).__name__}: make one with crg.Task.")
     config = build_config(method, kind.Config, options)
-    check_needs(method, kind.needs, task)
+    check_needs(method, kind.needs_with(config), task)
     try:
         return Adapter(kind(task, config))
     except MemoryError:

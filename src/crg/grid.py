@@ -188,9 +188,10 @@ def _distinct(paths: Sequence[str]) -> list[str]:
 
 def _inspected(path: str, few: str | None, variants: Sequence[Variant]) -> DataFile:
     features = read_with_few(path, few)
-    for method in dict.fromkeys(variant.method for variant in variants):
-        needs = get_method(method).needs
-        check_needs(method, needs, equipped(features.task, needs, features.model))
+    for variant in variants:
+        kind = get_method(variant.method)
+        needs = kind.needs_with(build_config(variant.method, kind.Config, variant.options))
+        check_needs(variant.method, needs, equipped(features.task, needs, features.model))
     return DataFile(
         path=path,
         sha256=features.sha256 or "",

@@ -6,6 +6,7 @@ import click
 
 import crg
 from crg.cli.compare import compare
+from crg.cli.context import context
 from crg.cli.datasets import datasets
 from crg.cli.demo import demo
 from crg.cli.encode import encode
@@ -36,5 +37,17 @@ def main() -> None:
     load_environment_plugins()
 
 
-for command in (predict, demo, encode, generate, run, compare, methods, encoders, export, datasets):
+for command in (
+    predict,
+    demo,
+    encode,
+    generate,
+    run,
+    compare,
+    methods,
+    encoders,
+    export,
+    context,
+    datasets,
+):
     main.add_command(command)

@@ -1,0 +1,34 @@
+"""Small tasks with what coop needs: labelled pictures and a text encoder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import crg
+from crg.checks.furnishing import furnished
+from crg.checks.streams import make_task
+from crg.methods.coop import CoOp
+from crg.methods.options import build_config
+from crg.resources import FEW
+
+
+def law_task(**options: Any) -> crg.Task:
+    """A small task of the laws, with what coop needs."""
+    return furnished(make_task(**options), CoOp.needs)
+
+
+def without_few(task: crg.Task) -> crg.Task:
+    """The same without labelled pictures."""
+    return task.with_resources({FEW: None})
+
+
+def made(task: crg.Task, **options: Any) -> crg.Adapter:
+    """An adapter whose needs are looked at by the method alone."""
+    return crg.Adapter(CoOp(task, build_config("coop", CoOp.Config, options)))
+
+
+def logits_of(adapter: crg.Adapter, stream: Any) -> Any:
+    """All logits (N, K)."""
+    return np.stack([prediction.logits for prediction in adapter.step_many(stream)])
