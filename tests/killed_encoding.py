@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from crg.datasets.base import PictureSet
 from crg.encoders.base import Vectors
@@ -37,14 +38,14 @@ class SlowEncoder(HashEncoder):
 
 def run_job(pictures: PictureSet, folder: Path, encoder: HashEncoder) -> None:
     """Encode in blocks of five."""
-    planning.pictures_per_block = lambda views: 5
-    encode(
-        *(pictures, encoder, Recipe(views=2), folder),
-        wording=Wording(cache=None),
-        batch=4,
-        workers=0,
-        skip_unreadable=True,
-    )
+    with mock.patch.object(planning, "pictures_per_block", lambda views: 5):
+        encode(
+            *(pictures, encoder, Recipe(views=2), folder),
+            wording=Wording(cache=None),
+            batch=4,
+            workers=0,
+            skip_unreadable=True,
+        )
 
 
 def kill_at(moment: int) -> None:

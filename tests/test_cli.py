@@ -225,7 +225,7 @@ _BAD = np.ones((12, 5), np.float32)
         (["run", "a.npz", "--method", "tda", "-o", "positive_size=x"], "must be a whole number"),
         (["run", "a.npz", "--method", "tda", "-o", "beta"], "write key=value"),
         ([*_SOUND, "--results", "none/r.jsonl"], "--no-results"),
-        ([*_SOUND, "--save-state", "none/s.safetensors"], "make the folder first"),
+        ([*_SOUND, "--save-state", "none/s.safetensors"], "choose a folder that exists"),
         (["compare", "a.npz", "--methods", ""], "No method is named"),
         (["compare", "a.npz", "--methods", "tda,tda"], "twice"),
         (["compare", "a.npz", "--methods", "=tda"], "label=method:key=value"),

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from crg.ops import softmax
+from crg.ops import softmax, softmax_and_entropy
 from crg.parts.cache import Cache
 from crg.parts.state import Stateful
 from crg.types import Array, Diagnostics, Prediction, Sample, Task, namespace
@@ -61,3 +61,12 @@ class Method(Stateful, ABC):
         label = int(namespace(logits).argmax(logits))
         probs = softmax(logits) if probs is None else probs
         return Prediction(logits, probs, label, self.task.class_names[label], diagnostics)
+
+    def _predicted_rows(self, logits: Array) -> list[Prediction]:
+        """The answers that follow from rows of logits (N, K) without any cache."""
+        probs, entropies = softmax_and_entropy(logits)
+        labels = namespace(logits).argmax(logits, axis=1)
+        return [
+            self._predicted(row, Diagnostics(float(h), int(label)), p)
+            for row, p, h, label in zip(logits, probs, entropies, labels, strict=True)
+        ]

@@ -40,7 +40,6 @@ from typing import Any
 from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
-from crg.ops import softmax_and_entropy
 from crg.parts.context_file import Context, Numbers, read_context, write_context
 from crg.parts.context_memory import learn_once
 from crg.parts.context_start import check_fit, check_width, starting_context
@@ -48,7 +47,7 @@ from crg.parts.context_training import Plan, epochs_for
 from crg.parts.labelled_pictures import labelled_queues
 from crg.parts.prompting import as_tensor, endings_of, prompt_features
 from crg.resources import FEW, TEXT_ENCODER, check_needs
-from crg.types import Array, Diagnostics, InputError, Prediction, Sample, Task, like, namespace
+from crg.types import Array, InputError, Prediction, Sample, Task, like, namespace
 
 
 @register
@@ -108,12 +107,7 @@ class CoOp(Method):
         self._learn()
         originals = namespace(samples[0].views).stack([sample.views[0, :] for sample in samples])
         logits = self.task.logit_scale * (originals @ self.text.T)  # (N, K)
-        probs, entropies = softmax_and_entropy(logits)
-        labels = namespace(logits).argmax(logits, axis=1)
-        return [
-            self._predicted(row, Diagnostics(float(h), int(label)), p)
-            for row, p, h, label in zip(logits, probs, entropies, labels, strict=True)
-        ]
+        return self._predicted_rows(logits)
 
     def learnt_context(self) -> Context:
         """What was learnt; it is learnt now if that has not been done yet."""

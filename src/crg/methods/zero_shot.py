@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from crg.methods.base import Method
 from crg.methods.registry import register
-from crg.ops import softmax_and_entropy
-from crg.types import Diagnostics, Prediction, Sample, namespace
+from crg.types import Prediction, Sample, namespace
 
 
 @register
@@ -39,9 +38,4 @@ class ZeroShot(Method):
         """All pictures in one product: there is no state that one could leave to the next."""
         originals = namespace(samples[0].views).stack([sample.views[0, :] for sample in samples])
         logits = self.task.logit_scale * (originals @ self.task.text_features.T)  # (N, K)
-        probs, entropies = softmax_and_entropy(logits)
-        labels = namespace(logits).argmax(logits, axis=1)
-        return [
-            self._predicted(row, Diagnostics(float(h), int(label)), p)
-            for row, p, h, label in zip(logits, probs, entropies, labels, strict=True)
-        ]
+        return self._predicted_rows(logits)
