@@ -90,7 +90,7 @@ def _plan(arguments: Sequence[str] | None) -> Plan:
 
 def _measured(plan: Plan, shift: str) -> Iterator[tuple[str, dict[str, Any]]]:
     store, few = _store(plan, shift), _labelled(plan, shift)
-    rows = {}
+    rows: dict[str, Any] = {}
     for orders in (plan.orders, 1):
         chosen = [each for each in plan.methods if (each in ORDERLESS) == (orders == 1)]
         if chosen:
