@@ -94,13 +94,10 @@ class Classifier:
         )
         sentences = None if descriptions is None else read_descriptions(descriptions)
         task = make_task(self.encoder, names, templates, sentences, prompts, on_note=on_note)
-        if saved is None:
-            chosen = method or "crg"
-            task = self._furnished(task, get_method(chosen).needs, few)
-            self.adapter = create(chosen, task, **dict(options or {}))
-        else:
-            _check_fits(saved, task, method, dict(options or {}), str(state))
-            self.adapter = saved
+        given = dict(options or {})
+        if saved is not None:
+            _check_fits(saved, task, method, given, str(state))
+        self.adapter: Adapter = saved or self._adapter(task, method or "crg", given, few)
 
     @property
     def task(self) -> Task:
@@ -153,15 +150,15 @@ class Classifier:
         """Write what was learnt to one file; ``Classifier(..., state=path)`` goes on with it."""
         self.adapter.save(path)
 
-    def _furnished(
-        self, task: Task, needs: Sequence[str], few: str | os.PathLike[str] | None
-    ) -> Task:
-        """The task with what the method needs, as far as it is at hand."""
+    def _adapter(
+        self, task: Task, method: str, options: dict[str, Any], few: str | os.PathLike[str] | None
+    ) -> Adapter:
+        """A new adapter, with what the method needs as far as it is at hand."""
         if few is not None:
             task = task.with_resources({FEW: few_for(task, read_features(few))})
-        if TEXT_ENCODER in needs and hasattr(self.encoder, "promptable"):
+        if TEXT_ENCODER in get_method(method).needs and hasattr(self.encoder, "promptable"):
             task = task.with_resources({TEXT_ENCODER: self.encoder.promptable()})
-        return task
+        return create(method, task, **options)
 
     def _answers(self, batch: Sequence[tuple[str, Any]]) -> Iterator[Answer | InputError]:
         readable = [views for _, views in batch if not isinstance(views, InputError)]

@@ -6,14 +6,13 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 
-from crg.cli.shared import INTERRUPTED, F, note, print_json, progress
+from crg.cli.shared import INTERRUPTED, F, as_plain, note, print_json, print_skipped, progress
 from crg.datasets import load_dataset
 from crg.encoders import load_encoder
 from crg.encoding import Progress, Summary, Wording
@@ -25,7 +24,6 @@ from crg.types import InputError
 from crg.views import Recipe
 
 _SECONDS_BETWEEN_LINES = 60.0  # where there is no terminal
-_SHOWN = 20  # pictures that were left out and are listed on the screen
 
 
 def _picture_options(command: F) -> F:
@@ -116,7 +114,7 @@ def encode(dataset: str | None, out: Path, check: bool, as_json: bool, **given: 
     else:
         summary = _encoded(dataset, out, given)
     if as_json:
-        print_json(_plain(summary))
+        print_json(as_plain(summary))
     else:
         _print(summary, "is sound" if check else "is finished")
 
@@ -209,19 +207,9 @@ def _checked(out: Path) -> Summary:
     )
 
 
-def _plain(summary: Summary) -> dict[str, Any]:
-    skipped = [{"id": name, "reason": reason} for name, reason in summary.skipped]
-    return {**asdict(summary), "folder": str(summary.folder), "skipped": skipped}
-
-
 def _print(summary: Summary, state: str) -> None:
     click.echo(
         f"{summary.folder} {state}: {summary.n_pictures} pictures, {summary.n_views} views each, "
         f"{summary.width} wide."
     )
-    if summary.skipped:
-        click.echo(f"{len(summary.skipped)} pictures could not be read and were left out:")
-    for name, reason in summary.skipped[:_SHOWN]:
-        click.echo(f"  {name}: {reason}")
-    if len(summary.skipped) > _SHOWN:
-        click.echo(f"  and {len(summary.skipped) - _SHOWN} more, all listed in skipped.json")
+    print_skipped(summary.skipped, "all listed in skipped.json")

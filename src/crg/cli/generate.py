@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
-from crg.cli.shared import INTERRUPTED, print_json, progress
+from crg.cli.shared import INTERRUPTED, as_plain, print_json, print_skipped, progress
 from crg.datasets import load_dataset
 from crg.generation import Progress, Summary
 from crg.generation import generate as make_variations
 from crg.generation.diffusion import DiffusersGenerator
-
-_SHOWN = 20  # pictures that were left out and are listed on the screen
 
 
 @click.command()
@@ -91,7 +88,7 @@ def generate(pictures: str, out: Path, as_json: bool, **given: Any) -> None:
     """
     summary = _generated(pictures, out, given)
     if as_json:
-        print_json(_plain(summary))
+        print_json(as_plain(summary))
     else:
         _print(summary)
 
@@ -136,19 +133,9 @@ def _telling() -> Iterator[Callable[[Progress], None]]:
         yield tell
 
 
-def _plain(summary: Summary) -> dict[str, Any]:
-    skipped = [{"id": name, "reason": reason} for name, reason in summary.skipped]
-    return {**asdict(summary), "folder": str(summary.folder), "skipped": skipped}
-
-
 def _print(summary: Summary) -> None:
     click.echo(
         f"{summary.folder} is finished: {summary.n_pictures} pictures, {summary.n_made} "
         f"variations made, {summary.n_reused} were there."
     )
-    if summary.skipped:
-        click.echo(f"{len(summary.skipped)} pictures could not be read and were left out:")
-    for name, reason in summary.skipped[:_SHOWN]:
-        click.echo(f"  {name}: {reason}")
-    if len(summary.skipped) > _SHOWN:
-        click.echo(f"  and {len(summary.skipped) - _SHOWN} more")
+    print_skipped(summary.skipped)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ from crg.types import InputError
 
 INTERRUPTED = 130  # what shells report for a program that Ctrl-C ended
 _LOADED = "crg.plugins"
+_SHOWN = 20  # pictures that were left out and are listed on the screen
 _PIPE_WIDTH = 200  # wide enough that no table is wrapped in a file
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -140,6 +142,22 @@ def output() -> Console:
 def print_json(value: Any) -> None:
     """One JSON object on stdout."""
     click.echo(json.dumps(value, indent=2, allow_nan=False))
+
+
+def as_plain(summary: Any) -> dict[str, Any]:
+    """What a job over pictures has left behind, ready for JSON."""
+    skipped = [{"id": name, "reason": reason} for name, reason in summary.skipped]
+    return {**dataclasses.asdict(summary), "folder": str(summary.folder), "skipped": skipped}
+
+
+def print_skipped(skipped: Sequence[tuple[str, str]], where_all: str = "") -> None:
+    """The first pictures that were left out, with the reasons."""
+    if skipped:
+        click.echo(f"{len(skipped)} pictures could not be read and were left out:")
+    for name, reason in skipped[:_SHOWN]:
+        click.echo(f"  {name}: {reason}")
+    if len(skipped) > _SHOWN:
+        click.echo(f"  and {len(skipped) - _SHOWN} more{f', {where_all}' if where_all else ''}")
 
 
 def note(sentence: str) -> None:

@@ -74,9 +74,7 @@ def encode(
     ``skip_unreadable`` the first picture that cannot be read ends the job; what was done
     before is kept.
     """
-    _check_job(dataset, batch, workers, engine)
-    if address is not None and engine != "ray":
-        raise InputError(f"Only Ray has an address, {address}: add --engine ray or leave it out.")
+    _check_job(dataset, batch, workers, engine, address)
     words = wording or Wording()
     plan = make_plan(dataset, encoder, recipe, words, variations)
     settings = Settings(recipe, batch, skip_unreadable, variations)
@@ -132,7 +130,11 @@ def _block(dataset: PictureSet, store: StoreWriter, index: int) -> Block:
     return Block(index, dataset.ids[rows], dataset.sources[rows])
 
 
-def _check_job(dataset: PictureSet, batch: int, workers: int | None, engine: str) -> None:
+def _check_job(
+    dataset: PictureSet, batch: int, workers: int | None, engine: str, address: str | None
+) -> None:
+    if address is not None and engine != "ray":
+        raise InputError(f"Only Ray has an address, {address}: add --engine ray or leave it out.")
     if not len(dataset):
         raise InputError(f"{dataset.name} holds no pictures: check the dataset.")
     if batch < 1 or (workers or 0) < 0:
