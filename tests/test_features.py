@@ -247,3 +247,28 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"ends in \.npz"):
         write_features(tmp_path / "b.txt", features)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a.npz"]
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_the_kind_of_text_is_kept(tmp_path: Path, suffix: str) -> None:
+    """A file tells where its text features come from; the model's own need no mention."""
+    raw = raw_values()
+    task = Task(raw["class_names"], raw["text_features"])
+    for told, read in (("simulated", "simulated"), ("own", None), ("clip", None), (None, None)):
+        features = Features(raw["image_features"], task, text_kind=told)
+        write_features(tmp_path / f"a{suffix}", features)
+        assert features.text_kind == read_features(tmp_path / f"a{suffix}").text_kind == read
+
+
+def test_a_kind_of_text_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    """Numbers and lists are no kind of text."""
+    for wrong in (np.array(3), np.array(["a", "b"])):
+        assert "text_kind" in _refusal(save_raw(tmp_path / "a.npz", text_kind=wrong))
+
+
+def test_domains_are_one_per_picture() -> None:
+    """Another number of domains than of pictures is refused."""
+    raw = raw_values()
+    task = Task(raw["class_names"], raw["text_features"])
+    with pytest.raises(InputError, match="one per picture"):
+        Features(raw["image_features"], task, domains=np.zeros(3, dtype=int))

@@ -136,3 +136,76 @@ def test_the_interval_is_decided_by_its_seed_and_holds_the_mean(seed: int) -> No
     interval = metrics.paired_interval(right, baseline, n_resamples=200)
     assert interval == metrics.paired_interval(right, baseline, n_resamples=200)
     assert interval.low <= interval.mean <= interval.high
+
+
+def test_reliability_by_hand() -> None:
+    """Two of five bins are filled; the others say that they are empty."""
+    confidence, correct = np.array([0.54, 0.56, 0.95]), np.array([True, False, True])
+    bins = metrics.reliability(confidence, correct, n_bins=5)
+    assert [count for count, _, _ in bins] == [0, 0, 2, 0, 1]
+    assert bins[2][1] == pytest.approx(0.55) and bins[2][2] == 0.5
+    assert bins[4] == (1, 0.95, 1.0)
+    assert bins[0] == (0, None, None)
+    assert len(metrics.reliability(confidence, correct)) == 15
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=60))
+def test_reliability_gives_the_calibration_error(pairs: list[tuple[float, bool]]) -> None:
+    """The gaps of the bins, weighed by their counts, are the calibration error."""
+    confidence = np.array([pair[0] for pair in pairs])
+    correct = np.array([pair[1] for pair in pairs])
+    bins = metrics.reliability(confidence, correct)
+    gaps = [
+        n * abs(trust - share)
+        for n, trust, share in bins
+        if trust is not None and share is not None
+    ]
+    error = metrics.expected_calibration_error(confidence, correct)
+    assert sum(gaps) / len(pairs) == pytest.approx(error)
+
+
+def test_pictures_that_no_order_has_do_not_count() -> None:
+    """An interval over some pictures is that of a file with these alone."""
+    rng = np.random.default_rng(0)
+    right, baseline = rng.random((3, 90)) < 0.7, rng.random((3, 90)) < 0.6
+    seen = np.zeros((3, 90), dtype=bool)
+    seen[:, 20:60] = True
+    part = metrics.paired_interval(right, baseline, seen)
+    alone = metrics.paired_interval(right[:, 20:60], baseline[:, 20:60])
+    assert part.mean == pytest.approx(alone.mean)
+    assert [part.low, part.high] == pytest.approx([alone.low, alone.high])
+
+
+def test_the_gain_is_over_what_each_order_has() -> None:
+    """What an order did not see neither helps nor harms, however it is filled in."""
+    rng = np.random.default_rng(0)
+    baseline = np.zeros((2, 200), dtype=bool)
+    seen = np.zeros((2, 200), dtype=bool)
+    seen[0, :100], seen[1, 150:] = True, True
+    right = np.where(seen, rng.random((2, 200)) < 0.5, rng.random((2, 200)) < 0.5)
+    interval = metrics.paired_interval(right, baseline, seen)
+    assert interval.mean == pytest.approx((right[0, :100].mean() + right[1, 150:].mean()) / 2)
+    assert interval == metrics.paired_interval(right & seen, baseline, seen)
+    assert interval.low < interval.mean < interval.high
+    everything = np.ones((2, 200), dtype=bool)
+    assert metrics.paired_interval(right, baseline, everything) == metrics.paired_interval(
+        right, baseline
+    )
+
+
+def test_the_nested_interval_agrees_with_a_plain_loop() -> None:
+    """Drawing orders, then pictures within each, one by one gives about the same bounds."""
+    rng = np.random.default_rng(3)
+    right, baseline = rng.random((4, 100)) < 0.7, rng.random((4, 100)) < 0.55
+    right[0] = baseline[0]  # one order without any gain
+    difference = right.astype(int) - baseline.astype(int)
+    means = []
+    for _ in range(4000):
+        orders = rng.integers(4, size=4)
+        means.append(np.mean([rng.choice(difference[order], 100) for order in orders]))
+    low, high = np.quantile(means, [0.025, 0.975])
+    interval = metrics.nested_interval(right, baseline)
+    assert interval.mean == pytest.approx(difference.mean())
+    assert [interval.low, interval.high] == pytest.approx([low, high], abs=0.02)
+    assert interval == metrics.nested_interval(right, baseline)
+    assert metrics.nested_interval(right, right) == metrics.Interval(0.0, 0.0, 0.0)

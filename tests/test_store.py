@@ -50,6 +50,8 @@ def test_a_store_is_read_as_features(made: Path) -> None:
     assert features.ids == dots().ids
     assert features.labels is not None and features.labels.tolist() == list(dots().labels or ())
     assert features.source == made
+    assert (features.dataset, features.prompts) == (dots().name, dots().templates)
+    assert features.text_kind is None
 
 
 def test_read_features_takes_a_store_like_a_file(made: Path) -> None:

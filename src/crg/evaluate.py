@@ -10,7 +10,6 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,12 @@ from crg.adapter import Adapter, create
 from crg.equipment import equipped
 from crg.features import Features
 from crg.methods.registry import get_method
+from crg.mislabelling import Mislabelling
+from crg.packing import correct_rows as correct_rows  # for those who read a run
 from crg.resources import GENERATED
-from crg.stream import shuffled
+from crg.scenario import Scenario
+from crg.stream import NO_CLASS, Stream, lay_out
+from crg.tally import Tally
 from crg.threads import one_blas_thread
 from crg.types import InputError, Result, SampleId, Step
 
@@ -29,7 +32,8 @@ BASELINE = "zero_shot"
 N_CHECKPOINTS = 20
 _BLOCK = 32  # pictures that share one check of their features
 
-Order = Sequence[int] | np.ndarray[Any, Any]
+Numbers = np.ndarray[Any, Any]
+Order = Sequence[int] | Numbers
 
 
 def evenly_spaced(n_steps: int, count: int = N_CHECKPOINTS) -> frozenset[int]:
@@ -47,15 +51,18 @@ def iter_run(
     order: Order,
     checkpoints: Collection[int] | None = None,
     block: int = 1,
+    labels: Numbers | None = None,
 ) -> Iterator[Step]:
     """One step per picture of ``order``; at ``checkpoints`` with the purity of the cache.
 
     The adapter takes ``block`` pictures at a time, never beyond a checkpoint; with more than
     one it is ahead of what was yielded, and the time of a step is the mean of its block.
+    ``labels`` stand in for those of the file; a picture of no class has -1 there, counts as
+    wrong wherever it is cached, and has no label in its step.
     """
     stops = evenly_spaced(len(order)) if checkpoints is None else checkpoints
-    ids, labels = features.sample_ids, features.labels
-    truth = {} if labels is None else dict(zip(ids, labels.tolist(), strict=True))
+    ids = features.sample_ids
+    truth = _truth(features, features.labels if labels is None else labels)
     n_seen = features.n_views - _hidden_views(adapter, features)
 
     def seen(row: int) -> np.ndarray[Any, Any]:
@@ -69,7 +76,9 @@ def iter_run(
         milliseconds = (time.perf_counter_ns() - start) / 1e6 / len(rows)
         for place, name, prediction in zip(places, names, predictions, strict=True):
             purity = _purity(adapter, truth) if truth and place in stops else None
-            yield Step(place, name, truth.get(name), prediction, milliseconds, purity)
+            label = truth.get(name, NO_CLASS)
+            known = None if label == NO_CLASS else label
+            yield Step(place, name, known, prediction, milliseconds, purity)
 
 
 def _hidden_views(adapter: Adapter, features: Features) -> int:
@@ -95,30 +104,45 @@ def run(
     order: Order | None = None,
     save_state: str | os.PathLike[str] | None = None,
     on_step: Callable[[Step], None] = lambda step: None,
+    scenario: Scenario | None = None,
 ) -> Result:
     """Run one method over the whole stream and measure it, beside zero-shot on the same stream.
 
-    The stream is shuffled by ``seed`` unless an ``order`` is given; ``save_state`` names a
-    file for what the method has learnt by the end; ``on_step`` is told of every step.
+    The stream is shuffled by ``seed`` unless an ``order`` or a ``scenario`` is given;
+    ``save_state`` names a file for what the method has learnt by the end; ``on_step`` is told
+    of every step. Of the metrics, ``correct``, ``predicted`` and ``right_in_order`` tell of
+    every picture: ``crg.packing`` reads them.
     """
     if not isinstance(features, Features):
         raise InputError(
             f"The features are a {type(features).__name__}: read a file with crg.read_features."
         )
     start = time.perf_counter()
-    rows = shuffled(len(features), seed) if order is None else _checked_order(order, len(features))
-    task = equipped(features.task, get_method(method).needs, features.model)
+    stream = _stream(features, scenario, seed, order)
+    task = equipped(stream.features.task, get_method(method).needs, features.model)
     adapter = create(method, task, **dict(options or {}))
-    measured = _measured(adapter, features, rows, on_step)
+    share = 0.0 if scenario is None else scenario.mislabelled
+    mislabelling = _with_mislabelling(adapter, stream, share, seed)
+    measured = _measured(adapter, stream, on_step, mislabelling)
     seconds = time.perf_counter() - start
     if save_state is not None:
         adapter.save(save_state)
-    if method == BASELINE:
+    settings = dataclasses.asdict(adapter.config)
+    if method == BASELINE and settings == dataclasses.asdict(get_method(BASELINE).Config()):
         baseline = measured
     else:
-        baseline = _measured(create(BASELINE, features.task), features, rows)
-    settings = dataclasses.asdict(adapter.config)
-    return Result(method, settings, seed, measured, baseline, len(rows), seconds)
+        baseline = _measured(create(BASELINE, stream.features.task), stream)
+    return Result(method, settings, seed, measured, baseline, len(stream.rows), seconds)
+
+
+def _stream(
+    features: Features, scenario: Scenario | None, seed: int, order: Order | None
+) -> Stream:
+    if order is None:
+        return lay_out(features, scenario or Scenario(), seed)
+    if scenario is not None and scenario != Scenario(mislabelled=scenario.mislabelled):
+        raise InputError("There is both an order and a scenario with another: give one of them.")
+    return Stream(features, _checked_order(order, len(features)), features.labels)
 
 
 def _checked_order(order: Order, n_rows: int) -> np.ndarray[Any, Any]:
@@ -132,78 +156,39 @@ def _checked_order(order: Order, n_rows: int) -> np.ndarray[Any, Any]:
     return rows
 
 
-def correct_rows(metrics_of_run: Mapping[str, Any], n_rows: int) -> np.ndarray[Any, Any]:
-    """Which rows of the file were predicted rightly (N,), from the ``correct`` of a run."""
-    packed = np.frombuffer(bytes.fromhex(metrics_of_run["correct"]), dtype=np.uint8)
-    return np.unpackbits(packed, count=n_rows).astype(bool)
-
-
-@dataclass
-class _Tally:
-    """The few figures per step that the metrics need; logits would fill the memory."""
-
-    predicted: list[int] = field(default_factory=list)
-    confidence: list[float] = field(default_factory=list)
-    surprise: list[float] = field(default_factory=list)
-    milliseconds: list[float] = field(default_factory=list)
-    purity: list[list[float]] = field(default_factory=list)  # [step, purity]
-
-    def add(self, step: Step) -> None:
-        self.predicted.append(step.prediction.label)
-        self.confidence.append(float(step.prediction.probs[step.prediction.label]))
-        self.milliseconds.append(step.milliseconds)
-        if step.label is not None:
-            logits = np.asarray(step.prediction.logits)[None, :]
-            self.surprise.append(float(metrics.surprises(logits, np.array([step.label]))[0]))
-        if step.purity is not None:
-            self.purity.append([step.index + 1, step.purity])
-
-
 def _measured(
     adapter: Adapter,
-    features: Features,
-    rows: np.ndarray[Any, Any],
+    stream: Stream,
     on_step: Callable[[Step], None] = lambda step: None,
+    mislabelling: Mislabelling | None = None,
 ) -> dict[str, Any]:
-    tally = _Tally()
+    tally = Tally()
     with one_blas_thread():
-        for step in iter_run(adapter, features, rows, block=_BLOCK):
+        for step in iter_run(adapter, stream.features, stream.rows, None, _BLOCK, stream.labels):
             tally.add(step)
             on_step(step)
-    times = np.array(tally.milliseconds)
-    speed = {
-        "ms_per_step": metrics.mean_milliseconds(times),
-        "ms_per_step_median": metrics.median_milliseconds(times),
-    }
-    return speed if features.labels is None else {**_quality(tally, features, rows), **speed}
+    if stream.labels is None:
+        return tally.speed()
+    misfiled = None if mislabelling is None else mislabelling.as_record()
+    return {**tally.quality(stream), "mislabelled": misfiled, **tally.speed()}
 
 
-def _quality(tally: _Tally, features: Features, rows: np.ndarray[Any, Any]) -> dict[str, Any]:
-    """Everything that needs labels; plain values, ready for JSON."""
-    assert features.labels is not None
-    names, labels = features.task.class_names, features.labels[rows]
-    predicted = np.array(tally.predicted)
-    by_class = metrics.per_class_accuracy(predicted, labels, len(names)).tolist()
-    return {
-        "accuracy": metrics.accuracy(predicted, labels),
-        "per_class_accuracy": {
-            name: None if np.isnan(share) else share
-            for name, share in zip(names, by_class, strict=True)
-        },
-        "worst_class_accuracy": metrics.worst_class_accuracy(predicted, labels, len(names)),
-        "ece": metrics.expected_calibration_error(np.array(tally.confidence), predicted == labels),
-        "nll": float(np.mean(tally.surprise)),
-        "purity": tally.purity[-1][1] if tally.purity else None,
-        "purity_over_time": tally.purity,
-        "correct": _packed(predicted == labels, rows, len(features)),
-    }
+def _with_mislabelling(
+    adapter: Adapter, stream: Stream, share: float, seed: int
+) -> Mislabelling | None:
+    """Let the method's cache file a share of the pictures wrongly, if it has a cache."""
+    queues = adapter._method.queues
+    if queues is None or share == 0.0:
+        return None
+    truth = _truth(stream.features, stream.labels)
+    mislabelling = Mislabelling(share, truth, adapter.task.n_classes, seed)
+    queues.filing = mislabelling
+    return mislabelling
 
 
-def _packed(correct: np.ndarray[Any, Any], rows: np.ndarray[Any, Any], n_rows: int) -> str:
-    """One bit per row of the file, so that runs in different orders pair up picture by picture."""
-    by_row = np.zeros(n_rows, dtype=bool)
-    by_row[rows] = correct
-    return np.packbits(by_row).tobytes().hex()
+def _truth(features: Features, labels: Numbers | None) -> dict[SampleId, int]:
+    """The true class of each picture by its name, -1 for one of no class; empty if unknown."""
+    return {} if labels is None else dict(zip(features.sample_ids, labels.tolist(), strict=True))
 
 
 def _purity(adapter: Adapter, truth: Mapping[SampleId, int]) -> float | None:

@@ -13,12 +13,15 @@ A feature file is an ``.npz`` archive or a ``.safetensors`` file with these name
 ``few_features``    (F, D)          optional: labelled pictures for few-shot methods
 ``few_labels``      (F,) integers   optional: their classes
 ``generated``       one integer     optional: how many views, the last ones, were generated
+``text_kind``       one string      optional: where ``text_features`` come from if not from
+                                    the model's own text encoder, such as "simulated";
+                                    "clip" and "own" say that they do
 ==================  ==============  ===================================================
 
-In a safetensors file ``class_names`` and ``ids`` are JSON lists in the metadata, and
-``logit_scale`` is a tensor or a JSON number in the metadata. Other names are ignored.
-Vectors need not be of unit length. A folder that ``crg encode`` made, a store, is read like a
-file.
+In a safetensors file ``class_names`` and ``ids`` are JSON lists in the metadata,
+``text_kind`` is a JSON string there, and ``logit_scale`` is a tensor or a JSON number there.
+Other names are ignored. Vectors need not be of unit length. A folder that ``crg encode`` made,
+a store, is read like a file.
 """
 
 from __future__ import annotations
@@ -26,7 +29,6 @@ from __future__ import annotations
 import difflib
 import hashlib
 import os
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,16 +36,24 @@ from typing import Any
 
 import numpy as np
 
+from crg.feature_checks import (
+    Numbers,
+    check_vectors,
+    checked_generated,
+    checked_ids,
+    checked_labels,
+    floats,
+    names_of,
+    one_number,
+    text_kind_of,
+)
 from crg.formats import read_raw, write_raw
 from crg.resources import FEW, GENERATED, FewShot
 from crg.storage import read_store
 from crg.types import InputError, SampleId, Task, like
 
-Numbers = np.ndarray[Any, Any]
-
 REQUIRED = ("image_features", "text_features", "class_names", "logit_scale")
-OPTIONAL = ("labels", "ids", "few_features", "few_labels", "generated")
-_CHUNK = 8192  # views that are checked at once, so that checking needs little memory
+OPTIONAL = ("labels", "ids", "few_features", "few_labels", "generated", "text_kind")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,26 +74,33 @@ class Features:
     model: str | None = None  # the encoder that made them, where it is known
     source: Path | None = None  # the file they were read from
     sha256: str | None = None  # of that file's content
+    text_kind: str | None = None  # where text features come from if not from the model
+    prompts: tuple[str, ...] = ()  # templates of the text features, where they are known
+    dataset: str | None = None  # its name, where it is known
+    domains: Numbers | None = None  # (N,): which of the joined files a picture comes from
 
     def __post_init__(self) -> None:
         """Check everything against the task."""
-        _check_vectors("image_features", self.image_features, (2, 3), self.task.width)
+        check_vectors("image_features", self.image_features, (2, 3), self.task.width)
         n, k = len(self.image_features), self.task.n_classes
         if self.labels is not None:
-            object.__setattr__(self, "labels", _checked_labels("labels", self.labels, n, k))
+            object.__setattr__(self, "labels", checked_labels("labels", self.labels, n, k))
+        if self.domains is not None and np.shape(self.domains) != (n,):
+            raise InputError(f"domains has shape {np.shape(self.domains)}: give one per picture.")
         if self.ids is not None:
-            object.__setattr__(self, "ids", _checked_ids(self.ids, n))
+            object.__setattr__(self, "ids", checked_ids(self.ids, n))
+        object.__setattr__(self, "text_kind", text_kind_of(self.text_kind))
         if (self.few_features is None) != (self.few_labels is None):
             raise InputError("few_features and few_labels belong together: give both or neither.")
         if self.few_features is not None and self.few_labels is not None:
-            _check_vectors("few_features", self.few_features, (2,), self.task.width)
-            few = _checked_labels("few_labels", self.few_labels, len(self.few_features), k)
+            check_vectors("few_features", self.few_features, (2,), self.task.width)
+            few = checked_labels("few_labels", self.few_labels, len(self.few_features), k)
             object.__setattr__(self, "few_labels", few)
             rows = like(self.few_features, self.task.text_features)
             known = {FEW: FewShot(rows, tuple(few.tolist()))}
             object.__setattr__(self, "task", self.task.with_resources(known))
         if self.generated is not None:
-            count = _checked_generated(self.generated, self.n_views)
+            count = checked_generated(self.generated, self.n_views)
             object.__setattr__(self, "generated", count)
             object.__setattr__(self, "task", self.task.with_resources({GENERATED: count}))
 
@@ -137,6 +154,7 @@ def write_features(path: str | os.PathLike[str], features: Features) -> None:
         "few_features": features.few_features,
         "few_labels": features.few_labels,
         "generated": features.generated,
+        "text_kind": features.text_kind,
     }
     write_raw(Path(path), {key: value for key, value in values.items() if value is not None})
 
@@ -148,9 +166,11 @@ def _digest_of(file: Path) -> str:
 
 def _assembled(source: Path, raw: Mapping[str, Any], digest: str) -> Features:
     images = np.asarray(raw["image_features"])
-    text = _floats("text_features", raw["text_features"])
+    text = floats("text_features", raw["text_features"])
     precision = np.float64 if images.dtype == np.float64 else np.float32
-    task = Task(_names(raw["class_names"]), text.astype(precision), _number(raw["logit_scale"]))
+    task = Task(
+        names_of(raw["class_names"]), text.astype(precision), one_number(raw["logit_scale"])
+    )
     return Features(
         image_features=images,
         task=task,
@@ -162,6 +182,9 @@ def _assembled(source: Path, raw: Mapping[str, Any], digest: str) -> Features:
         model=raw.get("model"),
         source=source,
         sha256=digest,
+        text_kind=raw.get("text_kind"),
+        prompts=tuple(raw.get("prompts") or ()),
+        dataset=raw.get("dataset"),
     )
 
 
@@ -176,119 +199,3 @@ def _check_complete(source: Path, raw: Mapping[str, Any]) -> None:
             f"{source} holds no {key!r}{hint}: "
             f"a feature file needs {', '.join(REQUIRED[:-1])} and {REQUIRED[-1]}."
         )
-
-
-def _check_vectors(what: str, array: Any, ndims: tuple[int, ...], width: int) -> None:
-    shape = _floats(what, array).shape
-    if len(shape) not in ndims:
-        allowed = " or ".join({2: "(N, D)", 3: "(N, V, D)"}[n] for n in ndims)
-        raise InputError(f"{what} has shape {shape}: store it as {allowed}.")
-    if 0 in shape:
-        raise InputError(f"{what} has shape {shape} and so holds no pictures: store at least one.")
-    if shape[-1] != width:
-        raise InputError(
-            f"{what} is {shape[-1]} wide but text_features {width}: "
-            "encode both with the same model."
-        )
-    _check_rows(what, array)
-
-
-def _check_rows(what: str, array: Numbers) -> None:
-    rows = max(1, _CHUNK // (array.shape[1] if array.ndim == 3 else 1))
-    for start in range(0, len(array), rows):
-        peaks = _peaks(array[start : start + rows])
-        bad = np.argwhere(~np.isfinite(peaks) | (peaks == 0))
-        if not bad.size:
-            continue
-        first = tuple(bad[0])
-        fault = "is all zeros" if peaks[first] == 0 else "holds NaN or infinite values"
-        view = f", view {first[1]}," if len(first) > 1 else ""
-        raise InputError(
-            f"Row {start + first[0]}{view} of {what} {fault}: "
-            "encode that picture again or leave it out."
-        )
-
-
-def _peaks(rows: Numbers) -> Numbers:
-    """The largest magnitude of each vector; NaN or infinity where it holds such a value."""
-    if rows.dtype == np.float16:  # fifteen times faster than NumPy's arithmetic on halves:
-        bits = rows.view(np.uint16) & 0x7FFF  # without the sign their order is that of integers
-        rows = bits.max(axis=-1).view(np.float16)
-    else:
-        rows = np.abs(rows).max(axis=-1)
-    return rows
-
-
-def _checked_labels(what: str, labels: Any, count: int, n_classes: int) -> Numbers:
-    array = np.asarray(labels)
-    if array.shape != (count,):
-        raise InputError(
-            f"{what} has shape {array.shape} but there are {count} pictures: store one label each."
-        )
-    if array.dtype.kind not in "iu":
-        raise InputError(
-            f"{what} holds {array.dtype} values: store whole numbers from 0 to {n_classes - 1}."
-        )
-    outside = np.flatnonzero((array < 0) | (array >= n_classes))
-    if outside.size:
-        row = int(outside[0])
-        raise InputError(
-            f"Row {row} of {what} is {array[row]} but there are {n_classes} classes: "
-            f"number them from 0 to {n_classes - 1}."
-        )
-    return array.astype(np.int64)
-
-
-def _checked_generated(stored: Any, n_views: int) -> int:
-    number = np.asarray(stored)
-    if number.size != 1 or number.dtype.kind not in "iu" or not 0 < int(number.item()) < n_views:
-        raise InputError(
-            f"generated is {stored} but there are {n_views} views, of which the first is the "
-            "original: store how many of the others a generator made."
-        )
-    return int(number.item())
-
-
-def _checked_ids(ids: Any, count: int) -> tuple[SampleId, ...]:
-    array = np.asarray(ids)
-    if array.shape != (count,):
-        raise InputError(
-            f"ids has shape {array.shape} but there are {count} pictures: store one id each."
-        )
-    if array.dtype.kind not in "iuUS":
-        raise InputError(f"ids holds {array.dtype} values: store strings or whole numbers.")
-    names: list[Any] = _decoded(array).tolist()
-    if len(set(names)) != count:
-        [(twice, _)] = Counter(names).most_common(1)
-        raise InputError(f"The id {twice!r} occurs more than once: give each picture its own.")
-    return tuple(names)
-
-
-def _names(stored: Any) -> tuple[str, ...]:
-    array = np.asarray(stored)
-    if array.ndim != 1 or array.dtype.kind not in "US":
-        raise InputError("class_names is not a list of strings: store one name per class.")
-    return tuple(_decoded(array).tolist())
-
-
-def _decoded(array: Numbers) -> Numbers:
-    try:
-        return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
-    except UnicodeDecodeError:
-        raise InputError("A stored name is not UTF-8 text: store names as strings.") from None
-
-
-def _floats(what: str, array: Any) -> Numbers:
-    values = np.asarray(array)
-    if values.dtype.kind != "f":
-        raise InputError(
-            f"{what} holds {values.dtype} values: store the encoder's output as float16 or float32."
-        )
-    return values
-
-
-def _number(stored: Any) -> float:
-    array = np.asarray(stored)
-    if array.size != 1 or array.dtype.kind not in "fiu":
-        raise InputError("logit_scale is not one number: store the model's scale, 100 for CLIP.")
-    return float(array.reshape(()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 import numpy as np
 
 Numbers = np.ndarray[Any, Any]
+
+_MOST_REMEMBERED = 12_000_000  # numbers that the draws of a bootstrap may keep in memory
+_BLOCK_SIZE = 500_000  # of them that are multiplied at once
 
 
 @dataclass(frozen=True)
@@ -47,10 +51,35 @@ def expected_calibration_error(confidence: Numbers, correct: Numbers, n_bins: in
     ECE = sum over bins b of (n_b / N) |accuracy_b - mean confidence_b|. A confidence on the
     border of two bins belongs to the lower one.
     """
-    inner_edges = np.linspace(0.0, 1.0, n_bins + 1)[1:-1]
-    bins = np.digitize(confidence, inner_edges, right=True)
+    bins = _bins(confidence, n_bins)
     surplus = np.bincount(bins, weights=confidence - correct.astype(float), minlength=n_bins)
     return float(np.abs(surplus).sum() / len(confidence))
+
+
+def reliability(
+    confidence: Numbers, correct: Numbers, n_bins: int = 15
+) -> list[tuple[int, float | None, float | None]]:
+    """Per bin of equal width: how many answers, their mean confidence, and their accuracy.
+
+    The bins are those of the calibration error; an empty one has neither of the means.
+
+    >>> reliability(np.array([0.9, 1.0, 0.2]), np.array([True, False, True]), n_bins=2)
+    [(1, 0.2, 1.0), (2, 0.95, 0.5)]
+    """
+    bins = _bins(confidence, n_bins)
+    counts = np.bincount(bins, minlength=n_bins).tolist()
+    trust = np.bincount(bins, weights=confidence, minlength=n_bins).tolist()
+    right = np.bincount(bins, weights=correct.astype(float), minlength=n_bins).tolist()
+    return [
+        (n, total / n, hits / n) if n else (0, None, None)
+        for n, total, hits in zip(counts, trust, right, strict=True)
+    ]
+
+
+def _bins(confidence: Numbers, n_bins: int) -> Numbers:
+    """The bin of each confidence; one on the border of two belongs to the lower one."""
+    inner_edges = np.linspace(0.0, 1.0, n_bins + 1)[1:-1]
+    return np.digitize(confidence, inner_edges, right=True)
 
 
 def surprises(logits: Numbers, labels: Numbers) -> Numbers:
@@ -86,7 +115,11 @@ def median_milliseconds(milliseconds: Numbers) -> float:
 
 
 def paired_interval(
-    right: Numbers, baseline: Numbers, n_resamples: int = 2000, seed: int = 0
+    right: Numbers,
+    baseline: Numbers,
+    seen: Numbers | None = None,
+    n_resamples: int = 2000,
+    seed: int = 0,
 ) -> Interval:
     """Gain in accuracy with a 95% interval that accounts for pictures and for orders.
 
@@ -96,14 +129,87 @@ def paired_interval(
     replacement, and takes the mean difference; the interval spans the middle 95% of the
     resamples. A picture that is drawn is drawn in all orders at once, because its answers
     in different orders are not independent.
+
+    ``seen`` (orders, N) tells where some streams lack some pictures: an order's gain is then
+    over those that it has, and the mean is over orders.
     """
     difference = right.astype(np.float64) - baseline.astype(np.float64)  # (orders, N)
+    if seen is not None and not seen.all():
+        shown = seen.any(axis=0)  # what no order has is no part of the experiment
+        return _partly_paired(difference[:, shown], seen[:, shown], n_resamples, seed)
     n_orders, n_pictures = difference.shape
+    draws = _draws(n_orders, n_pictures, n_resamples, seed)
+    sums = _sums(draws, difference)  # (R, orders)
+    means = np.take_along_axis(sums, draws.orders, axis=1).mean(axis=1) / n_pictures
+    return _middle(float(difference.mean()), means)
+
+
+def _partly_paired(difference: Numbers, seen: Numbers, n_resamples: int, seed: int) -> Interval:
+    """The same where an order has some of the pictures only."""
+    n_orders, n_pictures = difference.shape
+    shown = seen.astype(np.float64)
+    gains = difference * shown
+    draws = _draws(n_orders, n_pictures, n_resamples, seed)
+    # An order of which no picture was drawn adds nothing, for lack of anything better.
+    per_order = _sums(draws, gains) / np.maximum(_sums(draws, shown), 1.0)
+    means = np.take_along_axis(per_order, draws.orders, axis=1).mean(axis=1)
+    return _middle(float((gains.sum(axis=1) / np.maximum(shown.sum(axis=1), 1.0)).mean()), means)
+
+
+@dataclass(frozen=True, eq=False)
+class _Draws:
+    """What each of R resamples drew: how often each picture, and which orders."""
+
+    times: Numbers  # (R, N)
+    orders: Numbers  # (R, orders)
+
+
+def _draws(n_orders: int, n_pictures: int, n_resamples: int, seed: int) -> _Draws:
+    """The same for every comparison of one size, so that most of them need not draw."""
+    make = _remembered if n_pictures * n_resamples <= _MOST_REMEMBERED else _drawn
+    return make(n_orders, n_pictures, n_resamples, seed)
+
+
+def _drawn(n_orders: int, n_pictures: int, n_resamples: int, seed: int) -> _Draws:
     rng = np.random.Generator(np.random.PCG64(seed))
-    means = np.empty(n_resamples)
+    times = np.empty((n_resamples, n_pictures), dtype=np.uint16)
+    orders = np.empty((n_resamples, n_orders), dtype=np.int64)
     for place in range(n_resamples):
-        times = np.bincount(rng.integers(n_pictures, size=n_pictures), minlength=n_pictures)
-        orders = rng.integers(n_orders, size=n_orders)
-        means[place] = (difference @ times)[orders].mean() / n_pictures
-    low, high = np.quantile(means, [0.025, 0.975])
-    return Interval(float(difference.mean()), float(low), float(high))
+        drawn = rng.integers(n_pictures, size=n_pictures)
+        times[place] = np.bincount(drawn, minlength=n_pictures)
+        orders[place] = rng.integers(n_orders, size=n_orders)
+    return _Draws(times, orders)
+
+
+_remembered = functools.lru_cache(maxsize=4)(_drawn)
+
+
+def _sums(draws: _Draws, values: Numbers) -> Numbers:
+    """The sum of ``values`` (orders, N) over the pictures of each resample, (R, orders)."""
+    blocks = np.array_split(draws.times, max(1, draws.times.size // _BLOCK_SIZE))
+    return np.concatenate([block.astype(np.float64) @ values.T for block in blocks])
+
+
+def nested_interval(
+    right: Numbers, baseline: Numbers, n_resamples: int = 2000, seed: int = 0
+) -> Interval:
+    """Gain in accuracy with a 95% interval, where each order shows pictures of its own.
+
+    ``right`` and ``baseline`` (orders, n) are by place in the stream, such as its first n, so
+    that a column is no picture. A nested bootstrap: each resample draws orders and, within
+    each that is drawn, pictures with replacement. As a difference is -1, 0 or 1, what is drawn
+    within an order is a multinomial number of each.
+    """
+    difference = right.astype(np.int64) - baseline.astype(np.int64)  # (orders, n)
+    n_orders, n = difference.shape
+    shares = np.stack([(difference == gain).mean(axis=1) for gain in (-1, 1, 0)], axis=1)
+    rng = np.random.Generator(np.random.PCG64(seed))
+    drawn = shares[rng.integers(n_orders, size=(n_resamples, n_orders))]  # (R, orders, 3)
+    counts = rng.multinomial(n, drawn)
+    means = (counts[..., 1] - counts[..., 0]).mean(axis=1) / n
+    return _middle(float(difference.mean()), means)
+
+
+def _middle(mean: float, resampled: Numbers) -> Interval:
+    low, high = np.quantile(resampled, [0.025, 0.975])
+    return Interval(mean, float(low), float(high))

@@ -132,6 +132,8 @@ def _raw(folder: Path, header: Header, images: Numbers) -> dict[str, Any]:
         "ids": json.loads(_small_file(folder, header, IDS)),
         "model": header.key.get("model"),
         "generated": header.key.get(GENERATED),
+        "prompts": header.key.get("template list"),
+        "dataset": header.key.get("dataset"),
     }
     _small_file(folder, header, SKIPPED)
     return raw | ({"labels": _array(folder, header, LABELS)} if LABELS in header.checksums else {})

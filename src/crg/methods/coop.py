@@ -55,6 +55,7 @@ class CoOp(Method):
     """A prompt learnt from labelled pictures."""
 
     name = "coop"
+    forgets = True
     paper = "Zhou et al., Learning to Prompt for Vision-Language Models, IJCV 2022"
     needs = (FEW, TEXT_ENCODER)
 

@@ -40,6 +40,7 @@ class DiffTPT(Method):
     """One prompt per picture, tuned on ordinary and generated views."""
 
     name = "difftpt"
+    forgets = True
     paper = (
         "Feng et al., Diverse Data Augmentation with Diffusions for Effective Test-time Prompt "
         "Tuning, ICCV 2023"

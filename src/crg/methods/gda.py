@@ -43,6 +43,7 @@ class GDA(Method):
     """Zero-shot and one Gaussian per class; predicts the original view."""
 
     name = "gda"
+    forgets = True
     needs = (FEW,)
     _not_saved = Method._not_saved | {"weights", "biases"}  # what they are made of is in the task
     paper = (

@@ -39,6 +39,7 @@ class TipAdapter(Method):
     """Zero-shot and a fixed cache of labelled pictures; predicts the original view."""
 
     name = "tip_adapter"
+    forgets = True
     needs = (FEW,)
     _not_saved = Method._not_saved | {"keys"}  # the labelled pictures are saved with the task
     paper = (

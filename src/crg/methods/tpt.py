@@ -43,6 +43,7 @@ class TPT(Method):
     """One prompt per picture."""
 
     name = "tpt"
+    forgets = True
     paper = (
         "Shu et al., Test-Time Prompt Tuning for Zero-Shot Generalization in Vision-Language "
         "Models, NeurIPS 2022"

@@ -1,6 +1,8 @@
 """CLIP zero-shot (Radford et al., 2021): logits = s f . t, no adaptation.
 
-The row that every other method is measured against. It predicts the original view.
+The row that every other method is measured against. It predicts the original view; or, with
+``predict_on`` confident, the mean of the confident views, so that what views bring by themselves
+can be told from what adaptation brings.
 """
 
 from __future__ import annotations
@@ -9,8 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crg.methods.base import Method
+from crg.methods.options import option
 from crg.methods.registry import register
-from crg.types import Prediction, Sample, namespace
+from crg.ops import confident_views
+from crg.types import Array, Prediction, Sample, namespace
 
 
 @register
@@ -18,6 +22,7 @@ class ZeroShot(Method):
     """Nearest text feature."""
 
     name = "zero_shot"
+    forgets = True
     paper = (
         "Radford et al., Learning Transferable Visual Models From Natural Language Supervision, "
         "ICML 2021"
@@ -25,17 +30,32 @@ class ZeroShot(Method):
 
     @dataclass(frozen=True)
     class Config:
-        """Zero-shot has nothing to set."""
+        """Which view is predicted."""
+
+        predict_on: str = option(
+            "original", "view that is predicted", choices=("original", "confident")
+        )
+        view_share: float = option(
+            0.1, "share of views kept, where confident ones are predicted", above=0, at_most=1
+        )
 
     def reset(self) -> None:
         """There is no state."""
 
     def step(self, sample: Sample) -> Prediction:
-        """logits = s f_0 . t."""
+        """logits = s f . t."""
         return self.step_many([sample])[0]
 
     def step_many(self, samples: Sequence[Sample]) -> list[Prediction]:
         """All pictures in one product: there is no state that one could leave to the next."""
-        originals = namespace(samples[0].views).stack([sample.views[0, :] for sample in samples])
-        logits = self.task.logit_scale * (originals @ self.task.text_features.T)  # (N, K)
+        rows = namespace(samples[0].views).stack([self._feature(each.views) for each in samples])
+        logits = self.task.logit_scale * (rows @ self.task.text_features.T)  # (N, K)
         return self._predicted_rows(logits)
+
+    def _feature(self, views: Array) -> Array:
+        """f: the original view, or the normalised mean of the confident ones, (D,)."""
+        if self.config.predict_on == "original":
+            return views[0, :]
+        task = self.task
+        share = self.config.view_share
+        return confident_views(views, task.text_features, task.logit_scale, share).feature

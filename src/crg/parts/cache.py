@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -36,10 +37,25 @@ class Change:
     count: int  # entries in the queue afterwards
 
 
-class Cache(Stateful):
-    """Priority queues of size ``size`` for ``n_classes`` classes."""
+class Filing(Protocol):
+    """Decides under which class a picture is filed, in place of the method's own opinion."""
 
-    _not_saved = frozenset({"size", "seeded"})
+    def filed_under(self, label: int, sample_id: SampleId) -> int:
+        """The queue for a picture that the method takes for one of class ``label``."""
+        ...
+
+    def was_kept(self, sample_id: SampleId) -> None:
+        """The picture has found a place in that queue."""
+        ...
+
+
+class Cache(Stateful):
+    """Priority queues of size ``size`` for ``n_classes`` classes.
+
+    ``filing`` is for experiments that file pictures under a wrong class on purpose.
+    """
+
+    _not_saved = frozenset({"size", "seeded", "filing"})
 
     def __init__(self, text: Array, size: int, seeded: bool) -> None:
         """Empty queues, or with the rows of ``text`` (K, D) as seeds."""
@@ -47,6 +63,7 @@ class Cache(Stateful):
         n_classes, width = text.shape
         self.size = size
         self.seeded = seeded
+        self.filing: Filing | None = None
         self.features = xp.zeros((n_classes, size, width), dtype=text.dtype, device=text.device)
         # Bookkeeping stays on the host, in NumPy, whatever holds the features.
         self.entropies = np.full((n_classes, size), math.inf)
@@ -67,7 +84,21 @@ class Cache(Stateful):
     def offer(
         self, label: int, feature: Array, entropy: float, sample_id: SampleId
     ) -> Change | None:
-        """Put a picture into the queue of ``label`` if it is confident enough."""
+        """Put a picture into the queue of ``label`` if it is confident enough.
+
+        The change tells the queue, which ``filing`` may have made another one.
+        """
+        if self.filing is None:
+            return self._insert(label, feature, entropy, sample_id)
+        label = self.filing.filed_under(label, sample_id)
+        change = self._insert(label, feature, entropy, sample_id)
+        if change is not None:
+            self.filing.was_kept(sample_id)
+        return change
+
+    def _insert(
+        self, label: int, feature: Array, entropy: float, sample_id: SampleId
+    ) -> Change | None:
         self.n_offers += 1
         count, removed = int(self.counts[label]), None
         if count < self.size:

@@ -1,0 +1,96 @@
+"""Tally: what is kept of every step of a run, and what is measured from it in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from crg import metrics
+from crg.packing import packed_bits, packed_classes
+from crg.stream import Stream
+from crg.types import Step
+
+Numbers = np.ndarray[Any, Any]
+
+
+@dataclass
+class Tally:
+    """The few figures per step that the metrics need; logits would fill the memory."""
+
+    predicted: list[int] = field(default_factory=list)
+    confidence: list[float] = field(default_factory=list)
+    surprise: list[float] = field(default_factory=list)  # of pictures that have a class
+    milliseconds: list[float] = field(default_factory=list)
+    purity: list[list[float]] = field(default_factory=list)  # [step, purity]
+
+    def add(self, step: Step) -> None:
+        """Take down one step."""
+        self.predicted.append(step.prediction.label)
+        self.confidence.append(float(step.prediction.probs[step.prediction.label]))
+        self.milliseconds.append(step.milliseconds)
+        if step.label is not None:
+            logits = np.asarray(step.prediction.logits)[None, :]
+            self.surprise.append(float(metrics.surprises(logits, np.array([step.label]))[0]))
+        if step.purity is not None:
+            self.purity.append([step.index + 1, step.purity])
+
+    def speed(self) -> dict[str, Any]:
+        """Times, which need no labels."""
+        times = np.array(self.milliseconds)
+        return {
+            "ms_per_step": metrics.mean_milliseconds(times),
+            "ms_per_step_median": metrics.median_milliseconds(times),
+        }
+
+    def quality(self, stream: Stream) -> dict[str, Any]:
+        """Everything that needs labels; plain values, ready for JSON.
+
+        Pictures of no class are answered, but not scored.
+        """
+        assert stream.labels is not None
+        truth = stream.labels[stream.rows]
+        scored = truth >= 0
+        labels, predicted = truth[scored], np.array(self.predicted)[scored]
+        confidence, right = np.array(self.confidence)[scored], predicted == labels
+        names = stream.features.task.class_names
+        return {
+            "accuracy": metrics.accuracy(predicted, labels),
+            "per_class_accuracy": _by_class(predicted, labels, names),
+            "worst_class_accuracy": metrics.worst_class_accuracy(predicted, labels, len(names)),
+            "ece": metrics.expected_calibration_error(confidence, right),
+            "nll": float(np.mean(self.surprise)),
+            "reliability": [list(each) for each in metrics.reliability(confidence, right)],
+            "purity": self.purity[-1][1] if self.purity else None,
+            "purity_over_time": self.purity,
+            "n_scored": len(labels),
+            "n_outside": len(truth) - len(labels),
+            **self._by_picture(stream, scored, right),
+        }
+
+    def _by_picture(self, stream: Stream, scored: Numbers, right: Numbers) -> dict[str, str]:
+        """What is told of every picture, by row of the file and by place in the stream."""
+        n_rows, rows = len(stream.features), stream.rows[scored]
+        answers = np.full(n_rows, -1)
+        answers[stream.rows] = self.predicted
+        told = {
+            "correct": packed_bits(_marked(rows[right], n_rows)),
+            "right_in_order": packed_bits(right),
+            "predicted": packed_classes(answers),
+        }
+        return (
+            told if len(rows) == n_rows else told | {"streamed": packed_bits(_marked(rows, n_rows))}
+        )
+
+
+def _by_class(predicted: Numbers, labels: Numbers, names: Sequence[str]) -> dict[str, float | None]:
+    shares = metrics.per_class_accuracy(predicted, labels, len(names)).tolist()
+    return {n: None if np.isnan(share) else share for n, share in zip(names, shares, strict=True)}
+
+
+def _marked(rows: Numbers, n_rows: int) -> Numbers:
+    by_row = np.zeros(n_rows, dtype=bool)
+    by_row[rows] = True
+    return by_row
