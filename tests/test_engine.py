@@ -10,14 +10,12 @@ from pathlib import Path
 import pytest
 
 from crg import engine
-from crg.engine import RunSpec, run_all
+from crg.engine import Failure, RunSpec, results_only, run_all
 from crg.features import Features, read_features
+from crg.scenario import Scenario
 from crg.types import InputError, Result
+from deadly_methods import answers, n_struck, save_deadly
 from made_files import save_plugin, save_stream
-
-
-def _answers(result: Result) -> tuple[object, ...]:
-    return result.method, result.seed, result.metrics["correct"], result.metrics["purity"]
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +30,7 @@ def test_workers_give_what_one_process_gives(files: list[str]) -> None:
     specs = [
         RunSpec(path, m, {}, s) for path in files for m in ("tda", "zero_shot") for s in (0, 1)
     ]
-    here = {id(spec): _answers(result) for spec, result in run_all(specs)}
-    there = {id(spec): _answers(result) for spec, result in run_all(specs, workers=2)}
+    here, there = answers(run_all(specs)), answers(run_all(specs, workers=2))
     assert len(here) == 8
     assert here == there
 
@@ -68,7 +65,8 @@ def test_a_plug_in_works_in_the_workers(files: list[str], tmp_path: Path) -> Non
     """A method from a file outside the package is known to every process."""
     plugin = str(save_plugin(tmp_path))
     specs = [RunSpec(files[0], "constant", {"answer": k}, 0) for k in range(4)]
-    accuracies = [r.metrics["accuracy"] for _, r in run_all(specs, workers=2, plugins=[plugin])]
+    runs = results_only(run_all(specs, workers=2, plugins=[plugin]))
+    accuracies = [result.metrics["accuracy"] for _, result in runs]
     assert sum(accuracies) == pytest.approx(1.0)
 
 
@@ -94,31 +92,82 @@ def test_workers_compute_in_one_thread_and_leave_our_environment(
     assert "OPENBLAS_NUM_THREADS" not in os.environ
 
 
-def test_bad_input_in_a_worker_is_told_here(files: list[str]) -> None:
-    """The sentence arrives as it was written, and no process is left."""
-    specs = [RunSpec(files[0], "zero_shot"), RunSpec("none.npz", "zero_shot")]
-    with pytest.raises(InputError, match=r"^none\.npz does not exist: check the path\.$"):
-        list(run_all(specs, workers=2))
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_run_that_fails_is_not_the_end(files: list[str], tmp_path: Path, workers: int) -> None:
+    """Bad input is a sentence, a bug a line with its traceback, and the other runs are done."""
+    plugin = tmp_path / "buggy.py"
+    text = save_plugin(tmp_path).read_text().replace("time.sleep(self.config.seconds)", "1 / 0")
+    plugin.write_text(text.replace('"constant"', '"buggy"').replace("class Constant", "class B"))
+    specs = [RunSpec(files[0], method) for method in ("zero_shot", "buggy", "tda")]
+    specs.insert(1, RunSpec("none.npz", "zero_shot"))
+    outcomes = {id(spec): outcome for spec, outcome in run_all(specs, workers, [str(plugin)])}
+    first, missing, bug, last = (outcomes[id(spec)] for spec in specs)
+    assert isinstance(first, Result) and isinstance(last, Result)
+    assert missing == Failure("none.npz does not exist: check the path.")
+    assert isinstance(bug, Failure)
+    assert bug.reason == "ZeroDivisionError: division by zero"
+    assert "buggy.py" in bug.trace
     assert multiprocessing.active_children() == []
 
 
-def test_a_worker_that_dies_is_told_in_a_sentence(files: list[str], tmp_path: Path) -> None:
-    """A killed process, as by a full memory, ends the runs with its exit code."""
-    plugin = tmp_path / "deadly.py"
-    plugin.write_text("import os\nos._exit(9)\n")
-    specs = [RunSpec(files[0], "zero_shot", {}, seed) for seed in range(2)]
-    with pytest.raises(InputError, match=r"exit code 9.*fewer workers"):
-        list(run_all(specs, workers=2, plugins=[str(plugin)]))
+def test_the_first_failure_can_be_the_end(files: list[str]) -> None:
+    """Who wants results only is told the sentence as it was written, and no process is left."""
+    specs = [RunSpec(files[0], "zero_shot"), RunSpec("none.npz", "zero_shot")]
+    with pytest.raises(InputError, match=r"^none\.npz does not exist: check the path\.$"):
+        list(results_only(run_all(specs, workers=2)))
+    assert multiprocessing.active_children() == []
 
 
-def test_a_bug_in_a_worker_shows_its_traceback(files: list[str], tmp_path: Path) -> None:
-    """What is no bad input arrives with the place it happened at."""
-    plugin = tmp_path / "buggy.py"
+def test_a_bug_that_is_the_end_shows_its_traceback(files: list[str], tmp_path: Path) -> None:
+    """What is no bad input is raised with the place it happened at."""
     text = save_plugin(tmp_path).read_text().replace("time.sleep(self.config.seconds)", "1 / 0")
+    plugin = tmp_path / "buggy.py"
     plugin.write_text(text)
     specs = [RunSpec(files[0], "constant", {}, seed) for seed in range(2)]
     with pytest.raises(RuntimeError, match=r"(?s)buggy\.py.*ZeroDivisionError"):
-        list(run_all(specs, workers=2, plugins=[str(plugin)]))
+        list(results_only(run_all(specs, workers=2, plugins=[str(plugin)])))
+
+
+def test_a_process_that_dies_is_replaced(files: list[str], tmp_path: Path) -> None:
+    """A process killed in mid-run takes nothing with it: every answer is as without its death."""
+    specs = [RunSpec(files[0], method, {}, s) for s in (0, 1) for method in ("deadly", "tda")]
+    killed = answers(run_all(specs, workers=2, plugins=[save_deadly(tmp_path, times=1)]))
+    assert n_struck(tmp_path) == 1
+    assert killed == answers(run_all(specs, workers=2, plugins=[save_deadly(tmp_path, times=0)]))
+
+
+def test_a_run_that_kills_every_process_is_a_failure(files: list[str], tmp_path: Path) -> None:
+    """After the second death the run is given up with the exit code, and the others go on."""
+    specs = [RunSpec(files[0], "deadly", {}, 0), *(RunSpec(files[0], "tda", {}, s) for s in (0, 1))]
+    outcomes = dict(enumerate(run_all(specs, workers=2, plugins=[save_deadly(tmp_path, times=9)])))
+    failed = {spec.method: out for spec, out in outcomes.values() if isinstance(out, Failure)}
+    assert len(outcomes) == 3 and list(failed) == ["deadly"]
+    assert "exit code -9" in failed["deadly"].reason
+    assert failed["deadly"].reason.endswith("try fewer workers.")
+    assert n_struck(tmp_path) == 2
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_progress_of_each_run_is_told(files: list[str], tmp_path: Path, workers: int) -> None:
+    """Each run begins with none of its pictures and comes nearer to all of them."""
+    plugin = str(save_plugin(tmp_path))
+    specs = [RunSpec(files[0], "constant", {"seconds": 0.02}, seed) for seed in range(2)]
+    told: dict[int, list[tuple[int, int]]] = {id(spec): [] for spec in specs}
+
+    def tell(spec: RunSpec, done: int, total: int) -> None:
+        told[id(spec)].append((done, total))
+
+    assert len(list(run_all(specs, workers, [plugin], tell))) == 2
+    for steps in told.values():
+        assert steps[:2] == [(0, 0), (0, 40)]
+        assert steps == sorted(steps) and 0 < steps[-1][0] <= 40
+
+
+def test_streams_of_several_files_and_other_scenarios_are_run(files: list[str]) -> None:
+    """Files that come after the first, and fewer pictures, are what is measured."""
+    few = Scenario(pictures=30)
+    specs = [RunSpec(files[0], "tda", then=(files[1],)), RunSpec(files[0], "tda", scenario=few)]
+    assert [result.n_samples for _, result in results_only(run_all(specs))] == [80, 30]
 
 
 def test_a_file_is_read_once_until_it_changes(
@@ -131,11 +180,11 @@ def test_a_file_is_read_once_until_it_changes(
         read.append(path)
         return read_features(path)
 
-    monkeypatch.setattr("crg.engine.read_features", counted)
+    monkeypatch.setattr("crg.engine.reading.read_features", counted)
     engine.forget_files()
     path = str(save_stream(tmp_path / "a.npz"))
     list(run_all([RunSpec(path, "zero_shot", {}, seed) for seed in range(10)]))
     assert read == [path]
     save_stream(tmp_path / "a.npz", n=41)
-    [(_, result)] = run_all([RunSpec(path, "zero_shot")])
+    [(_, result)] = results_only(run_all([RunSpec(path, "zero_shot")]))
     assert result.n_samples == 41

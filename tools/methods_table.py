@@ -10,24 +10,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from PIL import ImageEnhance, ImageOps
-
 import crg
 from crg.comparison import summarise
-from crg.datasets.base import PictureSet
 from crg.datasets.shapes import shape_pictures
 from crg.encoders import load_encoder
 from crg.encoding import encode
-from crg.generation import Variations
+from crg.engine import RunSpec
+from crg.engine.memory import peak_bytes
+from crg.generation.relighting import relight
 from crg.grid import Variant, iter_grid, plan_grid
-from crg.pictures import read_picture
 from crg.views import Recipe
 
 ROOT = Path(__file__).parent.parent
@@ -36,13 +33,6 @@ BEGIN, END = "<!-- methods:begin -->", "<!-- methods:end -->"
 STREAM_SEED, LABELLED_SEED = 11, 111  # neither trained mini nor chose the strength of a shift
 N_CLASSES, SHOTS, GENERATED = 32, 4, 8
 ORDERLESS = ("tpt", "difftpt")  # they forget each picture, so that one order tells all
-_MEMORY = (
-    "import re, sys; from crg.engine import read_with_few; from crg.evaluate import run;"
-    "few = sys.argv[3] or None; features = read_with_few(sys.argv[1], few);"
-    "run(features, sys.argv[2], order=list(range(min(64, len(features)))));"
-    # not from getrusage, which hands the peak of the parent down to the child
-    "print(re.search(r'VmHWM:\\s*(\\d+)', open('/proc/self/status').read())[1])"
-)
 
 
 @dataclass(frozen=True)
@@ -119,23 +109,11 @@ def _store(plan: Plan, shift: str) -> Path:
     """The stream, with views that stand in for generated ones as the last of each picture."""
     pictures = shape_pictures(shift, plan.severity, plan.pictures, STREAM_SEED)
     folder = plan.folder / f"{shift}-{plan.severity}"
-    made = _variations(pictures, plan.folder / f"{shift}-{plan.severity}-made")
+    # crops in other light: no diffusion model is at hand for pictures of shapes
+    made = relight(pictures, plan.folder / f"{shift}-{plan.severity}-made", GENERATED)
     mini, recipe = load_encoder("mini"), Recipe(views=plan.views)
     encode(pictures, mini, recipe, folder, workers=2, variations=made)
     return folder
-
-
-def _variations(pictures: PictureSet, folder: Path) -> Variations:
-    """Crops in other light: no diffusion model is at hand for pictures of shapes."""
-    for name, source in zip(pictures.ids, pictures.sources, strict=True):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-        picture = read_picture(source)
-        for number in range(GENERATED):
-            margin = min(picture.size) * (number + 1) // 24
-            part = ImageOps.crop(picture, margin)
-            light = ImageEnhance.Brightness(part).enhance(0.8 + 0.06 * number)
-            light.save(folder / name / f"{number}.png")
-    return Variations(folder, GENERATED)
 
 
 def _labelled(plan: Plan, shift: str) -> Path:
@@ -148,8 +126,10 @@ def _labelled(plan: Plan, shift: str) -> Path:
 
 def _peak(store: Path, method: str, few: Path) -> int:
     """Bytes that a process of its own needs at most to run the method over 64 pictures."""
-    words = [sys.executable, "-c", _MEMORY, str(store), method, str(few)]
-    return 1024 * int(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    peak = peak_bytes(RunSpec(str(store), method, few=str(few)))
+    if peak is None:
+        raise RuntimeError(f"The memory of {method} could not be measured.")
+    return peak
 
 
 def tables(kept: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ on where it was.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -19,7 +20,7 @@ from typing import Any
 
 import crg.parts
 from crg import results
-from crg.engine import RunSpec, read_once, read_with_few, run_all
+from crg.engine import OnProgress, RunSpec, read_once, read_with_few, results_only, run_all
 from crg.equipment import equipped
 from crg.methods.options import build_config
 from crg.methods.registry import get_method
@@ -120,8 +121,12 @@ def iter_grid(
     results_path: str | os.PathLike[str] | None = None,
     resume: bool = False,
     workers: int = 1,
+    on_progress: OnProgress | None = None,
 ) -> Iterator[Finished]:
-    """Yield each run when it is done and on disk; with ``resume`` first those done before."""
+    """Yield each run when it is done and on disk; with ``resume`` first those done before.
+
+    A run that fails ends the grid; ``on_progress`` is told of each run at work.
+    """
     by_key: dict[str, list[Cell]] = defaultdict(list)
     for cell in grid.cells:
         by_key[cell.key].append(cell)
@@ -136,12 +141,14 @@ def iter_grid(
     # The engine hands back the very specs it was given, so their identity finds the cells.
     first = {id(cells[0].spec): cells for cells in left.values()}
     specs = [cells[0].spec for cells in left.values()]
-    for spec, result in run_all(specs, workers, grid.plugins):
-        cells = first[id(spec)]
-        if results_path is not None:
-            record = results.make_record(result, cells[0].origin, spec.options)
-            results.append(results_path, record)
-        yield Finished(tuple(cells), result, reused=False)
+    runs = results_only(run_all(specs, workers, grid.plugins, on_progress))
+    with contextlib.closing(runs):
+        for spec, result in runs:
+            cells = first[id(spec)]
+            if results_path is not None:
+                record = results.make_record(result, cells[0].origin, spec.options)
+                results.append(results_path, record)
+            yield Finished(tuple(cells), result, reused=False)
 
 
 def typed_options(method: str, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import os
 import platform
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from crg.types import InputError, Result
 
 DEFAULT_PATH = "crg-results.jsonl"
 SCHEMA = 1
+FAILURE = "failure"  # kind of a line that tells of a run that came to nothing
 
 Record = dict[str, Any]
 
@@ -36,6 +37,8 @@ class Origin:
     plugins: tuple[str, ...] = ()
     few: str | None = None  # file or store of labelled pictures
     few_sha256: str | None = None
+    then: tuple[str, ...] = ()  # further files of the stream; ``sha256`` covers them too
+    scenario: Mapping[str, Any] = field(default_factory=dict)  # what is not as usual
 
 
 @dataclass(frozen=True)
@@ -44,30 +47,48 @@ class Ledger:
 
     records: tuple[Record, ...]
     torn: tuple[int, ...] = ()
+    numbers: tuple[int, ...] = ()  # the line of each record, from 1
 
 
 def run_key(origin: Origin, method: str, options: Mapping[str, Any], seed: int) -> str:
     """A name for a run: equal if and only if data, code, whole configuration and seed are."""
     facts = [origin.sha256, method, dict(options), seed, crg.__version__, origin.code]
     facts += [] if origin.few_sha256 is None else [origin.few_sha256]
+    facts += [dict(origin.scenario)] if origin.scenario else []
     text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def make_record(result: Result, origin: Origin, given: Mapping[str, Any]) -> Record:
     """One run as plain values; ``given`` are the options that differ from the defaults."""
+    key = run_key(origin, result.method, result.options, result.seed)
     return {
         "schema": SCHEMA,
-        "key": run_key(origin, result.method, result.options, result.seed),
-        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "key": key,
+        "time": _now(),
         **asdict(result),
         "data": {"path": origin.path, "sha256": origin.sha256},
         "few": None if origin.few is None else {"path": origin.few, "sha256": origin.few_sha256},
+        "then": list(origin.then),
+        "scenario": dict(origin.scenario),
+        "given": dict(given),
+        "plugins": list(origin.plugins),
         "code": origin.code,
-        "versions": _versions(),
-        "machine": _machine(),
-        "command": repeat_command(origin, result.method, given, result.seed),
+        **surroundings(),
+        "command": repeat_command(origin, result.method, given, result.seed)
+        if not origin.scenario and not origin.then
+        else f"crg rerun {key}",  # what no option of crg run can say
     }
+
+
+def surroundings() -> Record:
+    """Versions and machine of this process, as every record has them."""
+    return {"versions": _versions(), "machine": _machine()}
+
+
+def make_failure(key: str, reason: str) -> Record:
+    """A run that came to nothing, and why; a rerun tries it again."""
+    return {"schema": SCHEMA, "kind": FAILURE, "key": key, "time": _now(), "reason": reason}
 
 
 def to_result(record: Mapping[str, Any]) -> Result:
@@ -118,20 +139,23 @@ def read_ledger(path: str | os.PathLike[str]) -> Ledger:
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}): check the path.") from None
     records: list[Record] = []
+    numbers: list[int] = []
     torn: list[int] = []
     for number, line in enumerate(lines, start=1):
         record = _parsed(line)
         if record is not None:
             records.append(record)
+            numbers.append(number)
         elif line.strip():
             torn.append(number)
-    return Ledger(tuple(records), tuple(torn))
+    return Ledger(tuple(records), tuple(torn), tuple(numbers))
 
 
 def find(records: Iterable[Record], keys: Sequence[str]) -> dict[str, Record]:
-    """The latest record of each of the ``keys`` that there is one for."""
+    """The latest run of each of the ``keys`` that there is one for; failures are none."""
     wanted = set(keys)
-    return {record["key"]: record for record in records if record["key"] in wanted}
+    runs = (record for record in records if record.get("kind") != FAILURE)
+    return {record["key"]: record for record in runs if record["key"] in wanted}
 
 
 def _parsed(line: bytes) -> Record | None:
@@ -169,6 +193,10 @@ def _ends_cleanly(path: Path) -> bool:
             return file.read(1) == b"\n"
     except OSError:
         return True  # no file yet; what else is wrong the write will tell
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def _versions() -> dict[str, str | None]:

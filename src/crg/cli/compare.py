@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 from crg import results
+from crg.cli.progress import grid_progress
 from crg.cli.shared import (
     INTERRUPTED,
     F,
@@ -18,14 +19,14 @@ from crg.cli.shared import (
     output,
     plugin_option,
     print_json,
-    progress,
     results_options,
     usable_processors,
 )
 from crg.cli.tables import markdown_tables, rich_tables
 from crg.cli.variants import parse_variants
 from crg.comparison import summarise, with_baseline
-from crg.grid import Finished, Grid, iter_grid, plan_grid
+from crg.engine import RunSpec
+from crg.grid import Cell, Finished, Grid, iter_grid, plan_grid
 from crg.types import InputError
 
 DEFAULT_METHODS = "zero_shot,tda,dpe,crg"
@@ -100,11 +101,18 @@ def compare(
 def run_with_progress(
     grid: Grid, results_path: Path | None, resume: bool, workers: int
 ) -> list[Finished]:
-    """All runs, with a bar on a terminal; Ctrl-C ends the command and says what is kept."""
+    """All runs, with bars on a terminal; Ctrl-C ends the command and says what is kept."""
     done: list[Finished] = []
+    names = {id(cell.spec): _name(cell) for cell in grid.cells}
     try:
-        for finished in _tracked(grid, iter_grid(grid, results_path, resume, workers)):
-            done.append(finished)
+        with grid_progress(grid.n_runs, lines=False) as shown:
+
+            def tell(spec: RunSpec, n_done: int, total: int) -> None:
+                shown.advanced(names[id(spec)], n_done, total)
+
+            for finished in iter_grid(grid, results_path, resume, workers, tell):
+                shown.finished(_name(finished.cells[0]))
+                done.append(finished)
     except KeyboardInterrupt:
         click.echo(_farewell(grid, len(done), results_path), err=True)
         click.get_current_context().exit(INTERRUPTED)
@@ -123,11 +131,8 @@ def print_summary(summary: Mapping[str, Any], as_json: bool, layout: str) -> Non
             console.print(table)
 
 
-def _tracked(grid: Grid, runs: Iterator[Finished]) -> Iterator[Finished]:
-    with progress("runs", grid.n_runs) as advance:
-        for finished in runs:
-            advance()
-            yield finished
+def _name(cell: Cell) -> str:
+    return f"{cell.label}, {cell.file.path}, order {cell.spec.seed}"
 
 
 def _farewell(grid: Grid, n_done: int, results_path: Path | None) -> str:

@@ -7,7 +7,6 @@ batches of a block depend on the block and on ``batch`` alone, never on who is f
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -19,6 +18,7 @@ from crg.encoders.base import Encoder
 from crg.generation.folder import Variations
 from crg.preprocessing import Pixels
 from crg.storage import HALF, Numbers
+from crg.threads import processors
 from crg.types import InputError
 from crg.views import Recipe, iter_views
 
@@ -129,10 +129,3 @@ def _check(images: Numbers, places: list[int], block: Block) -> None:
             f"The model gave no usable features for {block.ids[places[bad[0]]]}: "
             "use a higher --precision or another --model."
         )
-
-
-def processors() -> int:
-    """How many of them this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

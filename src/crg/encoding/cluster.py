@@ -11,25 +11,21 @@ sets how many.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import logging
 import os
-import re
-import socket
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
+from crg.clusters import connected, ray_library, room_for
 from crg.encoders import load_encoder
 from crg.encoders.base import Encoder
-from crg.encoding.blocks import Block, EncodedBlock, Settings, encode_blocks, processors
+from crg.encoding.blocks import Block, EncodedBlock, Settings, encode_blocks
+from crg.threads import processors
 from crg.types import InputError
 
 _AHEAD = 2  # blocks that each actor has before it, so that none waits for the next
 _TRIES = 3  # times that a block is begun anew when its actor is lost
-_PATIENCE = 10.0  # seconds to wait for the cluster's address to answer
-_ROOM = 200_000_000  # bytes for blocks on their way, in a cluster of our own
 
 
 def encode_on_ray(
@@ -46,9 +42,9 @@ def encode_on_ray(
     """
     if not blocks:
         return
-    ray = _ray()
+    ray = ray_library()
     load = load or functools.partial(load_encoder, encoder.name)
-    with _cluster(ray, workers, address):
+    with connected(ray, address, (workers or max(1, processors() // _threads())) * _threads()):
         remote, room = _actor_class(ray, encoder)
         count = min(workers or room, room, len(blocks))
         facts = (load, encoder.name, encoder.fingerprint, settings, _torch_threads())
@@ -103,53 +99,6 @@ class Worker:
         return encoder
 
 
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError:
-        raise InputError("The engine ray needs Ray: install crg-tta[ray].") from None
-    return ray
-
-
-@contextlib.contextmanager
-def _cluster(ray: Any, workers: int | None, address: str | None) -> Iterator[None]:
-    """The cluster at ``address``, the one in use, or one of our own that ends with the job."""
-    if ray.is_initialized():
-        yield
-        return
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told what runs here
-    options = {"address": address} if address else _own_cluster(workers)
-    try:
-        _check_reachable(address or "")
-        ray.init(**options, logging_level=logging.ERROR, log_to_driver=False)
-    except (ConnectionError, RuntimeError, ValueError, ImportError, OSError) as error:
-        reason = re.split(r"\.\s|\n", str(error).strip())[0].rstrip(".:")
-        raise InputError(
-            f"The Ray cluster at {address or 'this machine'} cannot be used "
-            f"({reason or type(error).__name__}): start it with ray start or check --address."
-        ) from None
-    try:
-        yield
-    finally:
-        ray.shutdown()
-
-
-def _check_reachable(address: str) -> None:
-    """Knock first: Ray itself tries for minutes before it gives up."""
-    if place := re.fullmatch(r"([^/]+):(\d+)", address):
-        with socket.create_connection((place[1], int(place[2])), timeout=_PATIENCE):
-            pass
-
-
-def _own_cluster(workers: int | None) -> dict[str, Any]:
-    return {
-        "address": "local",  # rather than one that somebody else has started here
-        "num_cpus": (workers or max(1, processors() // _threads())) * _threads(),
-        "include_dashboard": False,
-        "object_store_memory": _ROOM,
-    }
-
-
 def _threads() -> int:
     """How many threads array libraries take in this process unless they are told otherwise."""
     given = os.environ.get("OMP_NUM_THREADS", "")
@@ -166,21 +115,15 @@ def _actor_class(ray: Any, encoder: Encoder) -> tuple[Any, int]:
     needs = {"CPU": _threads()}
     if str(getattr(encoder, "device", "cpu")) != "cpu":
         needs = {"CPU": 1, "GPU": 1}
-    machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    room = sum(min(int(has.get(kind, 0)) // n for kind, n in needs.items()) for has in machines)
-    if room < 1:
-        wanted = " and ".join(f"{n} {kind}" for kind, n in needs.items())
-        raise InputError(
-            f"No machine of the Ray cluster has {wanted} for a worker: "
-            "add one, or set OMP_NUM_THREADS to a smaller number."
-        )
     remote = ray.remote(
         num_cpus=needs["CPU"],
         num_gpus=needs.get("GPU", 0),
         max_restarts=-1,
         max_task_retries=_TRIES,
     )
-    return remote(Worker), room
+    return remote(Worker), room_for(
+        ray, needs, "add one, or set OMP_NUM_THREADS to a smaller number"
+    )
 
 
 def _shared_out(

@@ -1,0 +1,102 @@
+"""Progress of a grid: a bar for the whole, and a line for each run that is at work.
+
+::
+
+    with grid_progress(300) as shown:
+        shown.advanced("crg, dtd, order 3", 0, 0)        # it begins; no total yet
+        shown.advanced("crg, dtd, order 3", 120, 1692)   # pictures done, pictures in all
+        shown.finished("crg, dtd, order 3")
+        shown.finished("tda, dtd, order 3", failure="There is no method 'tda': ...")
+
+A run is known by its text, which must be its own. Runs that need no work, such as those of an
+earlier call, are finished without having advanced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+_SECONDS_BETWEEN_LINES = 10.0
+_SECONDS_OF_MEMORY = 600.0  # runs may take minutes each, and the time left is told from these
+
+
+@contextlib.contextmanager
+def grid_progress(
+    total_runs: int, what: str = "runs", lines: bool = True
+) -> Iterator[GridProgress]:
+    """What to tell of a grid's progress: bars on a terminal's stderr.
+
+    Elsewhere a plain line on stderr every ten seconds, or nothing without ``lines``. Failures
+    are told at once, in either case.
+    """
+    console = Console(stderr=True, highlight=False)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("[red]{task.fields[note]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(
+        *columns,
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+        speed_estimate_period=_SECONDS_OF_MEMORY,
+    ) as bars:
+        yield GridProgress(bars, total_runs, what, lines and not console.is_terminal)
+
+
+class GridProgress:
+    """How far a grid is; made by ``grid_progress``."""
+
+    def __init__(self, bars: Progress, total_runs: int, what: str, lines: bool) -> None:
+        self._bars, self._total, self._what, self._lines = bars, total_runs, what, lines
+        self._whole = bars.add_task(what, total=total_runs, note="")
+        self._at_work: dict[str, TaskID] = {}
+        self._last_line = time.monotonic()
+        self.done = 0  # runs, failed ones too
+        self.failed = 0
+
+    def advanced(self, text: str, done: int, total: int) -> None:
+        """The run called ``text`` has done so many pictures; a ``total`` of 0 is not known yet."""
+        if text not in self._at_work:
+            self._at_work[text] = self._bars.add_task(f"  {escape(text)}", total=None, note="")
+        self._bars.update(self._at_work[text], completed=done, total=total or None)
+        self._tell_now_and_then()
+
+    def finished(self, text: str, failure: str | None = None) -> None:
+        """The run called ``text`` is over; ``failure`` is the reason if it came to nothing."""
+        if text in self._at_work:
+            self._bars.remove_task(self._at_work.pop(text))
+        self.done += 1
+        if failure is not None:
+            self.failed += 1
+            self._bars.console.print(
+                f"[red]Failed: {escape(text)}: {escape(failure)}", soft_wrap=True
+            )
+        note = f"{self.failed} failed" if self.failed else ""
+        self._bars.update(self._whole, completed=self.done, note=note)
+        self._tell_now_and_then()
+
+    def _tell_now_and_then(self) -> None:
+        now = time.monotonic()
+        if not self._lines or now - self._last_line < _SECONDS_BETWEEN_LINES:
+            return
+        self._last_line = now
+        failed = f", {self.failed} failed" if self.failed else ""
+        click.echo(f"{self.done} of {self._total} {self._what}{failed}", err=True)

@@ -1,0 +1,74 @@
+"""Grids on a real Ray of this machine; prints what came of them as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from crg.engine import RunSpec, cluster, run_all, run_all_on_ray
+from deadly_methods import answers, n_struck, save_deadly
+from made_files import save_plugin, save_stream
+
+_TWO = 2  # workers
+
+
+def grid(place: Path) -> list[RunSpec]:
+    """Methods over files and orders; one of the files is missing."""
+    paths = [str(save_stream(place / f"{seed}.npz", n=60, seed=seed)) for seed in (0, 1)]
+    found = [RunSpec(p, m, {}, s) for p in paths for m in ("crg", "deadly") for s in (0, 1)]
+    return [*found, RunSpec(str(place / "none.npz"), "crg"), RunSpec(paths[0], "no_such")]
+
+
+def killed_in_mid_grid(place: Path, specs: list[RunSpec]) -> dict[str, Any]:
+    """On a cluster of its own, where a worker is killed once."""
+    here = answers(run_all(specs, workers=1, plugins=[save_deadly(place, times=0)]))
+    told: list[tuple[int, int, int]] = []
+    places = {id(spec): number for number, spec in enumerate(specs)}
+    there = answers(
+        run_all_on_ray(
+            *(specs, _TWO),
+            plugins=[save_deadly(place, times=1)],
+            on_progress=lambda spec, done, total: told.append((places[id(spec)], done, total)),
+        )
+    )
+    return {
+        "killed": n_struck(place),
+        "the same": here == there,
+        "failures": sorted(each for each in there.values() if isinstance(each, str)),
+        "told of": sorted({number for number, _, _ in told}),
+        "ended": not ray.is_initialized(),
+    }
+
+
+def given_up_and_stopped(place: Path, specs: list[RunSpec]) -> dict[str, Any]:
+    """On the user's cluster: a run that always kills its worker, and a grid that is stopped."""
+    ray.init(address="local", num_cpus=_TWO, include_dashboard=False, log_to_driver=False)
+    plugin, cluster._TRIES = save_deadly(place, times=99), 1
+    doomed = [RunSpec(specs[0].path, "deadly"), RunSpec(specs[0].path, "tda")]
+    lost = answers(run_all_on_ray(doomed, plugins=[plugin]))
+    slow = [RunSpec(specs[0].path, "constant", {"seconds": 60.0}, seed) for seed in (0, 1)]
+    runs = run_all_on_ray([slow[0], specs[0], slow[1]], plugins=[str(save_plugin(place))])
+    first = next(runs)[0].method
+    runs.close()
+    told = {
+        "lost": [each for each in lost.values() if isinstance(each, str)],
+        "first": first,
+        "left alone": ray.is_initialized(),
+        "free again": ray.get(ray.remote(num_cpus=_TWO)(lambda: True).remote(), timeout=60),
+    }
+    ray.shutdown()
+    return told
+
+
+def main(place: Path) -> dict[str, Any]:
+    """All of it."""
+    specs = grid(place)
+    return killed_in_mid_grid(place, specs) | given_up_and_stopped(place, specs)
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(Path(sys.argv[1]))))

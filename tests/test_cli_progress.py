@@ -1,0 +1,78 @@
+"""The progress of a grid, on a terminal and elsewhere."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from crg.cli import progress
+from crg.cli.progress import grid_progress
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """What a terminal is sent."""
+    sent = io.StringIO()
+
+    def terminal(**options: object) -> Console:
+        return Console(file=sent, force_terminal=True, width=100, color_system=None)
+
+    monkeypatch.setattr(progress, "Console", terminal)
+    return sent
+
+
+def test_a_terminal_shows_the_whole_and_each_run_at_work(screen: io.StringIO) -> None:
+    """There is a line for a run while it is at work, with its pictures, and one for all runs."""
+    with grid_progress(3) as shown:
+        shown.advanced("crg, [dtd]", 0, 0)
+        shown.advanced("crg, [dtd]", 120, 1692)
+        shown._bars.refresh()
+        during = screen.getvalue()
+        shown.finished("crg, [dtd]")
+        shown.finished("done before")
+        screen.truncate(0)
+        shown._bars.refresh()
+        after = screen.getvalue()
+    assert "crg, [dtd]" in during and "120/1692" in during and "0/3" in during
+    assert "crg, [dtd]" not in after and "2/3" in after
+
+
+def test_a_failure_is_told_at_once_and_counted(screen: io.StringIO) -> None:
+    """The reason stands above the bars, and the bar of the whole counts it."""
+    with grid_progress(2) as shown:
+        shown.finished("tda, a.npz", failure="a.npz is torn: copy it again.")
+        shown._bars.refresh()
+    assert "Failed: tda, a.npz: a.npz is torn: copy it again." in screen.getvalue()
+    assert "1 failed" in screen.getvalue()
+    assert (shown.done, shown.failed) == (1, 1)
+
+
+def test_a_file_gets_a_plain_line_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line after ten seconds and not before, on stderr; failures are told at once."""
+    now = [0.0]
+    monkeypatch.setattr("crg.cli.progress.time.monotonic", lambda: now[0])
+    with grid_progress(300) as shown:
+        shown.finished("a", failure="bad luck.")
+        assert capsys.readouterr().err == "Failed: a: bad luck.\n"
+        now[0] = 11.0
+        shown.advanced("b", 5, 10)
+        now[0] = 12.0
+        shown.advanced("b", 6, 10)
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("", "1 of 300 runs, 1 failed\n")
+
+
+def test_lines_can_be_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A command that is silent in a pipe stays so however long it takes."""
+    now = [0.0]
+    monkeypatch.setattr("crg.cli.progress.time.monotonic", lambda: now[0])
+    with grid_progress(2, lines=False) as shown:
+        now[0] = 60.0
+        shown.finished("a")
+    assert capsys.readouterr().err == ""
