@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 import crg
+from crg.cli.bench import bench
 from crg.cli.compare import compare
 from crg.cli.context import context
 from crg.cli.datasets import datasets
@@ -15,6 +16,8 @@ from crg.cli.export import export
 from crg.cli.generate import generate
 from crg.cli.methods import methods
 from crg.cli.predict import predict
+from crg.cli.report import report
+from crg.cli.rerun import rerun
 from crg.cli.run import run
 from crg.cli.shared import CommandGroup, load_environment_plugins, plugin_option
 
@@ -44,6 +47,9 @@ for command in (
     generate,
     run,
     compare,
+    bench,
+    report,
+    rerun,
     methods,
     encoders,
     export,

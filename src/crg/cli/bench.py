@@ -1,0 +1,222 @@
+"""``crg bench``: an experiment from its file, on whatever data is there."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from crg import results
+from crg.cli.progress import grid_progress
+from crg.cli.shared import (
+    INTERRUPTED,
+    F,
+    loaded_plugins,
+    note,
+    output,
+    plugin_option,
+    progress,
+    usable_processors,
+)
+from crg.cli.studies import study_tables
+from crg.encoding import Progress
+from crg.evidence import read_studies
+from crg.experiment.data import Prospect, find_prospects
+from crg.experiment.design import ENOUGH_ORDERS, Design
+from crg.experiment.discovery import VARIABLE, discover, named_paths
+from crg.experiment.gallery import galleries
+from crg.experiment.plan import Job, Plan, count_runs, plan
+from crg.experiment.reading import read_design
+from crg.experiment.running import Machinery, append_new, begin, missing_jobs, run_jobs
+from crg.types import InputError
+
+
+def _data_options(command: F) -> F:
+    folder = click.Path(path_type=Path, file_okay=False)
+    for option in reversed((
+        click.option("--data", multiple=True, metavar="PATH", type=click.Path(path_type=Path),
+                     help="Feature file, store, or folder of them; may be repeated.  "
+                          f"[default: the variable {VARIABLE}]"),
+        click.option("--only", metavar="TEXT", help="Only sources whose name contains this."),
+        click.option("--folder", default=Path("build/bench"), show_default=True, type=folder,
+                     help="Where rendered shapes are encoded."),
+        click.option("--root", type=folder,
+                     help="Folder that holds the datasets of the catalogue, for the gallery."),
+    )):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def _running_options(command: F) -> F:
+    positive = click.IntRange(min=1)
+    for option in reversed((
+        click.option("--orders", type=positive,
+                     help="How many stream orders.  [default: as the file says]"),
+        click.option("--workers", type=positive,
+                     help="Processes to run in.  [default: one per processor]"),
+        click.option("--engine", default="processes", show_default=True,
+                     type=click.Choice(["processes", "ray"]), help="Who does the runs."),
+        click.option("--address", help="Ray cluster to use.  [default: one on this machine]"),
+        click.option("--results", "results_path", metavar="FILE",
+                     type=click.Path(path_type=Path, dir_okay=False),
+                     help="Where each run is kept.  [default: results/NAME.jsonl]"),
+    )):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--quick", is_flag=True, help="The reduced form: minutes rather than hours.")
+@click.option("--list", "list_only", is_flag=True, help="Print what would be run, and stop.")
+@_data_options
+@_running_options
+@plugin_option
+def bench(
+    file: Path,
+    quick: bool,
+    list_only: bool,
+    data: tuple[Path, ...],
+    only: str | None,
+    folder: Path,
+    root: Path | None,
+    **given: Any,
+) -> None:
+    """Run the experiment of a TOML file on whatever data is there.
+
+    Rendered shapes are always there; datasets that are missing are named. Each run is kept as
+    soon as it is done: after Ctrl-C the same command does only what is missing.
+
+    \b
+    Example:
+      crg bench experiments/ablation.toml --quick
+      crg bench experiments/robustness.toml --data stores/ --workers 8
+      crg bench experiments/streams.toml --list
+    """
+    design = _design(file, quick, given["orders"])
+    machinery = Machinery(given["engine"], given["workers"], given["address"])
+    found = discover(named_paths(data))
+    prospects = _chosen(find_prospects(design, found, folder), only)
+    if list_only:
+        _print_list(design, prospects)
+        return
+    path = given["results_path"] or _default_results(design)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    results.check_writable(path)
+    planned = _planned(design, prospects, folder, machinery)
+    begin(planned, path)
+    _run(planned, path, machinery)
+    if design.has_gallery:
+        for line in galleries(planned, results.read_ledger(path).records, root):
+            append_new(path, line)
+    _print_study(design.name, path)
+
+
+def _design(file: Path, quick: bool, orders: int | None) -> Design:
+    design = read_design(file)
+    design = design.reduced() if quick else design
+    design = replace(design, orders=orders or design.orders)
+    if design.orders < ENOUGH_ORDERS:
+        note(f"fewer than {ENOUGH_ORDERS} orders tell little: no row is called better by them.")
+    return design
+
+
+def _chosen(prospects: Sequence[Prospect], only: str | None) -> list[Prospect]:
+    chosen = [each for each in prospects if only is None or only in each.name]
+    if not chosen:
+        names = ", ".join(each.name for each in prospects) or "none"
+        raise InputError(f"No source has {only!r} in its name: there is {names}.")
+    return chosen
+
+
+def _default_results(design: Design) -> Path:
+    return Path("results", f"{design.name}{'-quick' if design.is_quick else ''}.jsonl")
+
+
+def _planned(
+    design: Design, prospects: Sequence[Prospect], folder: Path, machinery: Machinery
+) -> Plan:
+    workers = machinery.workers or usable_processors()
+    with contextlib.closing(_EncodingBar()) as bar:
+        return plan(design, prospects, folder, loaded_plugins(), workers, bar.tell)
+
+
+class _EncodingBar:
+    """A bar for the set that is being encoded; there is never more than one on the screen."""
+
+    def __init__(self) -> None:
+        self._shown = contextlib.ExitStack()
+        self._name, self._done = "", 0
+
+    def tell(self, name: str, now: Progress) -> None:
+        if name != self._name:
+            self.close()
+            self._advance = self._shown.enter_context(progress(f"encoding {name}", now.total))
+            self._name, self._done = name, 0
+        for _ in range(now.done - self._done):
+            self._advance()
+        self._done = now.done
+
+    def close(self) -> None:
+        self._shown.close()
+
+
+def _run(planned: Plan, path: Path, machinery: Machinery) -> None:
+    """Run what is missing, with bars on a terminal; Ctrl-C says what is kept."""
+    left = missing_jobs(planned, path)
+    names = {id(job.spec): job.name for job in left}
+    if machinery.engine == "processes" and machinery.workers is None:
+        machinery = replace(machinery, workers=usable_processors())
+    try:
+        with grid_progress(len(left)) as shown:
+            runs = run_jobs(
+                left,
+                planned.plugins,
+                path,
+                machinery,
+                lambda spec, done, total: shown.advanced(names[id(spec)], done, total),
+            )
+            with contextlib.closing(runs):
+                for done in runs:
+                    shown.finished(done.job.name, done.failure)
+    except KeyboardInterrupt:
+        _say_farewell(planned.jobs, path)
+        click.get_current_context().exit(INTERRUPTED)
+
+
+def _say_farewell(jobs: Sequence[Job], path: Path) -> None:
+    records = results.read_ledger(path).records
+    kept = len(results.find(records, [job.key for job in jobs]))
+    click.echo(
+        f"Stopped: {kept} of {len(jobs)} runs are kept in {path}, "
+        "and the same command goes on from there.",
+        err=True,
+    )
+
+
+def _print_list(design: Design, prospects: Sequence[Prospect]) -> None:
+    click.echo(f"{design.name}: {design.title}")
+    for each in prospects:
+        where = each.missing or ", ".join(map(str, each.paths))
+        rendered = " (rendered)" if each.shapes else ""
+        click.echo(f"  source  {each.name}{rendered}: {where}")
+    for row in design.rows:
+        tuned = ", tuned on labels" if row.tuned else ""
+        click.echo(f"  row     {row.label} ({row.method}{tuned})")
+    for setting in design.settings:
+        click.echo(f"  setting {setting.label}")
+    click.echo(f"  orders  {design.orders}")
+    click.echo(f"At most {count_runs(design, prospects)} runs.")
+
+
+def _print_study(name: str, path: Path) -> None:
+    console = output()
+    for study in read_studies([path]):
+        if study.outline.name == name:
+            for table in study_tables(study):
+                console.print(table)
+    click.echo(f"The runs are in {path}; crg report {path} --out report.html draws them.", err=True)

@@ -1,0 +1,50 @@
+"""``crg report``: from results files to a page, or to the same tables as text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from crg.evidence import read_studies
+from crg.report.study_page import study_page
+from crg.report.tables import latex, markdown
+from crg.report.writing import check_page, write_page
+
+PAGE = Path("report.html")
+
+
+@click.command()
+@click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False),
+              help="File to write; default: report.html, or the screen for text.")  # fmt: skip
+@click.option("--format", "layout", default="html", show_default=True,
+              type=click.Choice(["html", "markdown", "latex"]),
+              help="A page with figures, or the tables alone.")  # fmt: skip
+def report(results: tuple[Path, ...], out: Path | None, layout: str) -> None:
+    """Draw what crg bench has measured: RESULTS are its files, or folders of them.
+
+    The page needs nothing but itself and can be read without a network.
+
+    \b
+    Example:
+      crg report results/ --out report.html
+      crg report results/noise.jsonl --format markdown
+    """
+    if layout == "html":
+        _write_page(results, out or PAGE)
+        return
+    studies = read_studies(results)
+    text = markdown(studies) if layout == "markdown" else latex(studies)
+    if out is None:
+        click.echo(text)
+    else:
+        write_page(out, text + "\n")
+        click.echo(f"{out} holds the tables.", err=True)
+
+
+def _write_page(results: tuple[Path, ...], out: Path) -> None:
+    check_page(out, "--out")
+    studies = read_studies(results)
+    write_page(out, study_page(studies))
+    click.echo(f"{out} shows {len(studies)} experiment{'s' if len(studies) > 1 else ''}.", err=True)

@@ -1,0 +1,101 @@
+"""``crg rerun``: a run again from its line in a results file, compared to the last bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from crg import results
+from crg.cli.shared import note, plugin_option, print_json
+from crg.engine import run_spec
+from crg.experiment.repeating import (
+    Line,
+    Repetition,
+    changed_since,
+    check_data,
+    compare,
+    find_line,
+    spec_of,
+)
+from crg.types import InputError
+
+_SHOWN = 60  # characters of a value
+DIFFERENT = 1  # exit code
+
+
+@click.command()
+@click.argument("line")
+@click.option("--results", "files", multiple=True, metavar="FILE",
+              type=click.Path(path_type=Path, dir_okay=False),
+              help="Results file; may be repeated.  "
+                   f"[default: {results.DEFAULT_PATH}, and results/*.jsonl for keys]")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@plugin_option
+def rerun(line: str, files: tuple[Path, ...], as_json: bool) -> None:
+    """Run again what a line of a results file tells of, and compare all that was measured.
+
+    LINE is the number of a line, FILE:NUMBER, or the start of a run's key. Times and memory are
+    not compared. The exit code is 0 if everything is the same to the last bit, and 1 if not.
+
+    \b
+    Example:
+      crg rerun results/ablation.jsonl:12
+      crg rerun 3 --results crg-results.jsonl
+      crg rerun 5f2c81d9
+    """
+    found = find_line(line, list(files) or _default_files(line))
+    record = found.record
+    check_data(record)
+    notes = changed_since(record)
+    for sentence in notes:
+        note(sentence)
+    result = run_spec(spec_of(record), record.get("plugins") or ())
+    repetition = compare(record, result)
+    if as_json:
+        print_json(_as_plain(found, repetition, notes))
+    else:
+        _print(found, repetition)
+    click.get_current_context().exit(0 if repetition.is_same else DIFFERENT)
+
+
+def _default_files(line: str) -> list[Path]:
+    """For a number the one default file; for a key wherever results usually are."""
+    usual = Path(results.DEFAULT_PATH)
+    if line.isdecimal():
+        return [usual]
+    files = [path for path in (usual, *sorted(Path("results").glob("*.jsonl"))) if path.exists()]
+    if not files and ":" not in line:
+        raise InputError(f"There is neither {usual} nor results/*.jsonl: name one with --results.")
+    return files
+
+
+def _as_plain(line: Line, repetition: Repetition, notes: list[str]) -> dict[str, Any]:
+    return {
+        "file": line.file,
+        "line": line.number,
+        "key": line.record["key"],
+        "same": list(repetition.same),
+        "other": {name: list(pair) for name, pair in repetition.differences.items()},
+        "is_same": repetition.is_same,
+        "notes": notes,
+    }
+
+
+def _print(line: Line, repetition: Repetition) -> None:
+    record = line.record
+    click.echo(f"{line.file}:{line.number}: {record['method']}, seed {record['seed']}, "
+               f"{record['data']['path']}")  # fmt: skip
+    click.echo(f"The same to the last bit: {', '.join(repetition.same) or 'nothing'}.")
+    for name, (before, now) in repetition.differences.items():
+        click.echo(f"Not the same: {name} was {_brief(before)} and is {_brief(now)}.")
+    if repetition.is_same:
+        accuracy = record["metrics"].get("accuracy")
+        known = "" if accuracy is None else f", accuracy {100 * accuracy:.2f}%"
+        click.echo(f"Everything was measured again as it was{known}.")
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

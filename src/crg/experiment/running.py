@@ -1,0 +1,95 @@
+"""Running an experiment: only what is missing, each run kept as soon as it is done."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from crg import results
+from crg.engine import Failure, OnProgress, Outcome, RunSpec, run_all, run_all_on_ray
+from crg.experiment.plan import Job, Plan
+from crg.types import InputError
+
+Engine: TypeAlias = Literal["processes", "ray"]
+
+
+@dataclass(frozen=True)
+class Machinery:
+    """Who does the runs."""
+
+    engine: Engine = "processes"
+    workers: int | None = None  # None: as many as fit
+    address: str | None = None  # of a Ray cluster
+
+    def __post_init__(self) -> None:
+        if self.address is not None and self.engine != "ray":
+            raise InputError(
+                f"Only Ray has an address, {self.address}: add --engine ray or leave it out."
+            )
+
+
+@dataclass(frozen=True)
+class Done:
+    """A run that is over; ``failure`` is the reason if it came to nothing."""
+
+    job: Job
+    failure: str | None = None
+
+
+def missing_jobs(plan: Plan, path: str | os.PathLike[str]) -> list[Job]:
+    """The runs that the results file does not hold yet; failed ones are tried again."""
+    keys = [job.key for job in plan.jobs]
+    done = results.find(results.read_ledger(path).records, keys)
+    return [job for job in plan.jobs if job.key not in done]
+
+
+def begin(plan: Plan, path: str | os.PathLike[str]) -> None:
+    """Write the outline into the results file, unless it is the latest one there already."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    results.check_writable(path)
+    append_new(path, {"schema": results.SCHEMA, **plan.outline.as_record()})
+
+
+def append_new(path: str | os.PathLike[str], line: results.Record) -> None:
+    """Add a line unless the latest one of its key says the same."""
+    earlier = [each for each in results.read_ledger(path).records if each["key"] == line["key"]]
+    if not earlier or earlier[-1] != json.loads(json.dumps(line)):
+        results.append(path, line)
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    plugins: Sequence[str],
+    path: str | os.PathLike[str],
+    machinery: Machinery,
+    on_progress: OnProgress | None = None,
+) -> Generator[Done, None, None]:
+    """Run the jobs and yield each when it is over and on disk; close it to stop early."""
+    by_spec = {id(job.spec): job for job in jobs}  # the engine hands back the very specs
+    runs = _runs([job.spec for job in jobs], plugins, machinery, on_progress)
+    with contextlib.closing(runs):
+        for spec, outcome in runs:
+            job = by_spec[id(spec)]
+            if isinstance(outcome, Failure):
+                results.append(path, results.make_failure(job.key, outcome.reason))
+                yield Done(job, outcome.reason)
+            else:
+                results.append(path, results.make_record(outcome, job.origin, spec.options))
+                yield Done(job)
+
+
+def _runs(
+    specs: Sequence[RunSpec],
+    plugins: Sequence[str],
+    machinery: Machinery,
+    on_progress: OnProgress | None,
+) -> Generator[tuple[RunSpec, Outcome], None, None]:
+    workers = machinery.workers
+    if machinery.engine == "ray":
+        return run_all_on_ray(specs, workers, machinery.address, plugins, on_progress)
+    return run_all(specs, workers or 1, plugins, on_progress)

@@ -1,0 +1,46 @@
+"""Small experiments and the data for them, made on the spot."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from crg.experiment.data import find_prospects
+from crg.experiment.discovery import discover
+from crg.experiment.plan import Plan, plan
+from crg.experiment.reading import read_design
+from encoding_fakes import HashEncoder, dots, run
+from made_files import save_stream
+
+ROWS = '[[row]]\nmethod = "tda"\n\n[[row]]\nmethod = "crg"\n'
+FILES = "[[data]]\nfiles = true\n"
+
+
+def save_experiment(folder: Path, text: str = f"{ROWS}\n{FILES}", name: str = "small") -> Path:
+    """The file of an experiment."""
+    path = folder / f"{name}.toml"
+    path.write_text(text)
+    return path
+
+
+def save_store(folder: Path, dataset: str = "dtd", model: str = "RN50:openai") -> Path:
+    """A small store that says it is a catalogued dataset."""
+    run(dots(12, name=dataset), folder, HashEncoder(model))
+    return folder
+
+
+def planned(folder: Path, text: str = f"{ROWS}\n{FILES}", plugins: tuple[str, ...] = ()) -> Plan:
+    """The plan of an experiment on the streams in ``folder/data``, of which there is one."""
+    data = folder / "data"
+    data.mkdir(exist_ok=True)
+    if not any(data.iterdir()):
+        save_stream(data / "stream.npz")
+    design = read_design(save_experiment(folder, text))
+    prospects = find_prospects(design, discover([data]), folder / "bench")
+    return plan(design, prospects, folder / "bench", plugins)
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    """All lines of a results file."""
+    return [json.loads(line) for line in path.read_text().splitlines()]

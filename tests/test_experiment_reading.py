@@ -1,0 +1,165 @@
+"""The file of an experiment: what it may say, and what is said of mistakes in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crg.experiment.data import find_prospects
+from crg.experiment.design import CatalogueRequest, FilesRequest, ShapesRequest
+from crg.experiment.reading import read_design
+from crg.scenario import ORDERS
+from crg.types import InputError
+from documents import ROOT
+from made_experiments import FILES, ROWS, save_experiment
+
+WHOLE = """
+title = "A title"
+about = \"\"\"
+Two lines
+of text.\"\"\"
+figure = "noise"
+orders = 3
+memory = true
+x_title = "q"
+
+[[row]]
+label = "bare"
+method = "crg"
+options = { negative = false, queue_size = 4 }
+tuned = true
+x = 4
+
+[[setting]]
+label = "half"
+order = "dirichlet"
+strength = 0.5
+mislabelled = 0.5
+x = 0.5
+
+[[data]]
+datasets = ["DTD", "imagenet_v2"]
+models = ["RN50"]
+
+[[data]]
+shapes = ["night", "clean"]
+severity = 2
+pictures = 64
+views = 2
+shots = 1
+
+[[data]]
+files = true
+
+[quick]
+shapes = ["fog"]
+pictures = 32
+orders = 2
+at_most = 100
+"""
+
+MISTAKES = {
+    "rows = 1": "there is no key 'rows': did you mean 'row'?",
+    "title = 3": "title is 3: give text in quotes.",
+    'figure = "pie"': "figure is 'pie': choose one of table,",
+    "orders = 0": "orders is 0: give a number from 1 on.",
+    "orders = 2.5": "orders is 2.5: give a whole number.",
+    "memory = 1": "memory is 1: give true or false.",
+    'name = "a/b"': "name is 'a/b': choose one without slashes",
+    "row = 1": "row is 1: give a list",
+    "row = [1]": "row is [1]: write [[row]] above each of them.",
+    "[[row]]\nlabel = 'x'": "row 1: method is missing: give text in quotes.",
+    "[[row]]\nmethod = 'tdaa'": "row 1 ('tdaa'): There is no method 'tdaa': did you mean",
+    "[[row]]\nmethod = 'tda'\noptions = { size = 1 }": "row 1 ('tda'): Method 'tda' has no option",
+    "[[row]]\nmethod = 'tda'\noptions = { positive_size = 0 }": "it must be at least 1.",
+    "[[row]]\nmethod = 'tda'\npreset = 'mine'": "preset is 'mine': choose one of none, published.",
+    "[[row]]\nmethod = 'crg'\npreset = 'published'": "crg has no published preset: leave",
+    "[[row]]\nmethod = 'tda'\n[[row]]\nmethod = 'tda'": "two rows are called 'tda': give one",
+    "[[row]]\nmethod = 'tda'\nper_dataset = { dtd = 3 }": "per_dataset.dtd is 3: give a table",
+    "[[setting]]\norder = 'sorted'": "setting 1: order is 'sorted': choose one of shuffled,",
+    "[[setting]]\nmislabelled = 2": "setting 1 ('shuffled'): mislabelled is 2.0: give a share",
+    "[[setting]]\nstrength = 1": "has no strength: leave it out.",
+    "[[data]]\ndatasets = ['mnist']\nmodels = ['RN50']": "There is no dataset 'mnist'",
+    "[[data]]\ndatasets = ['dtd']": "data 1: models is missing",
+    "[[data]]\nshapes = ['rain']": "data 1: There is no shift 'rain'",
+    "[[data]]\nshapes = []": "shapes is []: give a list of names",
+    "[[data]]\nshapes = ['fog']\nfiles = true": "it asks for shapes and files: give one of",
+    "[[data]]\nfiles = false": "data 1: files is false: leave the table out.",
+    "[quick]\npictures = 'few'": "[quick]: pictures is 'few': give a whole number.",
+    "title = ": "is no TOML",
+}
+
+
+def test_a_file_becomes_a_design(tmp_path: Path) -> None:
+    """Every key arrives where it belongs, and what is left out has its default."""
+    design = read_design(save_experiment(tmp_path, WHOLE))
+    assert (design.name, design.title, design.about) == ("small", "A title", "Two lines of text.")
+    assert design.measures_memory and not design.has_gallery and design.orders == 3
+    bare = design.rows[1]
+    assert bare.options == {"negative": False, "queue_size": 4} and bare.tuned and bare.x == 4
+    [half] = design.settings
+    assert half.scenario.strength == 0.5 and half.scenario.mislabelled == 0.5 and half.x == 0.5
+    assert design.data == (
+        CatalogueRequest(("dtd", "imagenet-v2"), ("RN50",)),
+        ShapesRequest(("night", "clean"), 2, 64, 2, 1),
+        FilesRequest(),
+    )
+
+
+def test_zero_shot_is_always_a_row(tmp_path: Path) -> None:
+    """It is put first where the file does not name it, and stays where the file has it."""
+    added = read_design(save_experiment(tmp_path, f"{ROWS}\n{FILES}"))
+    assert [row.label for row in added.rows] == ["zero_shot", "tda", "crg"]
+    named = read_design(save_experiment(tmp_path, f'{ROWS}[[row]]\nmethod = "zero_shot"\n{FILES}'))
+    assert [row.label for row in named.rows] == ["tda", "crg", "zero_shot"]
+
+
+def test_the_quick_form_changes_what_it_names(tmp_path: Path) -> None:
+    """Fewer pictures, orders and shifts; what [quick] does not name stays."""
+    design = read_design(save_experiment(tmp_path, WHOLE)).reduced()
+    assert design.is_quick and design.orders == 2
+    assert design.data[1] == ShapesRequest(("fog",), 2, 32, 2, 1)
+    assert design.settings[0].scenario.pictures == 100
+
+
+@pytest.mark.parametrize("text", MISTAKES)
+def test_mistakes_are_told_with_file_place_and_remedy(text: str, tmp_path: Path) -> None:
+    """Each kind of mistake is one sentence that begins with the file."""
+    ending = "" if "[[data]]" in text or "title = " == text else f"\n{FILES}"
+    path = save_experiment(tmp_path, f"{text}{ending}")
+    with pytest.raises(InputError) as caught:
+        read_design(path)
+    assert str(caught.value).startswith(str(path)) and MISTAKES[text] in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_experiment_needs_data_and_a_file(tmp_path: Path) -> None:
+    """A file without data and a file that is not there are refused."""
+    with pytest.raises(InputError, match="names no data"):
+        read_design(save_experiment(tmp_path, ROWS))
+    with pytest.raises(InputError, match="does not exist"):
+        read_design(tmp_path / "nothing.toml")
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda p: p.stem
+)
+def test_the_experiments_of_the_project_can_be_read(path: Path, tmp_path: Path) -> None:
+    """Each is whole, has a title and an explanation, runs on shapes, and has a quick form."""
+    design = read_design(path)
+    assert design.title and design.about.endswith(".") and design.orders >= 5
+    assert design.rows[0].label == "zero_shot"
+    prospects = find_prospects(design.reduced(), (), tmp_path)
+    assert any(each.shapes and each.missing is None for each in prospects)
+
+
+def test_there_are_ten_experiments() -> None:
+    """One file for each table and figure; the one on streams has every order."""
+    files = {path.stem for path in (ROOT / "experiments").glob("*.toml")}
+    assert files == {
+        *("robustness", "cross_datasets", "ablation", "queue_size", "weights"),
+        *("cache_error", "shots", "noise", "streams", "cold_start"),
+    }
+    streams = read_design(ROOT / "experiments" / "streams.toml")
+    assert {setting.scenario.order for setting in streams.settings} == set(ORDERS)

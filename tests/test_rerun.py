@@ -1,0 +1,130 @@
+"""Running again from a line of a results file: the same bits, or told what differs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from crg.cli import main
+from made_experiments import FILES, lines_of, save_experiment
+from made_files import raw_values, save_plugin, save_raw, save_stream
+
+EXPERIMENT = f"""orders = 1
+[[row]]
+method = "crg"
+options = {{ queue_size = 3 }}
+[[row]]
+method = "gda"
+[[setting]]
+[[setting]]
+order = "by_class"
+mislabelled = 0.3
+[[setting]]
+order = "domains"
+{FILES}"""
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A finished experiment on two files in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    values = raw_values(n=30)
+    few = {"few_features": values["image_features"][:6], "few_labels": np.arange(6) % 3}
+    save_raw(tmp_path / "one.npz", **values, **few)
+    save_raw(tmp_path / "two.npz", **few)
+    file = save_experiment(tmp_path, EXPERIMENT)
+    words = ["bench", str(file), "--data", "one.npz", "--data", "two.npz", "--workers", "1"]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    return tmp_path / "results" / "small.jsonl"
+
+
+def _rerun(*words: str) -> Result:
+    return CliRunner().invoke(main, ["rerun", *words])
+
+
+def test_every_run_of_an_experiment_is_the_same_again(made: Path) -> None:
+    """Options, scenario, further files and labelled pictures are all in the line."""
+    runs = [number for number, line in enumerate(lines_of(made), start=1) if "metrics" in line]
+    assert len(runs) == 15
+    for number in runs:
+        done = _rerun(f"{made}:{number}")
+        assert done.exit_code == 0, done.output
+    assert "Everything was measured again as it was" in done.output
+
+
+def test_a_run_is_found_by_number_and_by_the_start_of_its_key(made: Path) -> None:
+    """Keys are looked for wherever results usually are."""
+    line = lines_of(made)[3]
+    assert _rerun("4", "--results", str(made)).exit_code == 0
+    found = _rerun(line["key"][:12], "--json")
+    assert found.exit_code == 0, found.output
+    told = json.loads(found.stdout)
+    assert told["key"] == line["key"] and told["line"] == 4 and told["is_same"]
+    assert "accuracy" in told["same"] and "ms_per_step" not in told["same"]
+
+
+def test_what_is_no_run_is_refused(made: Path, tmp_path: Path) -> None:
+    """Lines of other kinds, lines and files that are not there, and keys that fit none."""
+    for words, told in (
+        ([f"{made}:1"], "is of the kind 'experiment': name the line of a run."),
+        ([f"{made}:99"], "has no line 99"),
+        (["nothing.jsonl:1"], "There is no file nothing.jsonl"),
+        (["zzz"], "No run has a key that begins with 'zzz'"),
+        (["", "--results", str(made)], "give more of it"),
+        (["3"], "There is no file crg-results.jsonl"),
+    ):
+        refused = _rerun(*words)
+        assert refused.exit_code == 2 and told in refused.output, refused.output
+
+
+def test_other_numbers_are_told(made: Path, tmp_path: Path) -> None:
+    """A line that someone has touched is found out, and the exit code is 1."""
+    line = lines_of(made)[2]
+    line["metrics"]["accuracy"] += 1e-16 + 0.01
+    line["zero_shot"]["nll"] = 1.0
+    other = tmp_path / "touched.jsonl"
+    other.write_text(json.dumps(line) + "\n")
+    done = _rerun(f"{other}:1")
+    assert done.exit_code == 1
+    assert "Not the same: accuracy was" in done.output
+    assert "Not the same: zero_shot: nll was 1.0" in done.output
+
+
+def test_changed_and_lost_data_are_refused(made: Path, tmp_path: Path) -> None:
+    """A file that is not what it was, first or further one, and one that is gone."""
+    lines = lines_of(made)
+    sequence = 1 + next(k for k, line in enumerate(lines) if line.get("then"))
+    save_stream(tmp_path / "two.npz")
+    refused = _rerun(f"{made}:{sequence}")
+    assert refused.exit_code == 2 and "has changed since the run" in refused.output
+    (tmp_path / "one.npz").unlink()
+    refused = _rerun(f"{made}:{sequence}")
+    assert refused.exit_code == 2 and "one.npz is gone: restore it" in refused.output
+
+
+def test_other_surroundings_are_noted(made: Path, tmp_path: Path) -> None:
+    """Another version, another machine and other code of the method are told and stop nothing."""
+    line = lines_of(made)[2]
+    line["versions"]["numpy"], line["machine"]["host"], line["code"] = "0.1", "elsewhere", "other"
+    other = tmp_path / "other.jsonl"
+    other.write_text(json.dumps(line) + "\n")
+    done = _rerun(f"{other}:1")
+    assert done.exit_code == 0
+    code = f"the code of {line['method']} was another one"
+    for told in ("numpy was 0.1", "host was elsewhere", code):
+        assert told in done.output
+
+
+def test_plug_ins_are_loaded_from_the_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of a user's own method can be repeated without naming its file."""
+    monkeypatch.chdir(tmp_path)
+    words = ["--plugin", str(save_plugin(tmp_path)), "run", str(save_stream(tmp_path / "a.npz"))]
+    ran = CliRunner().invoke(main, [*words, "--method", "constant", "-o", "answer=2"])
+    assert ran.exit_code == 0, ran.output
+    done = _rerun("1")
+    assert done.exit_code == 0 and "constant, seed 0" in done.output
