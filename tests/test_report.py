@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crg.demonstration import Demonstration, Example
+from crg.report.charts.axes import Axis
 from crg.report.html import demonstration_page
-from crg.report.plots import Axis, line_chart, palette, spread_chart
+from crg.report.plots import line_chart, palette, spread_chart
 
 SVG = "http://www.w3.org/2000/svg"
 

@@ -59,7 +59,7 @@ class Setting:
     """A scenario under the name that it has in tables."""
 
     label: str
-    scenario: Scenario = Scenario()
+    scenario: Scenario = field(default_factory=Scenario)
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
+
+from crg.report.charts.axes import Axis
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 56, 150, 16, 44  # the right margin holds the names of the lines
@@ -17,27 +17,6 @@ COLOURS = ("#777777", "#e69f00", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#5
 _DASHES = ("none", "9 5", "3 4")
 
 Points = Sequence[tuple[float, float]]
-
-
-@dataclass(frozen=True)
-class Axis:
-    """A range of values and where it lies on the picture."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-
-    def place(self, value: float) -> float:
-        """Where a value lies, in pixels."""
-        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
-
-    def ticks(self, count: int = 5) -> list[float]:
-        """Round values within the range, about ``count`` of them."""
-        step = _round_step((self.high - self.low) / count)
-        first = math.ceil(self.low / step - 1e-9)
-        last = math.floor(self.high / step + 1e-9)
-        return [round(number * step, 10) for number in range(first, last + 1)]
 
 
 def palette(names: Iterable[str]) -> dict[str, str]:
@@ -125,12 +104,6 @@ def _roomy(low: float, high: float) -> tuple[float, float]:
     """The range with some room around it, so that no dot lies on the edge."""
     room = 0.12 * (high - low) or 1.0
     return low - room, high + room
-
-
-def _round_step(step: float) -> float:
-    """The nearest of 1, 2, 5 times a power of ten that is not below ``step``."""
-    power = 10.0 ** math.floor(math.log10(step))
-    return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= step * (1 - 1e-9))
 
 
 def _apart(places: Sequence[float], least: float = 15.0) -> list[float]:

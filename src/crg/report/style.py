@@ -1,9 +1,12 @@
 """The look of a page, in light and in dark."""
 
 STYLE = """
-:root { color-scheme: light dark; --line: #8884; --good: #00795a; --bad: #b3400f; }
-@media (prefers-color-scheme: dark) { :root { --good: #3fc79a; --bad: #ff8a5c; } }
-body { font: 16px/1.5 system-ui, sans-serif; margin: 0; }
+:root { color-scheme: light dark; --line: #8884; --good: #00795a; --bad: #b3400f;
+  --page: #fff; --ink: #1a1c1e; --blue: #0072b2; }
+@media (prefers-color-scheme: dark) { :root { --good: #3fc79a; --bad: #ff8a5c;
+  --page: #15181b; --ink: #e6e8ea; --blue: #4aa8e0; } }
+body { font: 16px/1.5 system-ui, sans-serif; margin: 0; background: var(--page);
+  color: var(--ink); }
 main { max-width: 50rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; line-height: 1.25; }
 h2 { font-size: 1.2rem; margin-top: 2.2rem; }

@@ -11,10 +11,10 @@ GENERATOR = "<meta name='generator' content='crg'>"
 _HEAD = 2000  # bytes in which the mark of our pages stands
 
 
-def check_page(path: Path) -> None:
+def check_page(path: Path, option: str = "--report") -> None:
     """Refuse, before any work, a place that cannot be written or holds something else."""
     if path.exists() and GENERATOR.encode() not in path.read_bytes()[:_HEAD]:
-        raise InputError(f"{path} exists and is no page of ours: choose another with --report.")
+        raise InputError(f"{path} exists and is no page of ours: choose another with {option}.")
     if not path.absolute().parent.is_dir():
         raise InputError(f"{path} cannot be written because its folder does not exist: make it.")
 

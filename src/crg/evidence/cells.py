@@ -1,0 +1,72 @@
+"""Figures as the text of a cell: shares in per cent, differences in points."""
+
+from __future__ import annotations
+
+from crg.evidence.sentences import watermark
+from crg.evidence.study import Contrast, Line, Spread
+from crg.evidence.wording import number, signed
+
+NOTHING = "-"
+_MEGABYTE = 1_000_000
+
+
+def name_of(line: Line) -> str:
+    """The label with all that must not be overlooked."""
+    flags = [watermark(line)] if watermark(line) else []
+    flags += ["uses labelled pictures"] if line.row.uses_labels and not line.row.tuned else []
+    flags += ["incomplete"] if line.status == "incomplete" else []
+    return f"{line.row.label} ({', '.join(flags)})" if flags else line.row.label
+
+
+def spread_text(spread: Spread | None) -> str:
+    """Mean and deviation in per cent."""
+    if spread is None:
+        return NOTHING
+    return number(spread.mean) + ("" if spread.std is None else f" ± {number(spread.std)}")
+
+
+def contrast_text(contrast: Contrast | None) -> str:
+    """Difference, interval, and the word if it was judged."""
+    if contrast is None:
+        return NOTHING
+    ends = (contrast.interval.mean, contrast.interval.low, contrast.interval.high)
+    mean, low, high = map(signed, ends)
+    return f"{mean} [{low}, {high}] {contrast.verdict}".rstrip()
+
+
+def rival_text(contrast: Contrast | None) -> str:
+    """The same with the name of the rival."""
+    return NOTHING if contrast is None else f"{contrast_text(contrast)} ({contrast.against})"
+
+
+def lines_text(line: Line) -> str:
+    """The lines of the results file, neighbours drawn together.
+
+    >>> from crg.evidence.study import Trace
+    >>> from crg.outline import Row
+    >>> traces = [Trace("f", n, "k", 0) for n in (3, 4, 5, 9)]
+    >>> lines_text(Line(Row("a", "b"), "measured", traces=tuple(traces)))
+    '3-5, 9'
+    """
+    runs: list[list[int]] = []
+    for place in sorted({trace.line for trace in line.traces}):
+        if runs and runs[-1][1] == place - 1:
+            runs[-1][1] = place
+        else:
+            runs.append([place, place])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs) or NOTHING
+
+
+def plain_text(spread: Spread | None, digits: int) -> str:
+    """The mean alone, of what is no share."""
+    return NOTHING if spread is None else f"{spread.mean:.{digits}f}"
+
+
+def share_text(share: float | None) -> str:
+    """A share in per cent."""
+    return NOTHING if share is None else number(share)
+
+
+def memory_text(line: Line) -> str:
+    """Peak memory in megabytes."""
+    return NOTHING if line.peak_bytes is None else f"{line.peak_bytes / _MEGABYTE:.0f}"

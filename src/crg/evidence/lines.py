@@ -1,0 +1,102 @@
+"""The line of one row on one source in one setting: its runs, what became of them, its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from crg.evaluate import BASELINE
+from crg.evidence import measured
+from crg.evidence.pairing import Judged, contrast
+from crg.evidence.printed import printed_for, said_of
+from crg.evidence.runs import Run, answers_of, zero_shot_answers
+from crg.evidence.study import Line
+from crg.outline import Cell, Outline, Row, Source
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What a results file knows of an experiment."""
+
+    outline: Outline
+    runs: Mapping[str, Run]  # by key
+    failures: Mapping[str, str]  # reason by key
+
+    @property
+    def n_orders(self) -> int:
+        """How many orders the experiment asks for."""
+        return len(self.outline.seeds)
+
+
+def judged_row(known: Known, source: Source, row: Row, cells: Sequence[Cell]) -> Judged:
+    """The row with its figures, against zero-shot on the same streams; rivals come later."""
+    keys = tuple(dict.fromkeys(cell.key for cell in cells if cell.key is not None))
+    runs = [known.runs[key] for key in keys if key in known.runs]
+    status, reason = _status(known, cells, keys)
+    printed, said = printed_for(known.outline, source, row), said_of(known.outline, source, row)
+    line = Line(row, status, reason, reported=printed, said=said)
+    if not runs:
+        return Judged(line, None, {})
+    line = _with_figures(line, runs)
+    for_all_orders = len(keys) == 1 and known.n_orders > 1  # run once because it forgets
+    answers = answers_of(runs, for_all_orders)
+    if not is_baseline(row):
+        base, label = zero_shot_answers(runs, for_all_orders), _baseline_label(known.outline)
+        n_orders = known.n_orders if for_all_orders else len(runs)
+        line = replace(
+            line,
+            to_zero_shot=contrast(answers, base, label, known.n_orders),
+            first_gain=measured.first_gains(runs, label, n_orders),
+        )
+    return Judged(line, answers, runs[0].record["options"])
+
+
+def is_baseline(row: Row) -> bool:
+    """Whether it is plain zero-shot, which the others are measured against."""
+    return row.method == BASELINE and not row.options
+
+
+def _baseline_label(outline: Outline) -> str:
+    return next((row.label for row in outline.rows if is_baseline(row)), BASELINE)
+
+
+def _status(known: Known, cells: Sequence[Cell], keys: Sequence[str]) -> tuple[str, str]:
+    if not keys:
+        reasons = dict.fromkeys(cell.reason for cell in cells if cell.reason)
+        return "not run", " ".join(reasons) or "The experiment does not have it here."
+    open_keys = [key for key in keys if key not in known.runs]
+    if not open_keys:
+        return "measured", ""
+    failures = [known.failures[key] for key in open_keys if key in known.failures]
+    if len(open_keys) < len(keys):
+        why = f": {_last_line(failures[-1])}" if failures else "."
+        verb = "is" if len(open_keys) == 1 else "are"
+        return "incomplete", f"{len(open_keys)} of {len(keys)} stream orders {verb} missing{why}"
+    if failures:
+        return "failed", _last_line(failures[-1])
+    return "not run", "It was not reached yet: run the experiment again to go on."
+
+
+def _last_line(reason: str) -> str:
+    """What a traceback ends with; the rest stays in the results file."""
+    lines = reason.strip().splitlines()
+    return lines[-1].strip() if lines else "No reason was given."
+
+
+def _with_figures(line: Line, runs: Sequence[Run]) -> Line:
+    return replace(
+        line,
+        accuracy=measured.spread_of(runs, "accuracy"),
+        ece=measured.spread_of(runs, "ece"),
+        nll=measured.spread_of(runs, "nll"),
+        worst_class=measured.spread_of(runs, "worst_class_accuracy"),
+        purity=measured.spread_of(runs, "purity"),
+        milliseconds=measured.spread_of(runs, "ms_per_step_median"),
+        peak_bytes=measured.peak_bytes(runs),
+        mislabelled=measured.mislabelled(runs),
+        reliability=measured.reliability(runs),
+        learning=measured.learning(runs),
+        purity_over_time=measured.purity_over_time(runs),
+        first=measured.first_ones(runs),
+        traces=tuple(run.trace for run in runs),
+    )

@@ -1,0 +1,138 @@
+"""Tables of an experiment: every row against zero-shot, its best rival and its own kind."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from crg.evaluate import BASELINE
+from crg.evidence.lines import Known, judged_row
+from crg.evidence.pairing import (
+    Judged,
+    best_rival,
+    change,
+    contrast,
+    different,
+    label_free,
+    most_like,
+    turned,
+)
+from crg.evidence.runs import Answers
+from crg.evidence.study import Contrast, Line, Table
+from crg.outline import Cell, Outline, Source
+
+
+def tables_of(known: Known) -> tuple[Table, ...]:
+    """A table per source that is there and setting that the experiment has there."""
+    outline = known.outline
+    cells: dict[tuple[int, int], list[Cell]] = defaultdict(list)
+    for cell in outline.cells:
+        cells[cell.source, cell.setting].append(cell)
+    tables: list[Table] = []
+    for place, source in enumerate(outline.sources):
+        if source.missing is None:
+            settings = [each for each in range(len(outline.settings)) if (place, each) in cells]
+            rows = [_table_rows(known, source, cells[place, each]) for each in settings]
+            tables += [
+                Table(source, outline.settings[setting], tuple(each.line for each in table))
+                for setting, table in zip(settings, _with_changes(known, rows), strict=True)
+            ]
+    return tuple(tables)
+
+
+def settings_are_numbers(outline: Outline) -> bool:
+    """Whether settings stand for more and more of one thing, such as noise."""
+    return len(outline.settings) > 1 and len(outline.x_values) == len(outline.settings)
+
+
+def _table_rows(known: Known, source: Source, cells: Sequence[Cell]) -> list[Judged]:
+    rows = [
+        judged_row(known, source, row, [cell for cell in cells if cell.row == number])
+        for number, row in enumerate(known.outline.rows)
+    ]
+    compared = [
+        replace(each, line=_with_rivals(each, rows[:place], rows, known.n_orders))
+        for place, each in enumerate(rows)
+    ]
+    return _with_best(compared)
+
+
+def _with_rivals(
+    mine: Judged, above: Sequence[Judged], rows: Sequence[Judged], n_orders: int
+) -> Line:
+    line = mine.line
+    if mine.answers is None or line.row.method == BASELINE:
+        return line
+
+    def against(other: Judged | None) -> Contrast | None:
+        if other is None:
+            return None
+        return contrast(mine.answers, other.answers, other.line.row.label, n_orders)
+
+    like = most_like(mine, above)
+    return replace(
+        line,
+        to_best_rival=against(best_rival(mine, rows)),
+        to_like=against(like),
+        unlike=() if like is None else different(like.options, mine.options),
+        to_label_free=against(label_free(mine, rows)) if line.row.uses_labels else None,
+    )
+
+
+def _with_best(rows: Sequence[Judged]) -> list[Judged]:
+    """Mark the highest mean accuracy of complete rows without labels; equal ones share it."""
+    means = [_mean_that_counts(each.line) for each in rows]
+    top = max((mean for mean in means if mean is not None), default=None)
+    return [
+        replace(each, line=replace(each.line, best=mean is not None and mean == top))
+        for each, mean in zip(rows, means, strict=True)
+    ]
+
+
+def _mean_that_counts(line: Line) -> float | None:
+    counts = line.status == "measured" and not line.row.uses_labels
+    return line.accuracy.mean if counts and line.accuracy is not None else None
+
+
+def _with_changes(known: Known, tables: list[list[Judged]]) -> list[list[Judged]]:
+    """Where settings are numbers, each row against itself in the first of them."""
+    if not settings_are_numbers(known.outline) or len(tables) < 2:
+        return tables
+    first, label = tables[0], known.outline.settings[0].label
+    moved = [
+        [
+            _with_change(later, earlier, label, known.n_orders)
+            for later, earlier in zip(table, first, strict=True)
+        ]
+        for table in tables[1:]
+    ]
+    moved[-1] = _with_changes_compared(moved[-1], first, known.n_orders)
+    return [first, *moved]
+
+
+def _with_change(later: Judged, earlier: Judged, label: str, n_orders: int) -> Judged:
+    moved = contrast(later.answers, earlier.answers, label, n_orders)
+    return replace(later, line=replace(later.line, to_first_setting=moved))
+
+
+def _with_changes_compared(
+    last: Sequence[Judged], first: Sequence[Judged], n_orders: int
+) -> list[Judged]:
+    """The change of each row from the first setting to the last, against that of the others."""
+    changes: dict[str, Answers | None] = {
+        later.line.row.label: change(later.answers, earlier.answers)
+        for later, earlier in zip(last, first, strict=True)
+        if later.line.row.method != BASELINE  # it has nothing that could change
+    }
+
+    found: dict[str, dict[str, Contrast]] = {label: {} for label in changes}
+    for one, other in itertools.combinations(changes, 2):
+        moved = contrast(changes[one], changes[other], other, n_orders)
+        if moved is not None:
+            found[one][other], found[other][one] = moved, turned(moved, one)
+    return [
+        replace(each, line=replace(each.line, change_to=found.get(each.line.row.label, {})))
+        for each in last
+    ]

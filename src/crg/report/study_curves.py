@@ -1,0 +1,191 @@
+"""Figures over the stream and over numbers: learning, purity, sweeps, noise and shots."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from crg.evidence.sentences import caption
+from crg.evidence.study import Contrast, Curve, Line, Point, Study, Table
+from crg.report.charts.lines import Series, Titles, band_chart, thinned
+from crg.report.charts.pens import pen, pens_of
+from crg.report.markup import Figure
+from crg.report.study_captions import learning_caption, loss_caption
+
+_HEADER = ("row", "x", "mean", "low", "high")
+
+
+def learning_figure(study: Study, source: str) -> list[Figure]:
+    """Accuracy so far against pictures seen."""
+    curves = {line.row.label: line.learning for line in _first(study, source).lines}
+    base = zero_shot_label(study)
+    titles = Titles("pictures seen", "right so far, %")
+    return _figure(
+        study, source, "learning", curves, titles, lambda: learning_caption(_drawn(curves), base)
+    )
+
+
+def cold_start_figure(study: Study, source: str) -> list[Figure]:
+    """The learning curve, under the sentence of the experiment."""
+    return [
+        replace(each, caption=caption(study, source)) for each in learning_figure(study, source)
+    ]
+
+
+def purity_figure(study: Study, source: str) -> list[Figure]:
+    """Error rate of the labels in the cache against pictures seen."""
+    curves = {
+        line.row.label: tuple(
+            Point(p.x, 1 - p.mean, 1 - p.high, 1 - p.low) for p in line.purity_over_time
+        )
+        for line in _first(study, source).lines
+    }
+    titles = Titles("pictures seen", "wrong labels in the cache, %")
+    return _figure(study, source, "cache-error", curves, titles, _told(study, source))
+
+
+def sweep_figure(study: Study, source: str) -> list[Figure]:
+    """Accuracy against the number that the rows are about, zero-shot as a level."""
+    return _against_rows(study, source, "sweep", float, float)
+
+
+def shots_figure(study: Study, source: str) -> list[Figure]:
+    """Accuracy against places per class, which double from one to the next."""
+    return _against_rows(study, source, "shots", math.log2, lambda x: 2**x)
+
+
+def noise_figures(study: Study, source: str) -> list[Figure]:
+    """Accuracy against the share that is mislabelled, and what of it is lost."""
+    tables = study.tables_of(source)
+    marks = tuple((share, f"{100 * share:g}") for share in map(_share, tables))
+    x_title = "insertions with a wrong label, %"
+    level = _over_settings(tables, accuracy_point)
+    titles = Titles(x_title, "accuracy, %", marks)
+    figures = _figure(study, source, "noise", level, titles, _told(study, source), marked=True)
+    lost = _over_settings(tables, _change_point)
+    changes = {
+        line.row.label: (line.to_first_setting, _share(table))
+        for table in tables
+        for line in table.lines
+        if line.to_first_setting is not None and line.row.label in lost
+    }  # of equal labels the last, strongest setting stays
+    if not changes:
+        return figures
+    loss = Titles(x_title, "change in accuracy, points", marks)
+    return figures + _figure(
+        study, source, "noise-loss", lost, loss, lambda: loss_caption(changes), marked=True
+    )
+
+
+def zero_shot_label(study: Study) -> str | None:
+    """What the row of zero-shot is called."""
+    rows = (row.label for row in study.outline.rows if row.method == "zero_shot")
+    return next(rows, None)
+
+
+def accuracy_point(line: Line, x: float) -> Point | None:
+    """Accuracy with one standard deviation to each side."""
+    if line.accuracy is None:
+        return None
+    mean, std = line.accuracy.mean, line.accuracy.std or 0.0
+    return Point(x, mean, mean - std, mean + std)
+
+
+def _change_point(line: Line, x: float) -> Point | None:
+    """The change from the first setting with its 95% interval."""
+    if x == 0 and line.accuracy is not None:
+        return Point(x, 0.0, 0.0, 0.0)
+    change: Contrast | None = line.to_first_setting
+    if change is None:
+        return None
+    return Point(x, change.interval.mean, change.interval.low, change.interval.high)
+
+
+def _over_settings(
+    tables: tuple[Table, ...], point_of: Callable[[Line, float], Point | None]
+) -> dict[str, Curve]:
+    curves: dict[str, Curve] = {}
+    for table in tables:
+        for line in table.lines:
+            point = point_of(line, _share(table))
+            if point is not None:
+                curves[line.row.label] = (*curves.get(line.row.label, ()), point)
+    return curves
+
+
+def _share(table: Table) -> float:
+    return table.setting.scenario.mislabelled
+
+
+def _first(study: Study, source: str) -> Table:
+    return study.tables_of(source)[0]
+
+
+def _against_rows(
+    study: Study,
+    source: str,
+    what: str,
+    stretch: Callable[[float], float],
+    at: Callable[[float], float],
+) -> list[Figure]:
+    """Accuracy of rows against their numbers, a line per series; ``at`` undoes ``stretch``."""
+    table = _first(study, source)
+    curves: dict[str, Curve] = {}
+    for line in table.lines:
+        number, name = line.row.x, line.row.series or line.row.method
+        point = None if number is None else accuracy_point(line, stretch(number))
+        if point is not None:
+            curves[name] = (*curves.get(name, ()), point)
+    if not curves:
+        return []
+    xs = sorted({point.x for curve in curves.values() for point in curve})
+    curves |= _level(study, table, xs[0], xs[-1])
+    titles = Titles(study.outline.x_title, "accuracy, %", tuple((x, f"{at(x):g}") for x in xs))
+    words = _told(study, source)
+    return _figure(study, source, what, curves, titles, words, marked=True, at=at)
+
+
+def _level(study: Study, table: Table, low: float, high: float) -> dict[str, Curve]:
+    """Zero-shot from one end of the figure to the other."""
+    label = zero_shot_label(study)
+    for line in table.lines:
+        ends = [accuracy_point(line, x) for x in (low, high)]
+        if line.row.label == label and ends[0] and ends[1]:
+            return {label: (ends[0], ends[1])}
+    return {}
+
+
+def _told(study: Study, source: str) -> Callable[[], str]:
+    """The sentence of the experiment, made only once there is something to say it of."""
+    return lambda: caption(study, source)
+
+
+def _drawn(curves: Mapping[str, Curve]) -> dict[str, Curve]:
+    return {name: thinned(curve) for name, curve in curves.items() if curve}
+
+
+def _figure(
+    study: Study, source: str, what: str, curves: Mapping[str, Curve], titles: Titles,
+    words: Callable[[], str], marked: bool = False, at: Callable[[float], float] = float,
+) -> list[Figure]:  # fmt: skip
+    """A figure in per cent; none where nothing was measured. ``at`` undoes a stretched axis."""
+    drawn = _drawn(curves)
+    if not drawn:
+        return []
+    pens = pens_of(study.outline.rows)
+    series = [
+        Series(name, _in_percent(curve), pens.get(name) or pen(3 + place), marked)
+        for place, (name, curve) in enumerate(drawn.items())
+    ]
+    data = tuple(
+        (each.name, round(at(p.x), 4), round(p.mean, 4), round(p.low, 4), round(p.high, 4))
+        for each in series
+        for p in each.points
+    )
+    name = f"{study.outline.name} {source} {what}"
+    return [Figure(name, (band_chart(series, titles),), words(), _HEADER, data)]
+
+
+def _in_percent(curve: Curve) -> Curve:
+    return tuple(Point(p.x, 100 * p.mean, 100 * p.low, 100 * p.high) for p in curve)

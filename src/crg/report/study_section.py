@@ -1,0 +1,181 @@
+"""The section of one experiment: what it is about, what it shows, and all that stands behind it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from html import escape
+
+from crg.evidence.sentences import TUNED, sentences_of, watermark
+from crg.evidence.study import Line, Shown, Study, Table
+from crg.outline import Source
+from crg.report.markup import figure, folded, listing, paragraph, slug
+from crg.report.study_figures import figures_of
+from crg.report.study_grids import (
+    first_table,
+    flags,
+    heat_table,
+    missing_table,
+    overview_table,
+    settings_table,
+)
+from crg.report.study_tables import rows_table
+
+_OPEN = 1  # sources whose figures are open from the start
+_MOST_PICTURES = 12  # of a gallery
+
+
+def study_section(study: Study) -> str:
+    """Everything about one experiment."""
+    outline = study.outline
+    parts = [
+        f"<section id='{slug(outline.name)}'><h2>{escape(outline.title)}</h2>",
+        paragraph(outline.about),
+        listing(sentences_of(study), "findings"),
+        "".join(paragraph(note, "note") for note in _notes(study)),
+        _across(study),
+        *(_source_part(study, source, n < _OPEN) for n, source in enumerate(_sources(study))),
+        "</section>",
+    ]
+    return "".join(parts)
+
+
+def _notes(study: Study) -> list[str]:
+    """What must be known before any table is read."""
+    notes = list(study.notes)
+    if any(watermark(line) for table in study.tables for line in table.lines):
+        notes.append(f"Rows marked “{TUNED}” owe their options to labels or to one dataset.")
+    return notes
+
+
+def _across(study: Study) -> str:
+    """What can be said over all sources at once."""
+    if len(study.outline.settings) == 1 and len(study.tables) + len(study.missing) > 1:
+        return overview_table(study)
+    return missing_table(study)
+
+
+def _sources(study: Study) -> list[Source]:
+    return list({table.source.name: table.source for table in study.tables}.values())
+
+
+def _source_part(study: Study, source: Source, is_open: bool) -> str:
+    tables = study.tables_of(source.name)
+    drawn = "".join(figure(each) for each in figures_of(study, source.name))
+    content = [_facts(source), *_tables(study, tables, drawn)]
+    content += [_gallery(study.gallery.get(source.name, ())), _traces(tables)]
+    title = f"<h3>{escape(source.name)}{flags(source)}</h3>"
+    return folded(title, "".join(content), "source", is_open)
+
+
+def _tables(study: Study, tables: Sequence[Table], drawn: str) -> list[str]:
+    """Tables and figures in the order in which they are best read."""
+    figures = f"<div class='charts'>{drawn}</div>" if drawn else ""
+    if len(tables) > 1:
+        whole = "".join(f"<h4>{escape(t.setting.label)}</h4>{rows_table(t)}" for t in tables)
+        return [
+            settings_table(study, tables),
+            figures,
+            folded("All columns for every setting", whole),
+        ]
+    if study.outline.figure == "table":
+        return [rows_table(tables[0]), figures]
+    first = first_table(tables[0]) if study.outline.figure == "cold_start" else ""
+    heat = heat_table(study, tables[0].source.name) if study.outline.figure == "heat" else ""
+    return [heat, first, figures, rows_table(tables[0])]
+
+
+def _facts(source: Source) -> str:
+    """Which pictures, which model, which prompts."""
+    counts = [
+        f"{number:,} {name if number != 1 else name.removesuffix('es').removesuffix('s')}"
+        for number, name in (
+            (source.n_samples, "pictures"),
+            (source.n_classes, "classes"),
+            (source.n_views, "views"),
+        )
+        if number
+    ]
+    said = [", ".join(counts), f"model {source.model}" if source.model else "model unknown"]
+    said.append(_prompts(source.prompts))
+    if source.text_kind:
+        said.append(f"text features are {source.text_kind}, not the model's own")
+    if source.then:
+        said.append(f"then {', '.join(source.then)}")
+    return paragraph("; ".join(filter(None, said)) + ".", "facts")
+
+
+def _prompts(templates: Sequence[str]) -> str:
+    if not templates:
+        return "prompts not told by the file"
+    shown = ", ".join(f"“{each}”" for each in templates[:3])
+    more = f" and {len(templates) - 3} more" if len(templates) > 3 else ""
+    return f"{'prompts' if len(templates) > 1 else 'prompt'} {shown}{more}"
+
+
+def _gallery(pictures: Sequence[Shown]) -> str:
+    """Pictures on which methods disagree, with their answers."""
+    if not pictures:
+        return ""
+    cards = "".join(_card(each) for each in pictures[:_MOST_PICTURES])
+    count = min(len(pictures), _MOST_PICTURES)
+    return (
+        f"<h4>Where methods disagree</h4><p>{count} of the pictures that not all rows answer "
+        f"alike in the first order. {escape(_tally(pictures[:_MOST_PICTURES]))}</p>"
+        f"<div class='gallery'>{cards}</div>"
+    )
+
+
+def _tally(pictures: Sequence[Shown]) -> str:
+    """How many of the pictures that are shown each row gets right."""
+    right: dict[str, int] = {}
+    for each in pictures:
+        for label, answer in each.answers.items():
+            right[label] = right.get(label, 0) + (answer == each.truth)
+    return "Right on these: " + ", ".join(f"{k} {v}" for k, v in right.items()) + "."
+
+
+def _card(shown: Shown) -> str:
+    data = base64.b64encode(shown.png).decode()
+    answers = "".join(
+        f"<li>{escape(label)}: {_judged(answer, shown.truth)}</li>"
+        for label, answer in shown.answers.items()
+    )
+    name = escape(shown.truth, quote=True)
+    return (
+        f"<figure class='card'><img alt='{name}' "
+        f"src='data:image/png;base64,{data}'><figcaption><b>{name}</b><ul>{answers}</ul>"
+        "</figcaption></figure>"
+    )
+
+
+def _judged(answer: str, truth: str) -> str:
+    kind, mark = ("right", "✓") if answer == truth else ("wrong", "✗")
+    return f"<span class='{kind}'>{escape(answer)} {mark}</span>"
+
+
+def _traces(tables: Sequence[Table]) -> str:
+    """Where every run stands, so that each number can be had again."""
+    items = [
+        f"<li>{escape(_where(table, line, len(tables) > 1))}</li>"
+        for table in tables
+        for line in table.lines
+        if line.traces
+    ]
+    if not items:
+        return ""
+    example = next(t for table in tables for line in table.lines for t in line.traces)
+    told = (
+        f"<p>Each run is a line of a results file; <code>crg rerun "
+        f"{escape(f'{example.file}:{example.line}')}</code> gives it again.</p>"
+    )
+    return folded("Where these numbers come from", f"{told}<ul>{''.join(items)}</ul>", "traces")
+
+
+def _where(table: Table, line: Line, several: bool) -> str:
+    files: dict[str, list[str]] = {}
+    for trace in line.traces:
+        files.setdefault(trace.file, []).append(str(trace.line))
+    places = "; ".join(f"{file}:{','.join(lines)}" for file, lines in files.items())
+    setting = f", {table.setting.label}" if several else ""
+    return f"{line.row.label}{setting}: {places}"

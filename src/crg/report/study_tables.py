@@ -1,0 +1,159 @@
+"""The table of one source in one setting: every row with all that was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from crg.evidence.sentences import watermark
+from crg.evidence.study import Contrast, Line, Spread, Table
+from crg.report.markup import Cell, Column, Entry, table
+from crg.report.wording import NOTHING, points, size_text, span, spread_text
+
+EMPTY = Cell(NOTHING)
+STATES = {"failed": "failed", "not run": "absent", "incomplete": "incomplete"}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column and how a line fills it; None where there is nothing to say."""
+
+    column: Column
+    cell: Callable[[Line], Cell | None]
+
+
+def rows_table(shown: Table) -> str:
+    """All rows with all columns that have anything in them, and what speaks against comparing."""
+    notes = _notes(shown.lines)
+    measures = [m for m in _measures(notes) if any(m.cell(line) for line in shown.lines)]
+    entries = [_entry(line, measures) for line in shown.lines]
+    columns = [Column("row", rises=True), *(measure.column for measure in measures)]
+    return table(columns, entries) + _footnotes(notes)
+
+
+def head_cell(line: Line) -> Cell:
+    """The name of a row with what must be known about it."""
+    flags = [watermark(line)] if watermark(line) else []
+    small = f"<br><small>{escape('needs ' + ', '.join(line.row.needs))}</small>"
+    marks = "".join(f" <span class='flag'>{escape(flag)}</span>" for flag in flags)
+    tip = f"<span title='{escape(line.row.about, quote=True)}'>" if line.row.about else "<span>"
+    name = f"{tip}{escape(line.row.label)}</span>"
+    return Cell(f"{name}{marks}{small if line.row.needs else ''}", line.row.label)
+
+
+def state_cell(line: Line, columns: int) -> Cell | None:
+    """Why there is nothing to show, across all columns; None where something was measured."""
+    if line.accuracy is not None:
+        return None
+    return reason_cell(f"{line.status}: {line.reason}" if line.reason else line.status, columns)
+
+
+def reason_cell(words: str, columns: int) -> Cell:
+    """A sentence across several columns."""
+    return Cell(f"<span class='why'>{escape(words)}</span>", css="reason", span=columns)
+
+
+def row_css(line: Line) -> str:
+    """How the row looks: its state, and whether it is the best."""
+    return " ".join(filter(None, (STATES.get(line.status, ""), "best" if line.best else "")))
+
+
+def contrast_cell(contrast: Contrast | None, digits: int = 1) -> Cell | None:
+    """A difference in points over its interval, and the verdict where there is one."""
+    if contrast is None:
+        return None
+    word = f" <b class='{contrast.verdict}'>{contrast.verdict}</b>" if contrast.verdict else ""
+    return Cell(
+        f"{points(contrast.interval.mean, digits)}{word}"
+        f"<br><small>{span(contrast.interval, digits)}</small>",
+        contrast.interval.mean,
+    )
+
+
+def spread_cell(spread: Spread | None, factor: float = 100, digits: int = 1) -> Cell | None:
+    """A mean with its standard deviation."""
+    if spread is None:
+        return None
+    mean, _, deviation = spread_text(spread, factor, digits).partition(" ± ")
+    small = f" <small>± {deviation}</small>" if deviation else ""
+    return Cell(f"{mean}{small}", spread.mean)
+
+
+def _entry(line: Line, measures: Sequence[Measure]) -> Entry:
+    state = state_cell(line, len(measures))
+    cells = (state,) if state else tuple(m.cell(line) or EMPTY for m in measures)
+    head = head_cell(line)
+    if line.status == "incomplete":
+        head = Cell(
+            f"{head.html}<br><small class='reason'>{escape(line.reason)}</small>", head.value
+        )
+    return Entry(head, cells, row_css(line))
+
+
+def _measures(notes: Sequence[str]) -> list[Measure]:
+    return [
+        Measure(Column("accuracy %", "mean and standard deviation over stream orders"),
+                lambda line: spread_cell(line.accuracy, digits=2)),
+        Measure(Column("against zero-shot", "points of accuracy with a paired 95% interval"),
+                lambda line: contrast_cell(line.to_zero_shot)),
+        Measure(Column("against the best rival", "points of accuracy with a paired 95% interval"),
+                _rival_cell),
+        Measure(Column("papers report %", "see the notes below the table"),
+                lambda line: _reported_cell(line, notes)),
+        Measure(Column("calibration error %", "how far confidence is from accuracy", rises=True),
+                lambda line: spread_cell(line.ece)),
+        Measure(Column("NLL", "mean of -ln p of the true class", rises=True),
+                lambda line: spread_cell(line.nll, 1, 3)),
+        Measure(Column("worst class %", "accuracy of the class that fares worst"),
+                lambda line: spread_cell(line.worst_class)),
+        Measure(Column("cache purity %", "cached pictures under their own class, at the end"),
+                lambda line: spread_cell(line.purity)),
+        Measure(Column("mislabelled %", "cache insertions that got a wrong label on purpose"),
+                _mislabelled_cell),
+        Measure(Column("ms per picture", "cost of the method without the encoder", rises=True),
+                lambda line: spread_cell(line.milliseconds, 1, 2)),
+        Measure(Column("peak memory", "most that a run held at a time", rises=True),
+                _memory_cell),
+    ]  # fmt: skip
+
+
+def _rival_cell(line: Line) -> Cell | None:
+    cell = contrast_cell(line.to_best_rival)
+    if cell is None or line.to_best_rival is None:
+        return None
+    return Cell(f"{cell.html}<br><small>{escape(line.to_best_rival.against)}</small>", cell.value)
+
+
+def _memory_cell(line: Line) -> Cell | None:
+    return None if line.peak_bytes is None else Cell(size_text(line.peak_bytes), line.peak_bytes)
+
+
+def _mislabelled_cell(line: Line) -> Cell | None:
+    share = line.mislabelled
+    return None if share is None else Cell(f"{100 * share:.1f}", share)
+
+
+def _reported_cell(line: Line, notes: Sequence[str]) -> Cell | None:
+    """The number as printed, with the notes that concern it."""
+    marks = ", ".join(str(notes.index(note) + 1) for note in _notes([line]))
+    if not marks:
+        return None
+    number = NOTHING if line.reported is None else f"{line.reported.value:.2f}"
+    value = None if line.reported is None else line.reported.value
+    return Cell(f"{number}<sup>{marks}</sup>", value)
+
+
+def _notes(lines: Sequence[Line]) -> list[str]:
+    """What is said about reported numbers, each once, in the order in which it comes up."""
+    found: dict[str, None] = {}
+    for line in lines:
+        if line.reported is not None:
+            found |= dict.fromkeys((f"From {line.reported.source}.", *line.reported.notes))
+        found |= dict.fromkeys(line.said)
+    return list(found)
+
+
+def _footnotes(notes: Sequence[str]) -> str:
+    points_of = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    return f"<ol class='notes'>{points_of}</ol>" if points_of else ""

@@ -1,0 +1,137 @@
+"""The tables of experiments as Markdown, for people, and as LaTeX, for papers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from crg.evidence.sentences import sentences_of
+from crg.evidence.sheets import Sheet, SheetRow, sheets_of
+from crg.evidence.study import Study
+
+_LATEX_HEAD = "% Made by crg report. Needs \\usepackage{booktabs} and \\usepackage{graphicx}."
+_HOW_TO_READ = (
+    "Mean ± standard deviation over stream orders; differences in points with 95% intervals of a "
+    "paired bootstrap over pictures and orders. Better and worse stand only where the interval "
+    "excludes zero and there are at least five orders."
+)
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    **{each: f"\\{each}" for each in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': "''",
+    "±": r"$\pm$",
+    "λ": r"$\lambda$",
+}
+
+
+def markdown(studies: Iterable[Study]) -> str:
+    """All studies, one section each."""
+    return "\n".join(block for study in studies for block in _markdown_study(study))
+
+
+def latex(studies: Iterable[Study]) -> str:
+    r"""All studies, one section each, to be read in with ``\input``."""
+    blocks = (block for study in studies for block in _latex_study(study))
+    return "\n".join((_LATEX_HEAD, *blocks))
+
+
+def _introduction(study: Study) -> list[str]:
+    """What stands above the tables, as plain text."""
+    orders = len(study.outline.seeds)
+    counted = f"{orders} stream order{'' if orders == 1 else 's'}."
+    machine = ", ".join(f"{name} {value}" for name, value in study.machine.items())
+    parts = [study.outline.about, *study.notes, *sentences_of(study), _HOW_TO_READ, counted]
+    parts += [f"Made with: {machine}."] if machine else []
+    return [" ".join(part.split()) for part in parts if part.strip()]
+
+
+def _markdown_study(study: Study) -> Iterable[str]:
+    yield f"## {_marked_down(study.outline.title)}\n"
+    for part in _introduction(study):
+        yield f"{_marked_down(part)}\n"
+    for sheet in sheets_of(study):
+        yield f"### {_marked_down(sheet.title)}\n"
+        yield from (f"{_marked_down(fact)}\n" for fact in sheet.facts if fact)
+        yield from _markdown_table(sheet)
+        yield ""
+        yield from (f"{_marked_down(note)}\n" for note in sheet.notes)
+
+
+def _markdown_table(sheet: Sheet) -> Iterable[str]:
+    yield _piped(map(_marked_down, sheet.columns))
+    ruler = "---" if sheet.is_prose else "---:"
+    yield _piped(("---", *(ruler for _ in sheet.columns[1:])))
+    for row in sheet.rows:
+        cells = [_marked_down(cell) for cell in row.cells]
+        cells = [f"**{cell}**" if n in row.bold else cell for n, cell in enumerate(cells)]
+        if row.message:
+            cells.append(f"**{_marked_down(row.message)}**")
+        yield _piped((*cells, *("" for _ in sheet.columns[len(cells) :])))
+
+
+def _piped(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _marked_down(text: str) -> str:
+    """Text whose characters stand for themselves, on one line."""
+    escaped = re.sub(r"([\\|*`\[\]])", r"\\\1", " ".join(text.split()))
+    escaped = escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"^([+#-])(?=[ #])", r"\\\1", escaped)  # or it would begin a list or a title
+
+
+def _latex_study(study: Study) -> Iterable[str]:
+    yield f"\\section*{{{escape_latex(study.outline.title)}}}"
+    for part in _introduction(study):
+        yield f"{escape_latex(part)}\n"
+    for sheet in sheets_of(study):
+        yield from _latex_table(sheet)
+
+
+def _latex_table(sheet: Sheet) -> Iterable[str]:
+    width = len(sheet.columns)
+    below = " ".join((*sheet.facts, *sheet.notes))
+    yield "\\begin{table}[ht]\n\\centering"
+    yield f"\\caption{{{escape_latex(sheet.title)}}}"
+    yield "\\resizebox{\\textwidth}{!}{%"
+    kinds = "p{0.7\\textwidth}" if sheet.is_prose else "r" * (width - 1)
+    yield f"\\begin{{tabular}}{{l{kinds}}}\n\\toprule"
+    yield _ampersands(escape_latex(column) for column in sheet.columns)
+    yield "\\midrule"
+    yield from (_latex_row(row, width) for row in sheet.rows)
+    yield "\\bottomrule\n\\end{tabular}}"
+    if below:
+        yield f"\n\\smallskip\\footnotesize {escape_latex(below)}"
+    yield "\\end{table}\n"
+
+
+def _latex_row(row: SheetRow, width: int) -> str:
+    cells = [escape_latex(cell) for cell in row.cells]
+    cells = [f"\\textbf{{{cell}}}" if n in row.bold else cell for n, cell in enumerate(cells)]
+    if row.message:
+        span = width - len(cells)
+        cells.append(f"\\multicolumn{{{span}}}{{l}}{{\\textbf{{{escape_latex(row.message)}}}}}")
+    return _ampersands(cells)
+
+
+def _ampersands(cells: Iterable[str]) -> str:
+    known: Sequence[str] = list(cells)
+    if known[0][:1] in ("[", "*"):  # after a line's end they would belong to that
+        known = [f"{{{known[0]}}}", *known[1:]]
+    return f"{' & '.join(known)} \\\\"
+
+
+def escape_latex(text: str) -> str:
+    r"""Text whose characters stand for themselves.
+
+    >>> escape_latex("5% of zero_shot & more: -1.2")
+    '5\\% of zero\\_shot \\& more: $-$1.2'
+    """
+    escaped = "".join(_LATEX.get(character, character) for character in " ".join(text.split()))
+    escaped = escaped.replace("--", "-{}-")  # or they would become a dash
+    return re.sub(r"(?<![\w$}-])-(?=\d)", "$-$", escaped)

@@ -1,0 +1,68 @@
+"""Numbers as people read them: shares in per cent, differences in points with their interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from crg.evidence.study import Contrast, Spread
+from crg.metrics import Interval
+
+NOTHING = "-"
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """A share in per cent.
+
+    >>> percent(0.6123)
+    '61.2%'
+    """
+    return f"{100 * share:.{digits}f}%"
+
+
+def spread_text(spread: Spread, factor: float = 100, digits: int = 2) -> str:
+    """The mean, with the standard deviation where there are several orders."""
+    mean = f"{factor * spread.mean:.{digits}f}"
+    return mean if spread.std is None else f"{mean} ± {factor * spread.std:.{digits}f}"
+
+
+def points(difference: float, digits: int = 1) -> str:
+    """A difference of shares in points, with its sign.
+
+    >>> points(-0.0312)
+    '-3.1'
+    """
+    shown = f"{100 * difference:+.{digits}f}"
+    return shown[1:] if float(shown) == 0 else shown
+
+
+def in_points(interval: Interval) -> tuple[float, float, float]:
+    """Middle and ends of an interval in points, as they go into a file."""
+    middle, low, high = (round(100 * v, 4) for v in (interval.mean, interval.low, interval.high))
+    return middle, low, high
+
+
+def span(interval: Interval, digits: int = 1) -> str:
+    """The ends of an interval in points."""
+    return f"[{points(interval.low, digits)}, {points(interval.high, digits)}]"
+
+
+def contrast_text(contrast: Contrast, digits: int = 1) -> str:
+    """A difference with its interval."""
+    return f"{points(contrast.interval.mean, digits)} {span(contrast.interval, digits)}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence.
+
+    >>> listed(["tda", "dpe", "crg"])
+    'tda, dpe and crg'
+    """
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def size_text(n_bytes: int) -> str:
+    """Memory in the unit that suits it."""
+    for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("kB", 1 << 10)):
+        if n_bytes >= size:
+            return f"{n_bytes / size:.1f} {unit}"
+    return f"{n_bytes} B"

@@ -1,0 +1,126 @@
+"""Results files whose figures the tests chose themselves, so that every answer is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crg import results
+from crg.evidence import Study, read_studies
+from crg.outline import Cell, Outline, Row, Setting, Source
+from crg.packing import packed_bits
+from crg.types import Result
+
+Bits = np.ndarray[Any, Any]
+BASE = Row("zero_shot", "zero_shot")
+PLAIN = Source("toy", dataset="toy", n_samples=200, n_classes=4, n_views=1, model="mini")
+SHUFFLED = Setting("shuffled")
+
+
+def share(n_right: int, n: int = 200, first: int = 0) -> Bits:
+    """``n`` pictures of which ``n_right``, from the ``first`` on, are answered rightly."""
+    return (np.arange(n) >= first) & (np.arange(n) < first + n_right)
+
+
+def measured(right: Bits, seed: int, scored: Bits | None = None, **more: Any) -> dict[str, Any]:
+    """Metrics of a run that answered these rows of the file rightly, in an order of its own."""
+    kept = np.ones(len(right), dtype=bool) if scored is None else scored
+    order = np.random.default_rng(seed).permutation(np.flatnonzero(kept))
+    accuracy = float(right[kept].mean())
+    found = {
+        "accuracy": accuracy,
+        "worst_class_accuracy": accuracy / 2,
+        "ece": 0.1,
+        "nll": 1.0 + seed,
+        "purity": None,
+        "purity_over_time": [],
+        "correct": packed_bits(right & kept),
+        "right_in_order": packed_bits(right[order]),
+        "n_scored": int(kept.sum()),
+        "reliability": [[len(order), 0.5, accuracy], [0, None, None]],
+        "mislabelled": None,
+        "ms_per_step_median": 0.5,
+    }
+    told = {} if scored is None else {"streamed": packed_bits(kept)}
+    return {**found, **told, **more}
+
+
+class Book:
+    """A results file in the making: add runs row by row, then read what they say."""
+
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        figure: str = "table",
+        orders: int = 5,
+        sources: Sequence[Source] = (PLAIN,),
+        settings: Sequence[Setting] = (SHUFFLED,),
+        **more: Any,
+    ) -> None:
+        self.rows, self.sources, self.settings = (BASE, *rows), tuple(sources), tuple(settings)
+        self.figure, self.seeds, self.more = figure, tuple(range(orders)), more
+        self.cells: list[Cell] = []
+        self.records: list[Mapping[str, Any]] = []
+
+    def add(
+        self,
+        label: str,
+        right: Bits | Sequence[Bits],
+        base: Bits | None = None,
+        *,
+        source: int = 0,
+        setting: int = 0,
+        options: Mapping[str, Any] | None = None,
+        **metrics: Any,
+    ) -> None:
+        """A run per order (one for all of them if ``right`` is a single list of one)."""
+        each = [right] * len(self.seeds) if isinstance(right, np.ndarray) else list(right)
+        for seed, answers in zip(self.seeds, each, strict=False):
+            cell = self.expect(label, seed, source, setting)
+            yardstick = np.zeros_like(answers) if base is None else base
+            run = Result(
+                method=self.rows[cell.row].method,
+                options=dict(options or self.rows[cell.row].options),
+                seed=seed,
+                metrics=measured(answers, seed, **metrics),
+                zero_shot=measured(yardstick, seed, metrics.get("scored")),
+                n_samples=len(answers),
+                seconds=1.0,
+            )
+            record = results.make_record(run, results.Origin("toy.npz", "0" * 64), {})
+            self.records.append({**record, "key": cell.key})
+
+    def expect(self, label: str, seed: int = 0, source: int = 0, setting: int = 0) -> Cell:
+        """A cell of the outline, run or not."""
+        row = next(n for n, each in enumerate(self.rows) if each.label == label)
+        key = f"{source}-{setting}-{label}-{seed}"
+        self.cells.append(Cell(source, setting, row, seed, key))
+        return self.cells[-1]
+
+    def refuse(self, label: str, reason: str) -> None:
+        """A row that the experiment does not run, and why."""
+        row = next(n for n, each in enumerate(self.rows) if each.label == label)
+        self.cells.append(Cell(0, 0, row, 0, None, reason))
+
+    @property
+    def outline(self) -> Outline:
+        """What the experiment consists of so far."""
+        facts = {"name": "toys", "title": "Toys", "about": "Made up.", **self.more}
+        return Outline(
+            figure=self.figure, rows=self.rows, sources=self.sources, settings=self.settings,
+            seeds=self.seeds, cells=tuple(self.cells), **facts,
+        )  # fmt: skip
+
+    def write(self, path: Path) -> Path:
+        """The outline and then the runs, a line each."""
+        for record in ({"schema": results.SCHEMA, **self.outline.as_record()}, *self.records):
+            results.append(path, record)
+        return path
+
+    def read(self, folder: Path) -> Study:
+        """The study that the file makes."""
+        [study] = read_studies([self.write(folder / "toys.jsonl")])
+        return study

@@ -1,0 +1,200 @@
+"""The report of experiments as a page: everything is told, nothing is called what it is not."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from click.testing import CliRunner
+
+import made_studies
+from crg.cli import main
+from crg.evidence.study import Line, Study
+from crg.report.markup import Figure, data_link
+from crg.report.study_figures import FIGURES, figures_of
+from crg.report.study_page import study_page
+from made_studies import SHAPES, TEXTURES, all_studies, table_study
+from test_report import SVG, Balanced
+
+MAKERS = [
+    made_studies.table_study, made_studies.cold_start_study, made_studies.purity_study,
+    made_studies.waterfall_study, made_studies.sweep_study, made_studies.noise_study,
+    made_studies.streams_study, made_studies.shots_study,
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    """The page of one study of each kind."""
+    return study_page(all_studies())
+
+
+def test_the_page_needs_nothing_but_itself(page: str) -> None:
+    """The page is well formed, leads nowhere else, and is ours to replace."""
+    parser = Balanced()
+    parser.feed(page)
+    assert parser.open == []
+    assert all(a.startswith(("data:", "#")) for a in parser.addresses)
+    assert "http" not in page.replace(SVG, "") and "name='generator' content='crg'" in page
+
+
+def test_every_kind_of_figure_is_known() -> None:
+    """The made studies cover all kinds that an experiment can ask for."""
+    kinds = {study.outline.figure for study in all_studies()}
+    assert kinds | {"learning"} == set(FIGURES)
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
+def test_figures_have_pictures_captions_and_data(make: Callable[[], Study]) -> None:
+    """Each figure of each source has a sentence with a number in it, and its data."""
+    study = make()
+    for source in (SHAPES.name, TEXTURES.name):
+        figures = figures_of(study, source)
+        assert figures
+        for each in figures:
+            assert each.pictures and re.search(r"\d", each.caption), each.name
+            assert all(len(row) == len(each.header) for row in each.data)
+
+
+def test_nothing_measured_makes_no_figure() -> None:
+    """Where all rows failed there is a page with the reasons and without empty charts."""
+    study = table_study()
+    failed = [
+        replace(table, lines=tuple(
+            Line(line.row, "failed", "no memory") for line in table.lines))
+        for table in study.tables
+    ]  # fmt: skip
+    broken = replace(study, tables=tuple(failed), gallery={})
+    assert figures_of(broken, SHAPES.name) == []
+    assert study_page([broken]).count("failed: no memory") == 20
+
+
+def test_figures_follow_the_numbers() -> None:
+    """A caption changes with the data that it speaks of."""
+    study = table_study()
+    before = [each.caption for each in figures_of(study, SHAPES.name)]
+    lines = tuple(
+        replace(line, learning=made_studies.curve(0.31), reliability=made_studies.bins(0.3))
+        for line in study.tables[0].lines
+        if line.accuracy is not None
+    )
+    other = replace(study, tables=(replace(study.tables[0], lines=lines),))
+    after = [each.caption for each in figures_of(other, SHAPES.name)]
+    assert "31.1%" in after[1] and after[2] != before[2]
+
+
+def test_failures_and_gaps_are_rows(page: str) -> None:
+    """Failed, not run and missing are told with their reasons, escaped."""
+    assert re.search(r"<tr class='failed'>.*?failed: out of memory &lt;in&gt; a worker", page)
+    assert re.search(r"<tr class='absent'>.*?not run: there are no labelled pictures", page)
+    assert "<summary>missing</summary>no store in data/imagenet-a: run crg encode." in page
+    assert "how &lt;b&gt;it&lt;/b&gt; is read" in page
+
+
+def test_tuned_rows_are_marked_wherever_they_stand(page: str) -> None:
+    """The watermark is on the row in each table of it, and a remark stands above."""
+    assert page.count("crg, tuned</span> <span class='flag'>tuned on labels</span>") == 2
+    assert "Rows marked “tuned on labels”" in page
+
+
+def test_simulated_text_is_told_at_every_name(page: str) -> None:
+    """The name of the source never stands without the flag in a table or a heading."""
+    plain = re.findall(rf"<(?:h3|th)[^>]*>{TEXTURES.name}(?! <span class='flag'>simulated)", page)
+    assert not plain and f"{TEXTURES.name} <span class='flag'>simulated text</span>" in page
+
+
+def test_verdicts_come_from_intervals_only() -> None:
+    """A difference without a verdict is shown as a number alone."""
+    study = table_study()
+    lines = tuple(
+        replace(line, to_zero_shot=made_studies.contrast(0.005), to_best_rival=None)
+        for line in study.tables[0].lines
+    )
+    plain = study_page([replace(study, tables=(replace(study.tables[0], lines=lines),))])
+    assert "class='better'" not in plain and "class='worse'" not in plain
+    assert "class='better'" in study_page([study]) and "class='worse'" in study_page([study])
+
+
+def test_papers_numbers_have_their_notes(page: str) -> None:
+    """What papers report stands in a column, with what speaks against comparing it below."""
+    assert "21.83<sup>1, 2</sup>" in page
+    assert "<li>It is on 2,000 random pictures.</li>" in page
+
+
+def test_prompts_models_and_traces_are_named(page: str) -> None:
+    """Each source tells its model and prompts, and each number where it came from."""
+    assert "model mini; prompts “a picture of a {}.”" in page
+    assert "prompts not told by the file" in page
+    assert "crg rerun results/made.jsonl:7" in page and "results/made.jsonl:7,8,9" in page
+
+
+def test_data_behind_a_link_can_be_read_back() -> None:
+    """The link holds a CSV file with the very numbers, also where names have commas."""
+    data = (('a, "b" & c', 1.25), ("d", 3.0))
+    link = data_link(Figure("Figure 1", (), "", ("row", "x"), data))
+    found = re.search(r"href='data:text/csv;charset=utf-8,([^']*)'", link)
+    assert found and "download='figure-1.csv'" in link
+    rows = list(csv.reader(io.StringIO(unquote(found.group(1)))))
+    assert rows == [["row", "x"], ['a, "b" & c', "1.25"], ["d", "3"]]
+
+
+def test_the_head_counts(page: str) -> None:
+    """Runs, failures and gaps are counted, and versions named."""
+    assert "3 runs of 9 experiments, 2 rows failed, 2 rows not run, 1 source missing" in page
+    assert "<dt>crg</dt><dd>0.6.0</dd>" in page
+    assert page.count("<dd>2026-01-01 10:00 UTC to 2026-01-02 11:00 UTC</dd>") == 1
+
+
+@pytest.mark.parametrize("layout", ["html", "markdown", "latex"])
+def test_what_is_no_results_file_is_refused(tmp_path: Path, layout: str) -> None:
+    """One sentence, exit code 2, and nothing is written."""
+    file = tmp_path / "notes.jsonl"
+    file.write_text("hello\n")
+    out = tmp_path / "report.html"
+    words = ["report", str(file), "--out", str(out), "--format", layout]
+    outcome = CliRunner().invoke(main, words)
+    assert outcome.exit_code == 2 and "notes.jsonl" in outcome.stderr
+    assert outcome.stderr.count("\n") == 1 and not out.exists()
+
+
+def test_somebody_elses_page_is_left_alone(tmp_path: Path) -> None:
+    """A file at --out that is no page of ours is refused and keeps its content."""
+    out = tmp_path / "index.html"
+    out.write_text("mine")
+    outcome = CliRunner().invoke(main, ["report", str(tmp_path), "--out", str(out)])
+    assert outcome.exit_code == 2 and "--out" in outcome.stderr and out.read_text() == "mine"
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An empty working directory in which every results file holds the made studies."""
+    monkeypatch.chdir(tmp_path)
+    command = importlib.import_module("crg.cli.report")
+    monkeypatch.setattr(command, "read_studies", lambda paths: all_studies())
+    return tmp_path
+
+
+def test_the_command_writes_a_page(known: Path) -> None:
+    """Without --out the page is report.html; it may be written again."""
+    for _ in range(2):
+        outcome = CliRunner().invoke(main, ["report", "results"])
+        assert outcome.exit_code == 0 and "9 experiments" in outcome.stderr
+    assert (known / "report.html").read_text(encoding="utf-8") == study_page(all_studies())
+    assert [path.name for path in known.iterdir()] == ["report.html"]
+
+
+@pytest.mark.parametrize(("layout", "mark"), [("markdown", "| ---"), ("latex", "\\begin{tab")])
+def test_the_command_prints_tables(known: Path, layout: str, mark: str) -> None:
+    """As text the tables go to the screen, or to a file that is named."""
+    printed = CliRunner().invoke(main, ["report", "results", "--format", layout])
+    assert printed.exit_code == 0 and mark in printed.stdout and not list(known.iterdir())
+    saved = CliRunner().invoke(main, ["report", "results", "--format", layout, "--out", "tables"])
+    assert saved.exit_code == 0 and saved.stdout == ""
+    assert (known / "tables").read_text(encoding="utf-8").strip() == printed.stdout.strip()
