@@ -47,7 +47,7 @@ class Ledger:
 
     records: tuple[Record, ...]
     torn: tuple[int, ...] = ()
-    numbers: tuple[int, ...] = ()  # the line of each record, from 1
+    numbers: tuple[int, ...] = field(default=(), compare=False)  # line of each record, from 1
 
 
 def run_key(origin: Origin, method: str, options: Mapping[str, Any], seed: int) -> str:
