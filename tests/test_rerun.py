@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from crg.cli import main
+from crg.experiment.shortening import shorten_file, shortened
 from made_experiments import FILES, lines_of, save_experiment
 from made_files import raw_values, save_plugin, save_raw, save_stream
 
@@ -104,7 +105,7 @@ def test_changed_and_lost_data_are_refused(made: Path, tmp_path: Path) -> None:
     assert refused.exit_code == 2 and "has changed since the run" in refused.output
     (tmp_path / "one.npz").unlink()
     refused = _rerun(f"{made}:{sequence}")
-    assert refused.exit_code == 2 and "one.npz is gone: restore it" in refused.output
+    assert refused.exit_code == 2 and "one.npz is not there: name the folder" in refused.output
 
 
 def test_other_surroundings_are_noted(made: Path, tmp_path: Path) -> None:
@@ -128,3 +129,42 @@ def test_plug_ins_are_loaded_from_the_line(tmp_path: Path, monkeypatch: pytest.M
     assert ran.exit_code == 0, ran.output
     done = _rerun("1")
     assert done.exit_code == 0 and "constant, seed 0" in done.output
+
+
+def test_short_lines_are_repeated_to_the_last_bit(made: Path, tmp_path: Path) -> None:
+    """A short line has no path but a name, and finds its data by it; the digest tells the rest."""
+    short = tmp_path / "short.jsonl.gz"
+    shorten_file(made, short)
+    assert short.stat().st_size < made.stat().st_size / 5
+    far = tmp_path / "far"
+    far.mkdir()
+    for name in ("one.npz", "two.npz"):
+        (tmp_path / name).rename(far / name)
+    runs = [number for number, line in enumerate(lines_of(made), start=1) if "metrics" in line]
+    for number in runs[::4]:
+        done = _rerun(f"{short}:{number}", "--data", str(far))
+        assert done.exit_code == 0, done.output
+        assert "digest, accuracy" in done.output
+    refused = _rerun(f"{short}:{runs[0]}")
+    assert refused.exit_code == 2 and "--data" in refused.output
+
+
+def test_a_doctored_digest_is_noticed(made: Path) -> None:
+    """Whatever was measured otherwise than the digest says is told."""
+    lines = [json.dumps(shortened(line)) for line in lines_of(made)]
+    places = [place for place, line in enumerate(lines) if '"digest"' in line]
+    lines[places[0]] = lines[places[0]].replace('"digest": "', '"digest": "0')
+    made.write_text("\n".join(lines) + "\n")
+    done = _rerun(f"{made}:{places[0] + 1}")
+    assert done.exit_code == 1 and "Not the same: digest" in done.output
+
+
+def test_a_damaged_file_of_short_lines_is_refused(made: Path, tmp_path: Path) -> None:
+    """A cut file gives one sentence, and a report of short lines too."""
+    short = tmp_path / "short.jsonl.gz"
+    shorten_file(made, short)
+    report = CliRunner().invoke(main, ["report", str(short)])
+    assert report.exit_code == 2, report.output
+    short.write_bytes(short.read_bytes()[:-20])
+    refused = _rerun(f"{short}:2")
+    assert refused.exit_code == 2 and "is damaged: restore it" in refused.output

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import gzip
 import hashlib
 import importlib.metadata
 import json
 import os
 import platform
 import shlex
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -133,9 +135,11 @@ def append(path: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
 def read_ledger(path: str | os.PathLike[str]) -> Ledger:
     """All whole records; a line that was cut off by a crash is named, not fatal."""
     try:
-        lines = Path(path).read_bytes().split(b"\n")
+        lines = _content(Path(path)).split(b"\n")
     except FileNotFoundError:
         return Ledger(())
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise InputError(f"{path} is damaged: restore it from a copy.") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}): check the path.") from None
     records: list[Record] = []
@@ -149,6 +153,11 @@ def read_ledger(path: str | os.PathLike[str]) -> Ledger:
         elif line.strip():
             torn.append(number)
     return Ledger(tuple(records), tuple(torn), tuple(numbers))
+
+
+def _content(path: Path) -> bytes:
+    content = path.read_bytes()
+    return gzip.decompress(content) if path.suffix == ".gz" else content
 
 
 def find(records: Iterable[Record], keys: Sequence[str]) -> dict[str, Record]:

@@ -10,6 +10,7 @@ import click
 from crg import results
 from crg.cli.shared import note, plugin_option, print_json
 from crg.engine import run_spec
+from crg.experiment.discovery import VARIABLE, named_paths
 from crg.experiment.repeating import (
     Line,
     Repetition,
@@ -18,6 +19,7 @@ from crg.experiment.repeating import (
     compare,
     find_line,
     spec_of,
+    with_data_at,
 )
 from crg.types import InputError
 
@@ -31,9 +33,12 @@ DIFFERENT = 1  # exit code
               type=click.Path(path_type=Path, dir_okay=False),
               help="Results file; may be repeated.  "
                    f"[default: {results.DEFAULT_PATH}, and results/*.jsonl for keys]")  # fmt: skip
+@click.option("--data", multiple=True, metavar="PATH", type=click.Path(path_type=Path),
+              help="Where to look for data that is not where it was; may be repeated.  "
+                   f"[default: the variable {VARIABLE}]")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @plugin_option
-def rerun(line: str, files: tuple[Path, ...], as_json: bool) -> None:
+def rerun(line: str, files: tuple[Path, ...], data: tuple[Path, ...], as_json: bool) -> None:
     """Run again what a line of a results file tells of, and compare all that was measured.
 
     LINE is the number of a line, FILE:NUMBER, or the start of a run's key. Times and memory are
@@ -44,9 +49,10 @@ def rerun(line: str, files: tuple[Path, ...], as_json: bool) -> None:
       crg rerun results/ablation.jsonl:12
       crg rerun 3 --results crg-results.jsonl
       crg rerun 5f2c81d9
+      crg rerun docs/results/noise.jsonl.gz:9 --data features/
     """
     found = find_line(line, list(files) or _default_files(line))
-    record = found.record
+    record = with_data_at(found.record, named_paths(data))
     check_data(record)
     notes = changed_since(record)
     for sentence in notes:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from crg import results
 from crg.engine import RunSpec, read_once
+from crg.experiment.discovery import discover
+from crg.experiment.shortening import DIGEST, digest_of, measured_values
 from crg.grid import origin_of
 from crg.joining import joined_sha256
 from crg.plugins import load_plugins
 from crg.scenario import Scenario
 from crg.types import InputError, Result
-
-# What no two runs have in common, even on the same machine.
-NOT_COMPARED = ("ms_per_step", "ms_per_step_median", "peak_bytes")
 
 
 @dataclass(frozen=True)
@@ -101,29 +100,46 @@ def changed_since(record: Mapping[str, Any]) -> list[str]:
 def compare(record: Mapping[str, Any], result: Result) -> Repetition:
     """Everything that was measured, before and now; times and memory are left out."""
     now = json.loads(json.dumps(asdict(result)))
+    if DIGEST in record:
+        before: dict[str, Any] = {DIGEST: record[DIGEST], **record["metrics"]}
+        after: dict[str, Any] = {DIGEST: digest_of(now), **now["metrics"]}
+        after = {name: after.get(name) for name in before}
+    else:
+        before, after = measured_values(record), measured_values(now)
     same: list[str] = []
     differences: dict[str, tuple[Any, Any]] = {}
-    for part in ("options", "n_samples", "metrics", "zero_shot"):
-        before, after = _parts(part, record[part]), _parts(part, now[part])
-        for name in dict.fromkeys([*before, *after]):
-            if before.get(name) == after.get(name) and name in before and name in after:
-                same.append(name)
-            else:
-                differences[name] = (before.get(name), after.get(name))
+    for name in dict.fromkeys([*before, *after]):
+        if before.get(name) == after.get(name) and name in before and name in after:
+            same.append(name)
+        else:
+            differences[name] = (before.get(name), after.get(name))
     return Repetition(tuple(same), tuple(differences), differences)
 
 
-def _parts(part: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        return {part: value}
-    prefix = "" if part == "metrics" else f"{part}: "
-    return {f"{prefix}{name}": each for name, each in value.items() if name not in NOT_COMPARED}
+def with_data_at(record: Mapping[str, Any], paths: Iterable[Path]) -> dict[str, Any]:
+    """The record with paths that are gone replaced by files of the same name below ``paths``.
+
+    Whether they hold the same data ``check_data`` tells.
+    """
+    there = {each.path.name: str(each.path) for each in discover(paths)}
+
+    def place(path: str) -> str:
+        return path if Path(path).exists() else there.get(Path(path).name, path)
+
+    few = record.get("few")
+    return {
+        **record,
+        "data": {**record["data"], "path": place(record["data"]["path"])},
+        "then": [place(path) for path in record.get("then") or ()],
+        "few": None if few is None else {**few, "path": place(few["path"])},
+    }
 
 
 def _digest(path: str) -> str | None:
     if not Path(path).exists():
         raise InputError(
-            f"{path} is gone: restore it, or run the crg bench or crg encode that made it again."
+            f"{path} is not there: name the folder it is in with --data, or make it again with "
+            "the crg bench or crg encode that made it."
         )
     return read_once(path).sha256
 
