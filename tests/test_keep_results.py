@@ -1,0 +1,46 @@
+"""What is kept of experiments: a page, tables and lines that can be repeated."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from crg import results
+from crg.cli import main as crg_command
+from made_experiments import save_experiment
+from made_files import save_stream
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tools"))
+import keep_results
+
+
+def test_page_tables_and_short_lines_are_kept(tmp_path: Path) -> None:
+    """Everything is there, and each short line stands under the number of its run."""
+    words = ["--data", str(save_stream(tmp_path / "a.npz")), "--orders", "2", "--workers", "1"]
+    whole = tmp_path / "results" / "small.jsonl"
+    done = CliRunner().invoke(
+        crg_command, ["bench", str(save_experiment(tmp_path)), *words, "--results", str(whole)]
+    )
+    assert done.exit_code == 0, done.output
+    assert keep_results.main([str(whole.parent), str(tmp_path / "kept")]) == 0
+    kept = {path.name for path in (tmp_path / "kept").iterdir()}
+    assert kept == {"report.html", "tables.md", "small.jsonl.gz"}
+    short = results.read_ledger(tmp_path / "kept" / "small.jsonl.gz")
+    assert [each["key"] for each in short.records] == [
+        each["key"] for each in results.read_ledger(whole).records
+    ]
+    assert str(tmp_path) not in str(short.records)  # no path of this machine
+    assert re.search(r"^\| (\*\*)?crg", (tmp_path / "kept" / "tables.md").read_text(), re.M)
+
+
+def test_a_folder_without_results_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One sentence, and nothing is written."""
+    assert keep_results.main([str(tmp_path), str(tmp_path / "kept")]) == 2
+    assert "holds no results files: run crg bench first." in capsys.readouterr().err
+    assert not (tmp_path / "kept").exists()
