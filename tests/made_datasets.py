@@ -85,3 +85,13 @@ def put_all(paths: Iterable[Path]) -> None:
     """A picture at each of the paths."""
     for path in paths:
         put(path)
+
+
+def split_of(**per_class: int) -> dict[str, list[list[Any]]]:
+    """The content of a split file with so many pictures of each of two classes in each split."""
+    return {
+        split: [
+            [f"{name}/{split}{n}.jpg", k, name] for k, name in enumerate("ab") for n in range(count)
+        ]
+        for split, count in per_class.items()
+    }

@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from crg import datasets
 from crg.cli import main
 from crg.datasets.base import PictureSet
+from crg.datasets.catalog import get_entry
 from crg.encoders.base import Encoder
 from encoding_fakes import HashEncoder, StoppedAfter, contents, dot_files, dots, small_blocks
+from made_datasets import make_split_dataset, split_of
 
 __all__ = ["small_blocks"]  # a fixture
 command = importlib.import_module("crg.cli.encode")  # the name means the command in crg.cli
@@ -28,8 +31,11 @@ def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def load_encoder(name: str, **options: Any) -> Encoder:
         return encoders[name]
 
-    def load_dataset(name: str, *, root: Path | None, limit: int | None) -> PictureSet:
-        return dot_files(tmp_path / "files", 20, [13]) if name == "files" else dots(limit or 20)
+    def load_dataset(name: str, *, limit: int | None, **which: Any) -> PictureSet:
+        if name == "files":
+            return dot_files(tmp_path / "files", 20, [13])
+        made = dots(limit or 20)
+        return made if name == "dots" else datasets.load_dataset(name, limit=limit, **which)
 
     monkeypatch.setattr(command, "load_encoder", load_encoder)
     monkeypatch.setattr(command, "load_dataset", load_dataset)
@@ -144,3 +150,30 @@ def test_compare_reads_stores_in_processes_and_resumes() -> None:
 def _runs_after(words: list[str]) -> int:
     assert crg(*words, "--resume").exit_code == 0
     return len(Path("crg-results.jsonl").read_text().splitlines())
+
+
+def test_a_store_tells_the_split_and_the_draw(tmp_path: Path) -> None:
+    """A store of training pictures is never gone on with as the test set, or with other shots."""
+    make_split_dataset(tmp_path, get_entry("dtd"), split_of(train=5, test=4))
+    words = ["dtd", "--root", str(tmp_path), "--out", "s"]
+    done = encode(*words, "--split", "train", "--shots", "2")
+    assert "s is finished: 4 pictures" in done.output, done.output
+    assert json.loads(Path("s/store.json").read_text())["key"]["dataset"] == "dtd:train"
+    for others in ([], ["--split", "train"], ["--split", "train", "--shots", "3"]):
+        refused = encode(*words, *others)
+        assert refused.exit_code == 2 and "made of something else" in refused.stderr
+    assert encode(*words[:-1], "plain").exit_code == 0
+    assert json.loads(Path("plain/store.json").read_text())["key"]["dataset"] == "dtd"
+
+
+def test_shots_and_splits_are_refused_where_there_are_none(tmp_path: Path) -> None:
+    """A limit beside shots, and a split of what has none, end with one sentence."""
+    make_split_dataset(tmp_path, get_entry("dtd"), split_of(test=2))
+    words = ["dtd", "--root", str(tmp_path), "--out", "s"]
+    for more, sentence in (
+        (["--shots", "1", "--limit", "1"], "give one of the two"),
+        (["--split", "train"], "has no split 'train': choose test."),
+        (["--split", "rest"], "'rest' is not one of"),
+    ):
+        refused = encode(*words, *more)
+        assert refused.exit_code == 2 and sentence in refused.stderr, refused.stderr

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from crg.experiment.data import find_prospects
-from crg.experiment.design import CatalogueRequest, FilesRequest, ShapesRequest
+from crg.experiment.design import FIGURES, CatalogueRequest, FilesRequest, ShapesRequest
 from crg.experiment.reading import read_design
+from crg.experiment.tables import Table
 from crg.scenario import ORDERS
 from crg.types import InputError
-from documents import ROOT
+from documents import ROOT, code_blocks
 from made_experiments import FILES, ROWS, save_experiment
 
 WHOLE = """
@@ -163,3 +164,32 @@ def test_there_are_ten_experiments() -> None:
     }
     streams = read_design(ROOT / "experiments" / "streams.toml")
     assert {setting.scenario.order for setting in streams.settings} == set(ORDERS)
+
+
+def test_the_documented_experiment_can_be_read(tmp_path: Path) -> None:
+    """The example is whole: rows, settings, all kinds of data and a quick form."""
+    [text] = code_blocks(ROOT / "docs" / "benchmark.md", "toml")
+    design = read_design(save_experiment(tmp_path, text))
+    assert design.rows[0].label == "zero_shot" and len(design.settings) == 2
+    assert {type(each) for each in design.data} == {CatalogueRequest, ShapesRequest, FilesRequest}
+    assert design.reduced() != design and not design.rows[1].tuned and design.rows[4].tuned
+
+
+def test_every_key_is_documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the file of an experiment may say stands in the section that explains it."""
+    asked: set[str] = set()
+    has = Table.has
+
+    def noting(table: Table, key: str) -> bool:
+        asked.add(key)
+        return has(table, key)
+
+    monkeypatch.setattr(Table, "has", noting)
+    read_design(save_experiment(tmp_path, WHOLE))
+    document = (ROOT / "docs" / "benchmark.md").read_text()
+    section = document.split("## An experiment of your own")[1]
+    tables = section.split("```")[-1]
+    assert {key for key in asked if f"`{key}`" not in tables} <= {"row", "setting", "data", "quick"}
+    assert {"per_dataset", "at_most", "mislabelled"} <= asked
+    for figure in FIGURES:
+        assert f"`{figure}`" in tables

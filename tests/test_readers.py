@@ -45,7 +45,7 @@ def test_train_and_val_can_be_had(tmp_path: Path) -> None:
     """The other splits of the file are read with the same class names."""
     make_split_dataset(tmp_path, DTD)
     train = load_dataset("dtd", root=tmp_path, split="train")
-    assert (train.name, train.ids, train.labels) == ("dtd-train", ("a/1.jpg", "b/2.jpg"), (0, 1))
+    assert (train.name, train.ids, train.labels) == ("dtd:train", ("a/1.jpg", "b/2.jpg"), (0, 1))
     val = load_dataset("dtd", root=tmp_path, split="val")
     assert (val.ids, len(val.class_names)) == (("a/3.jpg",), 2)
 

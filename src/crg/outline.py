@@ -14,6 +14,7 @@ from crg.scenario import Scenario
 
 KIND = "experiment"
 LABELLED_PICTURES = "labelled pictures"  # among the needs of a row
+ENOUGH_ORDERS = 5  # fewer tell too little of how much the order matters
 
 
 @dataclass(frozen=True)

@@ -20,18 +20,19 @@ from crg.cli.shared import (
     output,
     plugin_option,
     progress,
-    usable_processors,
 )
 from crg.cli.studies import study_tables
 from crg.encoding import Progress
 from crg.evidence import read_studies
 from crg.experiment.data import Prospect, find_prospects
-from crg.experiment.design import ENOUGH_ORDERS, Design
+from crg.experiment.design import Design
 from crg.experiment.discovery import VARIABLE, discover, named_paths
 from crg.experiment.gallery import galleries
 from crg.experiment.plan import Job, Plan, count_runs, plan
 from crg.experiment.reading import read_design
 from crg.experiment.running import Machinery, append_new, begin, missing_jobs, run_jobs
+from crg.outline import ENOUGH_ORDERS
+from crg.threads import processors
 from crg.types import InputError
 
 
@@ -140,7 +141,7 @@ def _default_results(design: Design) -> Path:
 def _planned(
     design: Design, prospects: Sequence[Prospect], folder: Path, machinery: Machinery
 ) -> Plan:
-    workers = machinery.workers or usable_processors()
+    workers = machinery.workers or processors()
     with contextlib.closing(_EncodingBar()) as bar:
         return plan(design, prospects, folder, loaded_plugins(), workers, bar.tell)
 
@@ -170,7 +171,7 @@ def _run(planned: Plan, path: Path, machinery: Machinery) -> None:
     left = missing_jobs(planned, path)
     names = {id(job.spec): job.name for job in left}
     if machinery.engine == "processes" and machinery.workers is None:
-        machinery = replace(machinery, workers=usable_processors())
+        machinery = replace(machinery, workers=processors())
     try:
         with grid_progress(len(left)) as shown:
             runs = run_jobs(
@@ -203,7 +204,8 @@ def _print_list(design: Design, prospects: Sequence[Prospect]) -> None:
     for each in prospects:
         where = each.missing or ", ".join(map(str, each.paths))
         rendered = " (rendered)" if each.shapes else ""
-        click.echo(f"  source  {each.name}{rendered}: {where}")
+        few = f", labelled pictures {each.few}" if each.few else ""
+        click.echo(f"  source  {each.name}{rendered}: {where}{few}")
     for row in design.rows:
         tuned = ", tuned on labels" if row.tuned else ""
         click.echo(f"  row     {row.label} ({row.method}{tuned})")

@@ -20,13 +20,13 @@ from crg.cli.shared import (
     plugin_option,
     print_json,
     results_options,
-    usable_processors,
 )
 from crg.cli.tables import markdown_tables, rich_tables
 from crg.cli.variants import parse_variants
 from crg.comparison import summarise, with_baseline
 from crg.engine import RunSpec
 from crg.grid import Cell, Finished, Grid, iter_grid, plan_grid
+from crg.threads import processors
 from crg.types import InputError
 
 DEFAULT_METHODS = "zero_shot,tda,dpe,crg"
@@ -39,7 +39,7 @@ def comparison_options(command: F) -> F:
         click.option("--format", "layout", type=click.Choice(["table", "markdown"]),
                      default="table", show_default=True, help="How to print the table."),
         click.option("--json", "as_json", is_flag=True, help="Print JSON; shares are fractions."),
-        click.option("--workers", type=positive, default=usable_processors,
+        click.option("--workers", type=positive, default=processors,
                      help="Processes to run in.  [default: one per processor]"),
         click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0),
                      help="Seed of the first order; the next ones count up."),

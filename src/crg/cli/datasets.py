@@ -11,12 +11,13 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from crg.cli.shared import output, print_json, progress, usable_processors
+from crg.cli.shared import output, print_json, progress
 from crg.datasets import load_dataset
 from crg.datasets.catalog import SAMPLE_SEED, SAMPLE_SIZE, Entry, catalogue, get_entry
 from crg.datasets.check import Problem, Report, check_dataset
 from crg.datasets.layouts import layout
 from crg.datasets.shifts import SEVERITIES, SHIFTS
+from crg.threads import processors
 
 _SHOWN = 10  # files that are listed for each problem; --json lists all
 _WRONG = 1  # exit code
@@ -126,7 +127,7 @@ def _facts(entry: Entry) -> dict[str, Any]:
 
 def _check(ctx: click.Context, name: str, root: Path | None, decode: bool, as_json: bool) -> None:
     bar = functools.partial(progress, "pictures")
-    report = check_dataset(name, root, decode=decode, workers=usable_processors(), progress=bar)
+    report = check_dataset(name, root, decode=decode, workers=processors(), progress=bar)
     if as_json:
         print_json({"fine": not report.problems, **dataclasses.asdict(report)})
     else:

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from crg.cli.shared import INTERRUPTED, F, as_plain, note, print_json, print_skipped, progress
 from crg.datasets import load_dataset
+from crg.datasets.catalog import SPLITS, TEST
 from crg.encoders import load_encoder
 from crg.encoding import Progress, Summary, Wording
 from crg.encoding import encode as run_encoding
@@ -30,8 +31,14 @@ def _picture_options(command: F) -> F:
     for option in reversed((
         click.option("--root", type=click.Path(path_type=Path),
                      help="Folder that holds the datasets of the catalogue."),
+        click.option("--split", default=TEST, show_default=True, type=click.Choice(SPLITS),
+                     help="Which pictures of a dataset of the catalogue."),
         click.option("--limit", type=click.IntRange(min=1),
                      help="Encode that many pictures only, drawn at random."),
+        click.option("--shots", type=click.IntRange(min=1),
+                     help="Encode at most that many pictures of each class, drawn at random."),
+        click.option("--draw-seed", default=0, show_default=True, type=click.IntRange(min=0),
+                     help="Seed of what is drawn at random, and of shapes that are rendered."),
         click.option("--skip-unreadable", is_flag=True,
                      help="Leave out pictures that cannot be read, and list them."),
         click.option("--views", default=64, show_default=True, type=click.IntRange(min=1),
@@ -103,6 +110,7 @@ def encode(dataset: str | None, out: Path, check: bool, as_json: bool, **given: 
     Example:
       crg encode shapes:night:3 --model mini --views 16 --limit 500 --out night
       crg encode dtd --root ~/data --model ViT-B-16 --views 64 --out dtd-store
+      crg encode dtd --root ~/data --split train --shots 16 --views 1 --out dtd-labelled
       crg run night --method crg
       crg encode dtd --root ~/data --variations dtd-made --generated 8 --out dtd-generated
       crg encode --out night --check
@@ -120,7 +128,8 @@ def encode(dataset: str | None, out: Path, check: bool, as_json: bool, **given: 
 
 
 def _encoded(name: str, out: Path, given: dict[str, Any]) -> Summary:
-    pictures = load_dataset(name, root=given["root"], limit=given["limit"])
+    which = {key: given[key] for key in ("root", "split", "limit", "shots")}
+    pictures = load_dataset(name, **which, seed=given["draw_seed"])
     load = functools.partial(
         load_encoder, given["model"], device=given["device"], precision=given["precision"]
     )

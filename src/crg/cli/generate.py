@@ -70,6 +70,13 @@ from crg.generation.diffusion import DiffusersGenerator
     help="Take that many pictures only, the same that crg encode takes.",
 )
 @click.option(
+    "--draw-seed",
+    default=0,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="Seed of what is drawn at random, as in crg encode.",
+)
+@click.option(
     "--skip-unreadable", is_flag=True, help="Leave out pictures that cannot be read, and list them."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")  # fmt: skip
@@ -94,7 +101,7 @@ def generate(pictures: str, out: Path, as_json: bool, **given: Any) -> None:
 
 
 def _generated(name: str, out: Path, given: dict[str, Any]) -> Summary:
-    pictures = load_dataset(name, root=given["root"], limit=given["limit"])
+    pictures = load_dataset(name, root=given["root"], limit=given["limit"], seed=given["draw_seed"])
     generator = DiffusersGenerator(
         given["weights"], given["steps"], given["guidance"], given["device"]
     )

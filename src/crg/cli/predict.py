@@ -20,12 +20,12 @@ from crg.cli.shared import (
     parse_options,
     plugin_option,
     progress,
-    usable_processors,
 )
 from crg.picture_paths import STANDARD_INPUT, iter_lines, list_pictures
 from crg.predicting import PictureStream, Tally
 from crg.prompts import PHOTO
 from crg.saving import check_place
+from crg.threads import processors
 from crg.types import InputError
 from crg.watching import iter_arrivals
 
@@ -77,7 +77,7 @@ def model_options(command: F) -> F:
 @click.option("--watch", is_flag=True, help="Go on as files arrive, until Ctrl-C.")
 @click.option("--idle", type=click.FloatRange(min=0), metavar="SECONDS",
               help="End --watch when nothing has arrived for so long.")  # fmt: skip
-@click.option("--workers", type=click.IntRange(min=1), default=usable_processors,
+@click.option("--workers", type=click.IntRange(min=1), default=processors,
               help="Threads that read pictures.  [default: one per processor]")  # fmt: skip
 @plugin_option
 def predict(

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import errno
 import json
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -163,13 +162,6 @@ def print_skipped(skipped: Sequence[tuple[str, str]], where_all: str = "") -> No
 def note(sentence: str) -> None:
     """A remark on stderr that does not stop anything."""
     click.echo(f"Note: {sentence}", err=True)
-
-
-def usable_processors() -> int:
-    """How many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _load(ctx: click.Context, _: click.Parameter | None, sources: tuple[str, ...]) -> None:

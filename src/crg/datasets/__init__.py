@@ -9,7 +9,7 @@ from crg.datasets.base import PictureSet
 from crg.datasets.catalog import find_entry, get_entry
 from crg.datasets.folder import read_folder
 from crg.datasets.readers import read_entry
-from crg.datasets.sampling import drawn
+from crg.datasets.sampling import drawn, drawn_per_class
 from crg.datasets.table import TABLE_SUFFIXES, read_table
 from crg.pictures import shown
 from crg.types import InputError
@@ -26,15 +26,25 @@ def load_dataset(
     root: Path | None = None,
     split: str = "test",
     limit: int | None = None,
+    shots: int | None = None,
     seed: int = 0,
 ) -> PictureSet:
     """The pictures of a catalogued dataset, of a folder or table of one's own, or shapes.
 
-    ``limit`` draws that many at random by ``seed``; of shapes that many are rendered.
+    ``limit`` draws that many at random by ``seed``; of shapes that many are rendered. ``shots``
+    draws at most that many of each class instead.
 
     >>> len(load_dataset("shapes:fog:3", limit=20))
     20
     """
+    if limit is not None and shots is not None:
+        raise InputError("There are a limit and a number of shots: give one of the two.")
+    return drawn_per_class(_loaded(name_or_path, root, split, limit, seed), shots, seed)
+
+
+def _loaded(
+    name_or_path: str, root: Path | None, split: str, limit: int | None, seed: int
+) -> PictureSet:
     if name_or_path.partition(":")[0] == SHAPES:
         _check_only_split(name_or_path, split)
         return _shapes(name_or_path, limit, seed)

@@ -13,6 +13,7 @@ from crg.types import InputError
 
 SAMPLE_SIZE = 2000  # how many the paper draws of the large test sets
 SAMPLE_SEED = 0  # ours; the paper's is not published
+TRAIN, VAL, TEST = SPLITS = ("train", "val", "test")
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,17 @@ class Entry:
     sample_sha256: str = ""  # of the indices that we draw: see sampling.py
     licence: str = ""
 
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that its layout has room for."""
+        if self.reader in ("split", "variants"):
+            return SPLITS
+        return tuple(self.split_folders) or (TEST,)
+
+    def name_of(self, split: str) -> str:
+        """What the pictures of a split are called; those of the test split have the plain name."""
+        return self.name if split == TEST else f"{self.name}:{split}"
+
 
 @functools.cache
 def catalogue() -> dict[str, Entry]:
@@ -60,6 +72,19 @@ def find_entry(name: str) -> Entry | None:
         if wanted in map(_key, (entry.name, entry.title, *entry.aliases)):
             return entry
     return None
+
+
+def find_split(name: str) -> tuple[Entry, str] | None:
+    """The entry and the split whose pictures have that name; see ``Entry.name_of``.
+
+    >>> find_split("dtd:train")[1], find_split("dtd")[1], find_split("dtd-train")
+    ('train', 'test', None)
+    """
+    plain, colon, split = name.partition(":")
+    entry = find_entry(plain)
+    if entry is None or (colon and split not in (TRAIN, VAL)):
+        return None
+    return entry, split or TEST
 
 
 def get_entry(name: str) -> Entry:

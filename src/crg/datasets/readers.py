@@ -54,7 +54,7 @@ def _read_variants(entry: Entry, root: Path, split: str) -> PictureSet:
     folder = dataset_folder(entry, root)
     listing = folder / f"images_variant_{split}.txt"
     if not listing.is_file() and split != "test":
-        raise _no_split(entry, split, ["train", "val", "test"])
+        raise _no_split(entry, split, entry.splits)
     names = read_lines(folder / "variants.txt")
     rows = [_variant_row(listing, line, names) for line in read_lines(listing)]
     images = image_folder(entry, folder, [name for name, _ in rows])
@@ -106,9 +106,8 @@ def _variant_row(listing: Path, line: str, names: Sequence[str]) -> Row:
 
 
 def _class_folders(entry: Entry, root: Path, split: str) -> tuple[Path, dict[str, str]]:
-    splits = list(entry.split_folders) or ["test"]
-    if split not in splits:
-        raise _no_split(entry, split, splits)
+    if split not in entry.splits:
+        raise _no_split(entry, split, entry.splits)
     folder = dataset_folder(entry, root)
     images = class_folders_place(entry, folder, split)
     return images, read_class_names(names_path(entry, folder, root))
@@ -132,7 +131,7 @@ def _picture_set(
             f"{entry.title} lists {twice} twice in its split {split!r}: get the list again."
         )
     return PictureSet(
-        name=entry.name if split == "test" else f"{entry.name}-{split}",
+        name=entry.name_of(split),
         class_names=tuple(names),
         templates=entry.templates,
         ids=ids,

@@ -15,8 +15,7 @@ from crg.evaluate import BASELINE
 from crg.evidence.runs import Answers, shared_seeds
 from crg.evidence.study import Contrast, Line
 from crg.metrics import Interval
-
-ENOUGH_ORDERS = 5  # fewer tell too little of how much the order matters
+from crg.outline import ENOUGH_ORDERS
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,11 +10,10 @@ from typing import Any
 
 from crg import outline, results
 from crg.evidence.lines import Known
-from crg.evidence.pairing import ENOUGH_ORDERS
 from crg.evidence.runs import Run
 from crg.evidence.study import Shown, Study, Trace
 from crg.evidence.tabling import tables_of
-from crg.outline import Outline
+from crg.outline import ENOUGH_ORDERS, Outline
 from crg.types import InputError
 
 GALLERY = "gallery"

@@ -14,7 +14,7 @@ from crg.experiment.design import (
     FilesRequest,
     ShapesRequest,
 )
-from crg.experiment.discovery import Found, full_name, pick
+from crg.experiment.discovery import Found, full_name, pick, pick_few
 from crg.experiment.rendering import Shapes
 from crg.features import read_features
 
@@ -31,6 +31,7 @@ class Prospect:
     few: Path | None = None
     shapes: tuple[Shapes, ...] = ()  # what is to be rendered into the paths
     missing: str | None = None
+    model: str | None = None  # of a store of a catalogued dataset
 
     @property
     def is_sequence(self) -> bool:
@@ -41,7 +42,7 @@ class Prospect:
 def find_prospects(design: Design, found: Sequence[Found], folder: Path) -> tuple[Prospect, ...]:
     """All sources of the design; nothing is rendered or encoded for it."""
     matched = _matched(design.data, found)
-    rest = _distinct([each for each in found if each not in matched])
+    rest = _distinct([e for e in found if e not in matched and not e.is_labelled_extra])
     prospects: list[Prospect] = []
     for request in design.data:
         if isinstance(request, CatalogueRequest):
@@ -49,7 +50,7 @@ def find_prospects(design: Design, found: Sequence[Found], folder: Path) -> tupl
         elif isinstance(request, ShapesRequest):
             prospects += _rendered(request, folder, design.wants_domains)
         elif isinstance(request, FilesRequest):
-            prospects += [_further(each) for each in rest]
+            prospects += [_of(each, found) for each in rest]
             prospects += _joined(rest) if design.wants_domains else ()
     return tuple({prospect.name: prospect for prospect in prospects}.values())
 
@@ -71,8 +72,7 @@ def _catalogued(request: CatalogueRequest, found: Sequence[Found]) -> Iterator[P
         for dataset in request.datasets:
             store = pick(found, dataset, model)
             if store is not None:
-                name = full_name(dataset, store.model or model)
-                yield Prospect(name, dataset, (store.path,))
+                yield _of(store, found)
                 continue
             why = (
                 f"No store of {dataset} encoded with {model} was found: run crg encode {dataset} "
@@ -92,11 +92,18 @@ def _rendered(request: ShapesRequest, folder: Path, in_sequence: bool) -> Iterat
         yield Prospect(name, name, paths, streams[0].few_store(folder), tuple(streams))
 
 
-def _further(found: Found) -> Prospect:
+def _of(file: Found, found: Sequence[Found]) -> Prospect:
     """A file by its name; a store of a catalogued dataset by that, for presets and reports."""
-    if found.dataset is None or found.model is None:
-        return Prospect(found.name, found.name, (found.path,))
-    return Prospect(full_name(found.dataset, found.model), found.dataset, (found.path,))
+    if file.dataset is None or file.model is None:
+        return Prospect(file.name, file.name, (file.path,))
+    few = pick_few(found, file)
+    return Prospect(
+        full_name(file.dataset, file.model),
+        file.dataset,
+        (file.path,),
+        few=None if few is None else few.path,
+        model=file.model,
+    )
 
 
 def _joined(files: Sequence[Found]) -> Iterator[Prospect]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from crg.outline import Setting
+from crg.outline import ENOUGH_ORDERS, Setting
 from crg.scenario import Scenario
 
 FIGURES = (
@@ -14,7 +14,6 @@ FIGURES = (
     *("heat", "noise", "streams", "cold_start", "shots"),
 )
 DOMAINS = "domains"  # the order that needs several files
-ENOUGH_ORDERS = 5
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crg import storage
-from crg.datasets.catalog import find_entry
+from crg.datasets.catalog import TEST, TRAIN, find_split
 from crg.features import REQUIRED
 from crg.formats import read_raw
 from crg.types import InputError
@@ -27,6 +27,14 @@ class Found:
     name: str  # stem of its file name
     dataset: str | None = None  # in the catalogue; None for feature files, which do not tell
     model: str | None = None
+    split: str = TEST
+    weights: str = ""  # a fingerprint of those of the model
+    n_pictures: int = 0
+
+    @property
+    def is_labelled_extra(self) -> bool:
+        """Whether its pictures are for learning, so that nothing may be measured on them."""
+        return self.split != TEST
 
 
 def named_paths(given: Sequence[str | os.PathLike[str]]) -> tuple[Path, ...]:
@@ -53,9 +61,28 @@ def pick(found: Iterable[Found], dataset: str, model: str) -> Found | None:
     fitting = [
         each
         for each in found
-        if each.dataset == dataset and each.model and same_model(each.model, model)
+        if each.dataset == dataset
+        and not each.is_labelled_extra
+        and each.model
+        and same_model(each.model, model)
     ]
     return min(fitting, key=lambda each: _tag(each.model or "") not in _OPENAI, default=None)
+
+
+def pick_few(found: Iterable[Found], store: Found) -> Found | None:
+    """Labelled pictures for a store of a catalogued dataset, encoded with the very same model.
+
+    Those for training come before those for validation, and of several the most.
+    """
+    fitting = [
+        each
+        for each in found
+        if each.is_labelled_extra
+        and each.dataset == store.dataset
+        and each.weights == store.weights
+        and same_model(each.model or "", store.model or "")
+    ]
+    return min(fitting, key=lambda each: (each.split != TRAIN, -each.n_pictures), default=None)
 
 
 def same_model(one: str, other: str) -> bool:
@@ -120,9 +147,17 @@ def _below(folder: Path, depth: int) -> Iterator[Found]:
 
 
 def _store(path: Path) -> Found:
-    key = storage.read_header(path).key
-    entry = find_entry(str(key.get("dataset", "")))
-    return Found(path, path.name, entry.name if entry else None, key.get("model"))
+    header = storage.read_header(path)
+    known = find_split(str(header.key.get("dataset", "")))
+    return Found(
+        path,
+        path.name,
+        dataset=known[0].name if known else None,
+        model=header.key.get("model"),
+        split=known[1] if known else TEST,
+        weights=str(header.key.get("weights", "")),
+        n_pictures=header.shape[0],
+    )
 
 
 def _is_finished(path: Path) -> bool:

@@ -104,7 +104,7 @@ class _Layout:
         few = prospect.few
         self.labelled = None if few is None else (str(few), read_once(str(few)).sha256)
         self.source = _source(prospect, features)
-        self.refusals = [why_not(row, prospect.dataset, features) for row in design.rows]
+        self.refusals = [why_not(row, prospect, features) for row in design.rows]
 
     def cells(self) -> Iterator[tuple[Cell, Job | None]]:
         """Each cell, with the run it waits for unless there is a reason against it."""

@@ -12,7 +12,6 @@ from crg.datasets.catalog import get_entry
 from crg.datasets.shifts import check_shift
 from crg.evaluate import BASELINE
 from crg.experiment.design import (
-    ENOUGH_ORDERS,
     FIGURES,
     CatalogueRequest,
     DataRequest,
@@ -27,6 +26,7 @@ from crg.experiment.rendering import CLEAN
 from crg.experiment.tables import Table
 from crg.grid import typed_options
 from crg.methods.registry import get_method
+from crg.outline import ENOUGH_ORDERS
 from crg.presets import presets_of
 from crg.scenario import ORDERS, SHUFFLED, Scenario
 from crg.types import InputError

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from crg.datasets.catalog import find_entry
+from crg.datasets.catalog import TRAIN, find_entry, get_entry
 from crg.equipment import equipped
 from crg.evaluate import BASELINE
+from crg.experiment.data import Prospect
 from crg.experiment.design import RowRequest, SettingRequest
 from crg.features import Features
 from crg.grid import typed_options
@@ -67,8 +68,9 @@ def whole_config(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return dataclasses.asdict(build_config(method, get_method(method).Config, options))
 
 
-def why_not(request: RowRequest, dataset: str, features: Features) -> str | None:
+def why_not(request: RowRequest, prospect: Prospect, features: Features) -> str | None:
     """One sentence that tells why a row is not run on these pictures; None if it is."""
+    dataset = prospect.dataset
     if features.labels is None:
         return f"{dataset} has no labels: encode a labelled dataset."
     if request.several_views and _own_views(features) == 1:
@@ -79,6 +81,8 @@ def why_not(request: RowRequest, dataset: str, features: Features) -> str | None
     try:
         kind = get_method(request.method)
         needs = kind.needs_with(build_config(request.method, kind.Config, options))
+        if FEW in needs and features.few_features is None and prospect.model is not None:
+            return _no_labelled_pictures(request.method, dataset, prospect.model)
         check_needs(request.method, needs, equipped(features.task, needs, features.model))
     except InputError as error:
         return str(error)
@@ -94,6 +98,20 @@ def seeds_of(request: RowRequest, setting: SettingRequest, seeds: tuple[int, ...
     once = forgets and request.method != BASELINE
     once = once and setting.scenario.order not in SEEDED_CHOICE
     return range(min(1, len(seeds)) if once else len(seeds))
+
+
+def _no_labelled_pictures(method: str, dataset: str, model: str) -> str:
+    """What is said where a store of a catalogued dataset has none beside it."""
+    if TRAIN not in get_entry(dataset).splits:
+        return (
+            f"Method {method!r} needs labelled pictures but {dataset} has none to train with: "
+            "give a feature file with few_features and few_labels."
+        )
+    return (
+        f"Method {method!r} needs labelled pictures: run crg encode {dataset} --split train "
+        f"--shots 16 --views 1 --model {model} --root FOLDER --out STORE and name STORE with "
+        "--data."
+    )
 
 
 def _too_few(options: Mapping[str, Any], dataset: str, features: Features) -> str | None:
