@@ -59,7 +59,7 @@ def noise_figures(study: Study, source: str) -> list[Figure]:
     """Accuracy against the share that is mislabelled, and what of it is lost."""
     tables = study.tables_of(source)
     marks = tuple((share, f"{100 * share:g}") for share in map(_share, tables))
-    x_title = "insertions with a wrong label, %"
+    x_title = "filed under a wrong class on purpose, %"
     level = _over_settings(tables, accuracy_point)
     titles = Titles(x_title, "accuracy, %", marks)
     figures = _figure(study, source, "noise", level, titles, _told(study, source), marked=True)
