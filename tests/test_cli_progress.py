@@ -49,6 +49,21 @@ def test_a_failure_is_told_at_once_and_counted(screen: io.StringIO) -> None:
     assert (shown.done, shown.failed) == (1, 1)
 
 
+def test_a_reason_is_told_once_and_counted_at_the_end(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Twenty runs that fail for one reason are two lines; another reason is a line of its own."""
+    with grid_progress(21) as shown:
+        for number in range(20):
+            shown.finished(f"run {number}", failure="one class only.")
+        shown.finished("last", failure="bad luck.")
+    assert capsys.readouterr().err.splitlines() == [
+        "Failed: run 0: one class only.",
+        "Failed: last: bad luck.",
+        "Failed for the same reason: 19 more (one class only.)",
+    ]
+
+
 def test_a_file_gets_a_plain_line_now_and_then(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -116,6 +116,9 @@ def test_shapes_are_rendered() -> None:
     assert clean.labels == foggy.labels
     assert clean.fingerprint() != foggy.fingerprint()
     assert load_dataset("shapes:fog", limit=5) == load_dataset("shapes:fog:1", limit=5)
+    assert load_dataset("shapes:clean", limit=5) == clean
+    with refused_in_one_sentence("write shapes:clean."):
+        load_dataset("shapes:clean:2")
     for name in ("shapes:fog:x", "shapes:fog:1:2"):
         with refused_in_one_sentence("shapes:SHIFT:SEVERITY"):
             load_dataset(name)

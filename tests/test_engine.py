@@ -142,9 +142,24 @@ def test_a_run_that_kills_every_process_is_a_failure(files: list[str], tmp_path:
     outcomes = dict(enumerate(run_all(specs, workers=2, plugins=[save_deadly(tmp_path, times=9)])))
     failed = {spec.method: out for spec, out in outcomes.values() if isinstance(out, Failure)}
     assert len(outcomes) == 3 and list(failed) == ["deadly"]
-    assert "exit code -9" in failed["deadly"].reason
-    assert failed["deadly"].reason.endswith("try fewer workers.")
+    assert failed["deadly"].reason == (
+        "The worker process was ended by the signal SIGKILL, which too little memory or the "
+        "method itself may cause: try fewer workers or mend the method."
+    )
     assert n_struck(tmp_path) == 2
+
+
+def test_a_single_worker_may_be_a_process_of_its_own(files: list[str], tmp_path: Path) -> None:
+    """A method that ends its process ends no more than its run, and the exit code is told."""
+    text = save_plugin(tmp_path).read_text()
+    plugin = tmp_path / "leaving.py"
+    plugin.write_text(text.replace("time.sleep(self.config.seconds)", "os._exit(7)"))
+    specs = [RunSpec(files[0], "constant"), RunSpec(files[0], "tda")]
+    runs = run_all(specs, workers=1, plugins=[str(plugin)], isolated=True)
+    (_, lost), (_, kept) = runs
+    assert isinstance(lost, Failure) and isinstance(kept, Result)
+    assert lost.reason.startswith("The worker process ended with exit code 7, which too little")
+    assert list(run_all([], isolated=True)) == []
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -48,7 +48,7 @@ def test_ray_tells_of_every_run_at_work(told: dict[str, Any]) -> None:
 def test_a_run_that_always_kills_its_worker_is_given_up(told: dict[str, Any]) -> None:
     """It is a failure with a remedy, and the run beside it is done."""
     [reason] = told["lost"]
-    assert reason.startswith("Ray lost the worker") and reason.endswith("try fewer workers.")
+    assert reason.startswith("Ray lost the worker") and reason.endswith("mend the method.")
 
 
 def test_stopping_early_frees_the_cluster_and_leaves_it(told: dict[str, Any]) -> None:

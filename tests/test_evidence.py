@@ -16,6 +16,7 @@ from crg.evidence import read_studies
 from crg.outline import Cell, Outline, Row, Setting, Source
 from crg.packing import correct_rows
 from crg.reported import reported
+from crg.scenario import Scenario
 from crg.synthetic import gaussian_stream
 from crg.types import InputError, Result
 from made_results import PLAIN, Book, measured, share
@@ -76,6 +77,7 @@ def test_zero_shot_is_paired_within_each_run(real: Any) -> None:
     expected = metrics.paired_interval(
         np.stack([correct_rows(each.metrics, 60) for each in own]),
         np.stack([correct_rows(each.zero_shot, 60) for each in own]),
+        n_resamples=10_000,
     )
     found = study.tables[0].line("b").to_zero_shot
     assert found is not None
@@ -220,6 +222,31 @@ def test_runs_without_labels_have_times_only(tmp_path: Path) -> None:
     line = book.read(tmp_path).tables[0].line("a")
     assert (line.accuracy, line.to_zero_shot, line.learning, line.best) == (None, None, (), False)
     assert line.milliseconds is not None
+
+
+def test_intervals_come_from_ten_thousand_resamples(tmp_path: Path) -> None:
+    """Fewer of them would give other bounds, and so would leave close verdicts to the seed."""
+    rng = np.random.default_rng(0)
+    base, rights = rng.random(200) < 0.5, [rng.random(200) < 0.6 for _ in range(5)]
+    book = Book([A])
+    book.add("a", rights, base=base)
+    found = book.read(tmp_path).tables[0].line("a").to_zero_shot
+    right, baseline = np.stack(rights), np.stack([base] * 5)
+    assert found is not None
+    assert found.interval == metrics.paired_interval(right, baseline, n_resamples=10_000)
+    assert found.interval != metrics.paired_interval(right, baseline)
+
+
+def test_scored_pictures_are_counted_per_order(tmp_path: Path) -> None:
+    """A setting that leaves pictures out says how many an order has, over all of its rows."""
+    settings = [Setting("shuffled"), Setting("imbalanced", Scenario("imbalanced"))]
+    book = Book([A], settings=settings, orders=2)
+    book.add("a", share(100))
+    book.add("a", [share(30)], setting=1, scored=np.arange(200) < 42)
+    book.add("zero_shot", [share(30), share(30)], setting=1, scored=np.arange(200) < 42)
+    whole, part = book.read(tmp_path).tables
+    assert whole.scored is not None and whole.scored.per_order == (200, 200)
+    assert part.scored is not None and part.scored.mean == 42
 
 
 def test_made_metrics_are_like_real_ones(real: Any) -> None:

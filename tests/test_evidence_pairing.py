@@ -59,6 +59,20 @@ def test_a_verdict_takes_five_orders(tmp_path: Path, orders: int, verdict: str) 
     assert any("4 stream orders" in note for note in study.notes) == (orders == 4)
 
 
+@pytest.mark.parametrize(("n", "verdict", "lacks"), [(29, "", "pictures"), (30, "better", "")])
+def test_a_verdict_takes_thirty_pictures(tmp_path: Path, n: int, verdict: str, lacks: str) -> None:
+    """With one picture less in each order nothing is judged, and the study says where."""
+    book = Book([A])
+    book.add("a", share(200), base=share(0), scored=np.arange(200) < n)
+    study = book.read(tmp_path)
+    found = study.tables[0].line("a").to_zero_shot
+    assert found is not None and found.excludes_zero
+    assert (found.verdict, found.lacks) == (verdict, lacks)
+    assert study.tables[0].has_enough_pictures == (n == 30)
+    notes = [note for note in study.notes if "toy (shuffled)" in note]
+    assert len(notes) == (n == 29) and all("Fewer than 30 pictures" in note for note in notes)
+
+
 def test_no_verdict_where_zero_is_in_the_interval(tmp_path: Path) -> None:
     """As many pictures mended as spoiled is no difference, however many orders there are."""
     book = Book([A], orders=6)
@@ -84,6 +98,17 @@ def test_rows_with_labels_are_no_rivals_of_rows_without(tmp_path: Path) -> None:
     free = table.line("few").to_label_free
     assert free is not None and free.against == "a"
     assert table.line("a").to_label_free is None
+
+
+@pytest.mark.parametrize("alone", [FEW, TUNED], ids=lambda row: row.label)
+def test_a_row_with_labels_that_has_no_equal_has_no_rival(tmp_path: Path, alone: Row) -> None:
+    """A row without labels is no rival of it, and the other way round."""
+    book = Book([A, alone])
+    book.add("a", share(120), base=share(100))
+    book.add(alone.label, share(150), base=share(100))
+    table = book.read(tmp_path).tables[0]
+    assert table.line(alone.label).to_best_rival is None
+    assert table.line("a").to_best_rival is None
 
 
 def test_streams_of_other_pictures_count_what_came(tmp_path: Path) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from crg.evidence import Study, caption, sentences_of, watermark
+from crg.evidence import Study, caption, findings_on, sentences_of, watermark
 from crg.evidence.study import Line
 from crg.outline import LABELLED_PICTURES, Row, Setting, Source
 from crg.scenario import Scenario
@@ -16,12 +17,17 @@ A, B = Row("a", "crg", {"x": 1}), Row("b", "tda")
 OTHER = Source("other", n_samples=200, text_kind="simulated")
 
 
+def findings(study: Study, source: str) -> str:
+    """All that is said of one source."""
+    return " ".join(findings_on(study, source))
+
+
 def compared(folder: Path, n_right: int, orders: int = 5, first: int = 0) -> str:
-    """The caption where one row meets zero-shot, which has 100 of 200 right."""
+    """What is said where one row meets zero-shot, which has 100 of 200 right."""
     book = Book([A], orders=orders)
     book.add("zero_shot", share(100), base=share(100))
     book.add("a", share(n_right, first=first), base=share(100))
-    return caption(book.read(folder), "toy")
+    return findings(book.read(folder), "toy")
 
 
 def test_a_better_row_is_called_so_with_its_interval(tmp_path: Path) -> None:
@@ -60,7 +66,7 @@ def test_simulated_text_is_never_left_unsaid(tmp_path: Path) -> None:
     """The name of the source carries it into every sentence."""
     book = Book([A], sources=(OTHER,))
     book.add("a", share(140), base=share(100))
-    assert "On other (simulated text features), " in caption(book.read(tmp_path), "other")
+    assert "On other (simulated text features), " in findings(book.read(tmp_path), "other")
 
 
 def noise(folder: Path, a: tuple[int, int], b: tuple[int, int], n_sources: int = 1) -> Study:
@@ -78,7 +84,7 @@ def noise(folder: Path, a: tuple[int, int], b: tuple[int, int], n_sources: int =
 
 def test_noise_names_who_loses_less(tmp_path: Path) -> None:
     """The losses of both, the difference between them, and who ends below zero-shot."""
-    said = caption(noise(tmp_path, (150, 60), (150, 140)), "toy0")
+    said = findings(noise(tmp_path, (150, 60), (150, 140)), "toy0")
     assert "from q = 0.0 to q = 0.6, matching loses 45.00 points (95% interval" in said
     assert "Gaussian loses 5.00 points" in said
     assert "Gaussian loses 40.00 points less than matching (95% interval" in said
@@ -87,14 +93,14 @@ def test_noise_names_who_loses_less(tmp_path: Path) -> None:
 
 def test_noise_may_turn_out_the_other_way(tmp_path: Path) -> None:
     """The same sentence the other way round, once and not twice."""
-    said = caption(noise(tmp_path, (150, 140), (150, 60)), "toy0")
+    said = findings(noise(tmp_path, (150, 140), (150, 60)), "toy0")
     assert "matching loses 40.00 points less than Gaussian" in said
     assert "more than" not in said
 
 
 def test_noise_that_changes_nothing(tmp_path: Path) -> None:
     """Equal changes are no difference."""
-    said = caption(noise(tmp_path, (150, 150), (140, 140)), "toy0")
+    said = findings(noise(tmp_path, (150, 150), (140, 140)), "toy0")
     assert "matching gains 0.00 points" in said
     assert "loses 0.00 points less than" in said and "no difference can be told" in said
 
@@ -118,7 +124,11 @@ def test_steps_add_take_or_do_nothing(tmp_path: Path) -> None:
     for place, (row, right) in enumerate(zip(rows, rights, strict=True)):
         book.add(row.label, right, share(100), options={"u": place > 0, "v": place > 1,
                                                         "w": place > 2})  # fmt: skip
-    said = caption(book.read(tmp_path), "toy")
+    study = book.read(tmp_path)
+    said = findings(study, "toy")
+    told = caption(study, "toy")
+    assert "'+ up' adds 20.00 points" in told and "'+ down' takes 30.00 points" in told
+    assert "+ none" not in told
     assert "'+ up' adds 20.00 points to start (95% interval" in said
     assert "'+ down' takes 30.00 points from '+ up' (95% interval" in said
     assert "'+ none' adds 0.00 points to '+ down' (95% interval" in said
@@ -132,10 +142,23 @@ def test_streams_tell_the_worst(tmp_path: Path) -> None:
     for setting, n_right in enumerate((120, 60)):
         book.add("a", share(n_right), base=share(100), setting=setting)
         book.add("b", share(130), base=share(100), setting=setting)
-    said = caption(book.read(tmp_path), "toy")
+    said = findings(book.read(tmp_path), "toy")
     assert said.startswith("On toy: a falls below zero-shot in 1 of 2 streams (judged worse in 1)")
     assert "at worst by 20.00 points (95% interval" in said and "): class by class." in said
     assert "b falls below zero-shot in none of 2 streams." in said
+
+
+def test_a_handful_of_pictures_is_no_worst_case(tmp_path: Path) -> None:
+    """A stream with fewer than thirty scored pictures is left out, and that is said."""
+    settings = [Setting("shuffled"), Setting("few present", Scenario("few_present"))]
+    book = Book([A], "streams", settings=settings)
+    book.add("a", share(120), base=share(100))
+    book.add("a", share(0), base=share(21), setting=1, scored=np.arange(200) < 21)
+    study = book.read(tmp_path)
+    for said in (findings(study, "toy"), caption(study, "toy")):
+        assert "100.00" not in said
+        assert "fewer than 30 pictures were scored in an order: few present." in said
+    assert "a falls below zero-shot in none of 1 stream." in findings(study, "toy")
 
 
 def test_a_cold_start_is_dated(tmp_path: Path) -> None:
@@ -143,16 +166,37 @@ def test_a_cold_start_is_dated(tmp_path: Path) -> None:
     book = Book([A, B], "cold_start")
     book.add("a", share(180), base=share(60))
     book.add("b", share(60), base=share(60))
-    said = caption(book.read(tmp_path), "toy")
+    said = findings(book.read(tmp_path), "toy")
     assert "a is better from the first 50 pictures on, there by " in said
-    assert "b is not better over the first 50, 100 and 200" in said
+    assert "b cannot be told from it over the first 50, 100 and 200 pictures" in said
+
+
+def test_a_cold_start_that_harms_is_told_plainly(tmp_path: Path) -> None:
+    """Where it is worse and where nothing can be told are said apart, and neither twice."""
+    book = Book([A], "cold_start")
+    book.add("a", share(60), base=share(90))
+    said = findings(book.read(tmp_path), "toy")
+    assert said.startswith("On toy, against zero-shot: a is worse over the first ")
+    assert "not better" not in said and said.endswith("pictures.")
+
+
+def test_cold_starts_are_counted_over_sources(tmp_path: Path) -> None:
+    """Only what was judged is counted, and a row that never was is named too."""
+    book = Book([A, B], "cold_start", sources=(PLAIN, Source("more", n_samples=200)))
+    for source in (0, 1):
+        book.add("a", share(180), base=share(60), source=source)
+        book.add("b", share(60), base=share(60), source=source)
+    assert sentences_of(book.read(tmp_path))[0] == (
+        "Against zero-shot over the first pictures: a is better over the first 50 on 2 of 2, 100 "
+        "on 2 of 2 and 200 on 2 of 2 sources; b is neither better nor worse on any source."
+    )
 
 
 def test_a_cold_start_in_few_orders_is_not_judged(tmp_path: Path) -> None:
     """Neither better nor "not better" is said where the orders do not allow a verdict."""
     book = Book([A], "cold_start", orders=2)
     book.add("a", share(180), base=share(60))
-    said = caption(book.read(tmp_path), "toy")
+    said = findings(book.read(tmp_path), "toy")
     assert "for a there are too few orders to judge" in said
 
 
@@ -161,7 +205,7 @@ def test_values_that_change_nothing(tmp_path: Path) -> None:
     book = Book([Row("M = 8", "crg"), Row("M = 10", "crg")], "sweep")
     for label in ("M = 8", "M = 10"):
         book.add(label, share(100), base=share(50))
-    assert caption(book.read(tmp_path), "toy") == "On toy, accuracy is 50.00% for every value."
+    assert findings(book.read(tmp_path), "toy") == "On toy, accuracy is 50.00% for every value."
 
 
 @pytest.mark.parametrize(("n_right", "words"), [(140, "more"), (101, "no more")])
@@ -171,7 +215,7 @@ def test_a_range_is_held_against_the_spread(tmp_path: Path, n_right: int, words:
     book = Book(rows, "sweep")
     book.add("M = 8", [share(n) for n in (98, 99, 100, 101, 102)], base=share(50))
     book.add("M = 10", share(n_right), base=share(50))
-    said = caption(book.read(tmp_path), "toy")
+    said = findings(book.read(tmp_path), "toy")
     assert f"which is {words} than the spread over orders" in said
     assert "M = 10 against M = 8: " in said
 
@@ -182,7 +226,7 @@ def test_the_error_of_a_cache_has_a_peak(tmp_path: Path) -> None:
     track = [[50, 0.9], [100, 0.6], [200, 0.8]]
     book.add("a", share(9), purity=0.8, purity_over_time=track)
     book.add("b", share(9), purity=0.5, purity_over_time=[[50, 0.9], [200, 0.5]])
-    said = caption(book.read(tmp_path), "toy")
+    said = findings(book.read(tmp_path), "toy")
     assert "a 20.00 ± 0.00%, at its highest 40.00% after 100 pictures" in said
     assert "b 50.00 ± 0.00%, its highest" in said
 
@@ -198,7 +242,7 @@ def test_labelled_pictures_meet_the_row_of_the_same_size(tmp_path: Path) -> None
                                "own 1": share(100), "own 2": share(101)}  # fmt: skip
     for label, right in rights.items():
         book.add(label, right, base=share(90))
-    said = caption(book.read(tmp_path), "toy")
+    said = findings(book.read(tmp_path), "toy")
     assert "few 1 is 20.00 points above own 1 (95% interval" in said
     assert "few 2 is 0.50 points below own 2 (95% interval" in said
     assert said.count("no difference can be told") == 1

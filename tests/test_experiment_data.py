@@ -39,10 +39,37 @@ def test_folders_are_searched_for_files_and_stores(small_blocks: None, tmp_path:
     assert found[1].model == "RN50:openai"
 
 
+def test_what_cannot_be_used_below_a_folder_is_told(small_blocks: None, tmp_path: Path) -> None:
+    """Each file that looks like features and is none is left out with the reader's sentence."""
+    save_stream(tmp_path / "good.npz")
+    (tmp_path / "empty.npz").touch()
+    (tmp_path / "broken.npz").write_bytes((tmp_path / "good.npz").read_bytes()[:200])
+    (tmp_path / "gone.npz").symlink_to(tmp_path / "nowhere.npz")
+    (tmp_path / "notes.txt").write_text("passed over")
+    np.savez(tmp_path / "weights.npz", weights=np.zeros(3))
+    header = save_store(tmp_path / "store") / "store.json"
+    header.write_text(header.read_text().replace("RN50", "RN51"))
+    told: dict[str, str] = {}
+    found = discover([tmp_path], lambda path, why: told.update({path.name: why}))
+    assert [each.name for each in found] == ["good"] and not found[0].is_named
+    assert set(told) == {"empty.npz", "broken.npz", "gone.npz", "weights.npz", "store"}
+    assert "is empty: write it again" in told["empty.npz"]
+    assert "damaged" in told["broken.npz"] and "does not exist" in told["gone.npz"]
+    assert "holds no 'image_features'" in told["weights.npz"]
+
+
+def test_a_folder_with_nothing_in_it_is_told(tmp_path: Path) -> None:
+    """Nothing is found, and the folder is named."""
+    told: list[str] = []
+    assert discover([tmp_path], lambda path, why: told.append(why)) == ()
+    assert told == [f"there is nothing in {tmp_path} that can be used."]
+
+
 def test_a_file_that_is_named_twice_counts_once(tmp_path: Path) -> None:
     """By itself and through its folder it is the same file."""
     path = save_stream(tmp_path / "one.npz")
-    assert len(discover([tmp_path, path, path])) == 1
+    [found] = discover([tmp_path, path, path])
+    assert found.is_named
 
 
 @pytest.mark.parametrize("name", ["nothing.npz", "text.npz", "text.txt"])
@@ -115,6 +142,17 @@ def test_shapes_have_places_of_their_own(tmp_path: Path) -> None:
     other = _prospects(tmp_path, SHAPES.replace("shots", "generated"))["shapes:night:3"]
     assert other.paths != night.paths and other.few is None
     assert not (tmp_path / "bench").exists()
+
+
+def test_a_file_that_cannot_be_read_is_part_of_no_sequence(tmp_path: Path) -> None:
+    """Those that can be read follow each other without it; it stays a source that will tell why."""
+    for name in ("a", "c"):
+        save_stream(tmp_path / f"{name}.npz", seed=len(name))
+    save_raw(tmp_path / "b.npz", image_features=np.full((12, 8), np.nan, np.float32))
+    prospects = _prospects(tmp_path, f"{DOMAINS}{FILES}", tmp_path)
+    assert list(prospects) == ["a", "b", "c", "a, then c"]
+    with pytest.raises(InputError, match=r"b\.npz: "):
+        _prospects(tmp_path, f"{DOMAINS}{FILES}", tmp_path / "a.npz", tmp_path / "b.npz")
 
 
 def test_domains_come_from_shapes_and_from_files_that_fit(tmp_path: Path) -> None:

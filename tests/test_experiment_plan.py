@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from crg.experiment.data import find_prospects
+from crg.experiment.discovery import discover
 from crg.experiment.plan import count_runs, plan
 from crg.experiment.reading import read_design
 from crg.outline import Cell, Outline, from_record
 from crg.scenario import Scenario
+from crg.types import InputError
 from made_experiments import FILES, ROWS, planned, save_experiment
 from made_files import raw_values, save_raw, save_stream
 
@@ -58,7 +60,7 @@ def test_needs_that_are_not_met_are_reasons(tmp_path: Path) -> None:
     """A method without labelled pictures is not run, and the cell tells what it needs."""
     outline = planned(tmp_path, f'{ROWS}[[row]]\nmethod = "gda"\n{FILES}').outline
     [reason] = _reasons(outline, "gda")
-    assert "needs labelled pictures" in reason
+    assert reason.endswith("stream.npz.") and "store few_features and few_labels in" in reason
     assert all(cell.key is None for cell in _cells(outline, "gda"))
     assert outline.rows[3].needs == ("labelled pictures",)
 
@@ -68,7 +70,32 @@ def test_data_without_labels_are_not_run(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     save_raw(tmp_path / "data" / "bare.npz", labels=None)
     made = planned(tmp_path)
-    assert made.jobs == () and "has no labels" in _reasons(made.outline, "crg")[0]
+    assert made.jobs == ()
+    assert _reasons(made.outline, "crg") == ["bare has no labels: store labels in it."]
+
+
+def test_shapes_without_labelled_pictures_ask_for_shots(tmp_path: Path) -> None:
+    """What is rendered gets them from the file of the experiment."""
+    text = '[[row]]\nmethod = "gda"\n[[data]]\nshapes = ["clean"]\npictures = 4\nviews = 1\n'
+    made = planned(tmp_path, text)
+    assert [source.name for source in made.outline.sources] == ["shapes:clean"]
+    assert _reasons(made.outline, "gda")[0].endswith("ask for shots beside the shapes in [[data]].")
+
+
+def test_a_file_that_nobody_named_and_nobody_can_use_is_missing(tmp_path: Path) -> None:
+    """The others are planned, and it is a source without cells that tells why."""
+    (tmp_path / "data").mkdir()
+    save_stream(tmp_path / "data" / "good.npz")
+    bad = save_raw(tmp_path / "data" / "bad.npz", image_features=np.full((12, 8), np.nan))
+    made = planned(tmp_path)
+    first, second = made.outline.sources
+    assert first.name == "bad" and str(first.missing).startswith(f"{bad}: ")
+    assert second.missing is None and {cell.source for cell in made.outline.cells} == {1}
+    assert made.prospects[0].missing == first.missing
+    design = read_design(save_experiment(tmp_path))
+    named = find_prospects(design, discover([bad]), tmp_path)
+    with pytest.raises(InputError, match=r"bad\.npz: "):
+        plan(design, named, tmp_path)
 
 
 def test_more_shots_than_there_are_is_no_row(tmp_path: Path) -> None:

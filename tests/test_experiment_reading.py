@@ -9,6 +9,7 @@ import pytest
 from crg.experiment.data import find_prospects
 from crg.experiment.design import FIGURES, CatalogueRequest, FilesRequest, ShapesRequest
 from crg.experiment.reading import read_design
+from crg.experiment.rows import as_row
 from crg.experiment.tables import Table
 from crg.scenario import ORDERS
 from crg.types import InputError
@@ -68,7 +69,22 @@ MISTAKES = {
     "orders = 2.5": "orders is 2.5: give a whole number.",
     "memory = 1": "memory is 1: give true or false.",
     'name = "a/b"': "name is 'a/b': choose one without slashes",
-    "row = 1": "row is 1: give a list",
+    "row = 1": "row is 1: write [[row]] above each of them.",
+    "[row]\nmethod = 'tda'": "[row] stands for a single table: write [[row]].",
+    "[row]\nmethod = 'tda'\n[row]\nmethod = 'crg'": "write [[row]] above each of them.",
+    "[setting]\norder = 'by_class'": "[setting] stands for a single table: write [[setting]].",
+    "reported = 'robustnes'": "reported is 'robustnes': did you mean 'robustness'?",
+    "figure = 'sweep'": "figure is 'sweep': it needs x in the rows that it shows, or choose",
+    "figure = 'shots'\n[[row]]\nmethod = 'tda'\nx = 0": "it needs x above 0 in the rows",
+    "figure = 'noise'\n[[setting]]\nmislabelled = 0.5": "it needs x in every setting, or choose",
+    "figure = 'heat'\n[[row]]\nmethod = 'tda'\n[[row]]\nmethod = 'crg'": "it needs two options,",
+    "[[row]]\nmethod = 'tda'\nlabel = ''": "row 1 (''): label is '': give a name, or leave it out",
+    "[[setting]]\nlabel = ' '": "setting 1: label is ' ': give a name, or leave it out",
+    "[[row]]\nmethod = 'tda'\nagainst = 'tad'": "the row 'tda' is held against 'tad': there is",
+    "[[row]]\nmethod = 'tda'\nlabel = 'zero_shot'": "zero_shot is the name of the row that is",
+    "[[row]]\nmethod = 'tda'\nper_dataset = { dtdx = {} }\n[[data]]\nshapes = ['fog']": (
+        "the row 'tda' has options for 'dtdx': did you mean 'dtd'"
+    ),
     "row = [1]": "row is [1]: write [[row]] above each of them.",
     "[[row]]\nlabel = 'x'": "row 1: method is missing: give text in quotes.",
     "[[row]]\nmethod = 'tdaa'": "row 1 ('tdaa'): There is no method 'tdaa': did you mean",
@@ -77,13 +93,17 @@ MISTAKES = {
     "[[row]]\nmethod = 'tda'\npreset = 'mine'": "preset is 'mine': choose one of none, published.",
     "[[row]]\nmethod = 'crg'\npreset = 'published'": "crg has no published preset: leave",
     "[[row]]\nmethod = 'tda'\n[[row]]\nmethod = 'tda'": "two rows are called 'tda': give one",
+    "[[row]]\nmethod = 'tda'\nagainst = 'tpt'": "the row 'tda' is held against 'tpt': ",
+    "[[row]]\nmethod = 'tda'\nagainst = 'tda'": "the row 'tda' is held against 'tda': ",
     "[[row]]\nmethod = 'tda'\nper_dataset = { dtd = 3 }": "per_dataset.dtd is 3: give a table",
     "[[setting]]\norder = 'sorted'": "setting 1: order is 'sorted': choose one of shuffled,",
     "[[setting]]\nmislabelled = 2": "setting 1 ('shuffled'): mislabelled is 2.0: give a share",
     "[[setting]]\nstrength = 1": "has no strength: leave it out.",
     "[[data]]\ndatasets = ['mnist']\nmodels = ['RN50']": "There is no dataset 'mnist'",
-    "[[data]]\ndatasets = ['dtd']": "data 1: models is missing",
+    "[[setting]]\norder = 'outsiders'\nstrength = 0": "is 0.0: give a share above 0 and at most 1.",
+    "[[data]]\ndatasets = ['dtd']": "data 1: models is missing: name those that encoded the stores",
     "[[data]]\nshapes = ['rain']": "data 1: There is no shift 'rain'",
+    "[[data]]\nshapes = ['nigth']": "There is no shift 'nigth': did you mean 'night'?",
     "[[data]]\nshapes = []": "shapes is []: give a list of names",
     "[[data]]\nshapes = ['fog']\nfiles = true": "it asks for shapes and files: give one of",
     "[[data]]\nfiles = false": "data 1: files is false: leave the table out.",
@@ -106,6 +126,20 @@ def test_a_file_becomes_a_design(tmp_path: Path) -> None:
         ShapesRequest(("night", "clean"), 2, 64, 2, 1),
         FilesRequest(),
     )
+
+
+def test_a_dataset_has_the_name_of_the_catalogue(tmp_path: Path) -> None:
+    """Options for one dataset hold whichever of its names was written; shapes have names too."""
+    row = "[[row]]\nmethod = 'tda'\nper_dataset = { ImageNet_V2 = {}, 'shapes:fog:3' = {} }\n"
+    design = read_design(save_experiment(tmp_path, f"{row}[[data]]\nshapes = ['fog']\n"))
+    assert list(design.rows[1].per_dataset) == ["imagenet-v2", "shapes:fog:3"]
+
+
+def test_a_row_may_be_held_against_another(tmp_path: Path) -> None:
+    """The label that it names reaches the row of the tables; by default there is none."""
+    rows = "[[row]]\nmethod = 'tda'\n[[row]]\nmethod = 'crg'\nagainst = 'tda'\n"
+    design = read_design(save_experiment(tmp_path, f"{rows}{FILES}"))
+    assert [as_row(row).against for row in design.rows] == ["", "", "tda"]
 
 
 def test_zero_shot_is_always_a_row(tmp_path: Path) -> None:

@@ -87,7 +87,8 @@ def test_a_failed_run_is_a_line_and_is_tried_again(tmp_path: Path) -> None:
     words = ["--plugin", str(plugin), "bench", str(file), "--data", str(data)]
     for expected in (1, 2):
         done = CliRunner().invoke(main, [*words, "--workers", "1", "--results", str(out)])
-        assert done.exit_code == 0, done.output
+        assert done.exit_code == 1, done.output
+        assert "1 run failed: the same command tries it again." in done.stderr
         failures = [line for line in lines_of(out) if line.get("kind") == "failure"]
         assert len(failures) == expected and failures[0]["reason"] == "RuntimeError: out of luck"
         assert len([line for line in lines_of(out) if line.get("method") == "tda"]) == 1
@@ -148,7 +149,7 @@ def test_an_experiment_from_end_to_end(tmp_path: Path, monkeypatch: pytest.Monke
 def test_only_chooses_sources_by_name(tmp_path: Path) -> None:
     """A part of a name is enough; a name that no source has is refused."""
     file = save_experiment(tmp_path, f'{ROWS}[[data]]\nshapes = ["night", "fog"]\n')
-    listed = CliRunner().invoke(main, ["bench", str(file), "--list", "--only", "fog"])
+    listed = CliRunner().invoke(main, ["bench", str(file), "--list", "--only", "FOG"])
     assert "shapes:fog:3" in listed.output and "night" not in listed.output
     refused = CliRunner().invoke(main, ["bench", str(file), "--list", "--only", "rain"])
-    assert refused.exit_code == 2 and "there is shapes:night:3, shapes:fog:3." in refused.output
+    assert refused.exit_code == 2 and "there is 'shapes:night:3', 'shapes:fog:3'." in refused.output

@@ -209,3 +209,30 @@ def test_the_nested_interval_agrees_with_a_plain_loop() -> None:
     assert [interval.low, interval.high] == pytest.approx([low, high], abs=0.02)
     assert interval == metrics.nested_interval(right, baseline)
     assert metrics.nested_interval(right, right) == metrics.Interval(0.0, 0.0, 0.0)
+
+
+def test_the_paired_interval_agrees_with_a_plain_loop() -> None:
+    """Drawing orders and pictures one resample after the other gives about the same bounds."""
+    rng = np.random.default_rng(5)
+    right, baseline = rng.random((4, 150)) < 0.7, rng.random((4, 150)) < 0.55
+    difference = right.astype(int) - baseline.astype(int)
+    means = []
+    for _ in range(6000):
+        orders, pictures = rng.integers(4, size=4), rng.integers(150, size=150)
+        means.append(difference[orders][:, pictures].mean())
+    low, high = np.quantile(means, [0.025, 0.975])
+    interval = metrics.paired_interval(right, baseline, n_resamples=10_000)
+    assert [interval.low, interval.high] == pytest.approx([low, high], abs=0.006)
+
+
+def test_draws_that_are_too_many_to_keep_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawn anew, in blocks of any size that holds whole resamples, they give the interval."""
+    rng = np.random.default_rng(6)
+    right, baseline = rng.random((3, 70)) < 0.7, rng.random((3, 70)) < 0.6
+    seen = rng.random((3, 70)) < 0.8
+    kept = [metrics.paired_interval(right, baseline, each) for each in (None, seen)]
+    monkeypatch.setattr(metrics, "_MOST_REMEMBERED", 0)
+    for size in (1, 350_000):
+        monkeypatch.setattr(metrics, "_BLOCK_SIZE", size)
+        again = [metrics.paired_interval(right, baseline, each) for each in (None, seen)]
+        assert again == kept

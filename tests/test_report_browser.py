@@ -55,6 +55,10 @@ return [...document.querySelectorAll('svg')].flatMap(svg => {
   }).map(other => end.textContent + ' / ' + other.textContent));
 });
 """
+LETTERS = """
+return [...document.querySelectorAll('figure.chart svg')].map(svg =>
+  13 * svg.getBoundingClientRect().width / svg.viewBox.baseVal.width);
+"""
 CUT_OFF = """
 return [...document.querySelectorAll('table')].filter(table => {
   const box = table.getBoundingClientRect(), around = table.parentElement;
@@ -123,6 +127,22 @@ def test_the_page_fits(page: Chrome, size: tuple[int, int]) -> None:
     assert told(page, "return document.querySelectorAll('svg').length") > 20
     assert told(page, OUTSIDE) == []
     assert told(page, OVERLAPPING) == []
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW, (360, 740)], ids=["wide", "narrow", "narrowest"])
+def test_letters_of_charts_can_be_read(page: Chrome, size: tuple[int, int]) -> None:
+    """No chart is shown so small that its letters fall below ten pixels; it scrolls instead."""
+    emulate(page, size)
+    sizes = told(page, LETTERS)
+    assert len(sizes) > 20 and min(sizes) >= 10
+    assert told(page, "return document.scrollingElement.scrollWidth") <= size[0]
+
+
+def test_tables_have_the_width_of_the_screen_and_text_has_not(page: Chrome) -> None:
+    """At 1280 pixels tables get at least 1150 of them, and lines of text at most 760."""
+    assert told(page, "return document.querySelector('#table .wide').clientWidth") >= 1150
+    texts = "[...document.querySelectorAll('section > p, figcaption')]"
+    assert max(told(page, f"return {texts}.map(text => text.offsetWidth)")) <= 760
 
 
 def test_the_checks_of_texts_would_find_some(page: Chrome) -> None:

@@ -122,6 +122,86 @@ def test_verdicts_come_from_intervals_only() -> None:
     assert "class='better'" in study_page([study]) and "class='worse'" in study_page([study])
 
 
+def test_only_the_best_name_and_accuracy_are_bold() -> None:
+    """Neither what else was measured of the best row nor any verdict is."""
+    shown = study_page([table_study()])
+    row, *others = re.findall(r"<tr><th scope='row' class='best'.*?</tr>", shown)
+    assert len(others) == 1  # the table of the other source
+    bold = re.findall(r"<(t[hd])[^>]* class='best'[^>]*>(?:<span>)?([\w.]+)", row)
+    assert bold == [("th", "crg"), ("td", "65.00")]
+    assert "<b " not in shown and "tr class='best'" not in shown
+    assert "span class='better' title='better'>▲ better</span>" in row
+
+
+def test_the_highest_over_the_first_pictures_is_bold() -> None:
+    """One per column, whoever is highest in the end."""
+    study = made_studies.cold_start_study()
+    lines = list(study.tables[0].lines)
+    lines[1] = replace(lines[1], first={**lines[1].first, 50: made_studies.spread(0.9)})
+    changed = replace(study, tables=(replace(study.tables[0], lines=tuple(lines)),))
+    bold = re.findall(r"<span class='best'>([\d.]+)", study_page([changed]))
+    assert bold == ["90.00", "62.00", "63.00", "63.60"]
+
+
+def test_settings_say_how_many_pictures_they_have() -> None:
+    """Below each setting, and above the table that has all its columns."""
+    study = made_studies.streams_study()
+    counts = (96.0, 42.0, 20.5)
+    tables = [
+        replace(table, scored=made_studies.spread(count, None))
+        for table, count in zip(study.tables, counts, strict=False)
+    ]
+    shown = study_page([replace(study, tables=tuple(tables))])
+    for table, count in zip(tables, ("96", "42", "20.5"), strict=True):
+        label = table.setting.label
+        assert f">{label}<br><small>{count} pictures</small></th>" in shown
+        assert f"<h4>{label}: {count} scored pictures per order</h4>" in shown
+    drawn = figures_of(replace(study, tables=tuple(tables)), SHAPES.name)[0]
+    assert {row[-1] for row in drawn.data} <= {table.setting.label for table in tables[:2]}
+
+
+def test_verdicts_over_settings_are_marked_and_not_bold() -> None:
+    """Up and down are told by a mark that the caption explains."""
+    shown = study_page([made_studies.streams_study()])
+    assert "<span class='worse' title='worse'>▼</span>" in shown
+    assert "are better (▲) and " in shown and "<b title" not in shown
+
+
+def test_rows_that_were_not_run_say_why_in_short() -> None:
+    """In the title of the cell, and in a line below the table that can be seen."""
+    study = made_studies.streams_study()
+    why = "Method 'tpt' needs a text encoder: give a store."
+    tables = [
+        replace(table, lines=tuple(
+            Line(line.row, "not run", why) if line.row.label == "tpt" else line
+            for line in table.lines))
+        for table in study.tables
+    ]  # fmt: skip
+    shown = study_page([replace(study, tables=tuple(tables))]).partition("<figcaption>")[0]
+    assert "needs a text encoder: give a store.'>not run</span>" in shown
+    assert "<p class='facts'>Not run: tpt (needs a text encoder).</p>" in shown
+
+
+def test_the_head_explains_bold_once(page: str) -> None:
+    """And each section with rows that use labels says that these are never bold."""
+    assert page.count("bold is the highest accuracy") == 1
+    assert page.count("Only rows that use no labels can be bold") == 2
+    assert "at least 30 scored pictures" in page
+
+
+def test_an_incomplete_row_is_marked_wherever_its_numbers_stand() -> None:
+    """In the overview too, where it may be highest and yet is not bold."""
+    study = table_study()
+    lines = tuple(
+        replace(line, status="incomplete", reason="1 of 5 stream orders is missing.")
+        if line.row.label == "tda" else line
+        for line in study.tables[0].lines
+    )  # fmt: skip
+    tables = tuple(replace(table, lines=lines) for table in study.tables)
+    overview = study_page([replace(study, tables=tables)]).partition("<details class='source'")[0]
+    assert overview.count("<small title='1 of 5 stream orders is missing.'>incomplete</small>") == 2
+
+
 def test_papers_numbers_have_their_notes(page: str) -> None:
     """What papers report stands in a column, with what speaks against comparing it below."""
     assert "21.83<sup>1, 2</sup>" in page

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from crg import results
@@ -104,6 +105,21 @@ def test_the_best_is_bold_and_uses_no_labels(study: Study) -> None:
     assert "| **crg** | **75.00 ± 0.00** |" in markdown([study])
     assert "\\textbf{crg} & \\textbf{75.00 $\\pm$ 0.00} &" in latex([study])
     assert "**gda" not in markdown([study])
+    bold = re.findall(r"\*\*(.+?)\*\*", markdown([study]))
+    assert bold == ["crg", "75.00 ± 0.00"]  # and nothing else: neither NLL nor a reason
+    assert "\\emph{failed: It broke" in latex([study])
+
+
+def test_what_bold_means_is_said(study: Study, tmp_path: Path) -> None:
+    """Once per study, and where rows use labels that these are left out of it."""
+    for text in (markdown([study]), latex([study])):
+        assert text.count("bold is the highest accuracy") == 1
+        assert text.count("Only rows that use no labels can be bold") == 1
+        assert "at least 30 scored pictures" in text
+    plain = Book(ROWS[:1])
+    plain.add("crg", share(150), base=share(100))
+    (tmp_path / "plain").mkdir()
+    assert "Only rows that use no labels" not in markdown([plain.read(tmp_path / "plain")])
 
 
 def test_several_settings_share_one_table(tmp_path: Path) -> None:
@@ -111,8 +127,34 @@ def test_several_settings_share_one_table(tmp_path: Path) -> None:
     text = markdown([wide(tmp_path)])
     assert "| row | shuffled | class \\| by class | lowest to zero-shot | lines |" in text
     row = next(line for line in text.splitlines() if line.startswith("| crg |"))
-    assert "30.00 ± 0.00; -20.00" in row and row.count("worse") == 2
+    assert "**30.00 ± 0.00**; -20.00" in row and row.count("worse") == 2
     assert "not run: It was not reached yet" in text
+    assert "Not run: refused (It was not reached yet)." in text
+
+
+def test_the_scored_pictures_of_each_setting_are_told(tmp_path: Path) -> None:
+    """Where settings leave pictures out, a line of the table has the number of each."""
+    settings = [Setting("shuffled"), Setting("few", Scenario("few_present"))]
+    book = Book(ROWS[:1], "streams", settings=settings)
+    book.add("crg", share(150), base=share(100))
+    book.add("crg", share(0), base=share(21), setting=1, scored=np.arange(200) < 21)
+    made = book.read(tmp_path)
+    assert "| scored pictures | 200 | 21 | - | - |" in markdown([made])
+    assert "scored pictures & 200 & 21 & - & - \\\\" in latex([made])
+    row = next(line for line in markdown([made]).splitlines() if line.startswith("| crg |"))
+    assert row.count("+25.00") == 2 and "few." in markdown([made])  # the lowest of those that count
+
+
+def test_the_highest_of_each_column_is_bold_at_the_start(tmp_path: Path) -> None:
+    """Not the row that is highest in the end, and one cell in each column."""
+    book = Book([Row("late", "crg"), Row("early", "tda")], "cold_start")
+    orders = [np.random.default_rng(seed).permutation(200) for seed in range(5)]
+    for label, (first, last) in {"late": (50, 200), "early": (0, 90)}.items():
+        rights = [np.isin(np.arange(200), order[first:last]) for order in orders]
+        book.add(label, rights, base=share(20))
+    text = markdown([book.read(tmp_path)]).partition("the first pictures")[2]
+    rows = [re.findall(r"\*\*(.+?)\*\*", line) for line in text.splitlines() if "| " in line]
+    assert rows[2:4] == [["75.00 ± 0.00"], ["100.00 ± 0.00", "90.00 ± 0.00"]]
 
 
 def test_latex_is_escaped_and_balanced(study: Study, tmp_path: Path) -> None:

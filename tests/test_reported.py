@@ -11,7 +11,7 @@ import pytest
 
 import crg
 from crg.datasets.catalog import catalogue
-from crg.reported import AVERAGE, reported, reported_average, stated
+from crg.reported import AVERAGE, known_experiments, reported, reported_average, stated
 
 DATA: dict[str, Any] = tomllib.loads(
     resources.files("crg").joinpath("reported.toml").read_text("utf-8")
@@ -122,6 +122,7 @@ def test_names_are_ours() -> None:
     """Datasets are of the catalogue, methods of the registry, but for the few named here."""
     assert {column for _, _, column, _ in entries()} <= {*catalogue(), *BEYOND}
     assert {method for *_, method in entries()} <= {*crg.list_methods(), *BESIDE}
+    assert {experiment for experiment, *_ in entries()} <= set(known_experiments())
 
 
 def test_every_note_concerns_something() -> None:

@@ -56,6 +56,8 @@ def test_every_run_of_an_experiment_is_the_same_again(made: Path) -> None:
         done = _rerun(f"{made}:{number}")
         assert done.exit_code == 0, done.output
     assert "Everything was measured again as it was" in done.output
+    [counted] = [line for line in done.output.splitlines() if line.startswith("The same to")]
+    assert len(counted) < 160 and "values, among them accuracy, predicted, ece" in counted
 
 
 def test_a_run_is_found_by_number_and_by_the_start_of_its_key(made: Path) -> None:
@@ -144,7 +146,7 @@ def test_short_lines_are_repeated_to_the_last_bit(made: Path, tmp_path: Path) ->
     for number in runs[::4]:
         done = _rerun(f"{short}:{number}", "--data", str(far))
         assert done.exit_code == 0, done.output
-        assert "digest, accuracy" in done.output
+        assert "2 of 2 values, among them digest, accuracy." in done.output
     refused = _rerun(f"{short}:{runs[0]}")
     assert refused.exit_code == 2 and "--data" in refused.output
 

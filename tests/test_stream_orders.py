@@ -190,6 +190,10 @@ def test_what_cannot_be_laid_out_is_refused() -> None:
         lay_out(unlabelled, Scenario("domains"), 0)
     with refused_in_one_sentence("at least three"):
         lay_out(made(n_classes=2), Scenario("outsiders"), 0)
+    one_class = made()
+    object.__setattr__(one_class, "labels", np.zeros_like(one_class.labels))
+    with refused_in_one_sentence("two of them with pictures", "1 of them with pictures"):
+        lay_out(one_class, Scenario("outsiders"), 0)
     with refused_in_one_sentence("seed"):
         lay_out(made(), Scenario("by_class"), -1)
 

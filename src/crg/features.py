@@ -135,7 +135,7 @@ def read_features(path: str | os.PathLike[str], verify: bool = True) -> Features
         raw, digest = read_store(source, verify)
     else:
         raw, digest = read_raw(source, (*REQUIRED, *OPTIONAL)), None
-    _check_complete(source, raw)
+    check_complete(source, raw)
     try:
         return _assembled(source, raw, digest or _digest_of(source))
     except InputError as error:
@@ -188,7 +188,8 @@ def _assembled(source: Path, raw: Mapping[str, Any], digest: str) -> Features:
     )
 
 
-def _check_complete(source: Path, raw: Mapping[str, Any]) -> None:
+def check_complete(source: Path, raw: Mapping[str, Any]) -> None:
+    """Refuse what lacks a required name, with the nearest name that it has."""
     for key in REQUIRED:
         if key in raw:
             continue

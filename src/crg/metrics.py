@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +11,8 @@ import numpy as np
 
 Numbers = np.ndarray[Any, Any]
 
-_MOST_REMEMBERED = 12_000_000  # numbers that the draws of a bootstrap may keep in memory
-_BLOCK_SIZE = 500_000  # of them that are multiplied at once
+_MOST_REMEMBERED = 100_000_000  # bytes that the draws of a bootstrap may keep in memory
+_BLOCK_SIZE = 500_000  # of them that are drawn and multiplied at once
 
 
 @dataclass(frozen=True)
@@ -138,56 +138,59 @@ def paired_interval(
         shown = seen.any(axis=0)  # what no order has is no part of the experiment
         return _partly_paired(difference[:, shown], seen[:, shown], n_resamples, seed)
     n_orders, n_pictures = difference.shape
-    draws = _draws(n_orders, n_pictures, n_resamples, seed)
-    sums = _sums(draws, difference)  # (R, orders)
-    means = np.take_along_axis(sums, draws.orders, axis=1).mean(axis=1) / n_pictures
+    sums = _sums(difference, n_resamples, seed)  # (R, orders)
+    orders = _drawn_orders(n_orders, n_resamples, seed)
+    means = np.take_along_axis(sums, orders, axis=1).mean(axis=1) / n_pictures
     return _middle(float(difference.mean()), means)
 
 
 def _partly_paired(difference: Numbers, seen: Numbers, n_resamples: int, seed: int) -> Interval:
     """The same where an order has some of the pictures only."""
-    n_orders, n_pictures = difference.shape
     shown = seen.astype(np.float64)
     gains = difference * shown
-    draws = _draws(n_orders, n_pictures, n_resamples, seed)
     # An order of which no picture was drawn adds nothing, for lack of anything better.
-    per_order = _sums(draws, gains) / np.maximum(_sums(draws, shown), 1.0)
-    means = np.take_along_axis(per_order, draws.orders, axis=1).mean(axis=1)
+    per_order = _sums(gains, n_resamples, seed) / np.maximum(_sums(shown, n_resamples, seed), 1.0)
+    orders = _drawn_orders(len(seen), n_resamples, seed)
+    means = np.take_along_axis(per_order, orders, axis=1).mean(axis=1)
     return _middle(float((gains.sum(axis=1) / np.maximum(shown.sum(axis=1), 1.0)).mean()), means)
 
 
-@dataclass(frozen=True, eq=False)
-class _Draws:
-    """What each of R resamples drew: how often each picture, and which orders."""
+def _sums(values: Numbers, n_resamples: int, seed: int) -> Numbers:
+    """The sum of ``values`` (orders, N) over the pictures of each of R resamples, (R, orders).
 
-    times: Numbers  # (R, N)
-    orders: Numbers  # (R, orders)
-
-
-def _draws(n_orders: int, n_pictures: int, n_resamples: int, seed: int) -> _Draws:
-    """The same for every comparison of one size, so that most of them need not draw."""
-    make = _remembered if n_pictures * n_resamples <= _MOST_REMEMBERED else _drawn
-    return make(n_orders, n_pictures, n_resamples, seed)
+    The values are -1, 0 and 1, so that sums of single precision are exact.
+    """
+    n_pictures = values.shape[1]
+    blocks = _remembered if n_pictures * n_resamples <= _MOST_REMEMBERED else _drawn_times
+    columns = np.ascontiguousarray(values.T, dtype=np.float32)
+    parts = [times.astype(np.float32) @ columns for times in blocks(n_pictures, n_resamples, seed)]
+    return np.concatenate(parts).astype(np.float64)
 
 
-def _drawn(n_orders: int, n_pictures: int, n_resamples: int, seed: int) -> _Draws:
+def _drawn_times(n_pictures: int, n_resamples: int, seed: int) -> Iterator[Numbers]:
+    """How often each resample draws each picture, (R, N) in blocks of some resamples."""
     rng = np.random.Generator(np.random.PCG64(seed))
-    times = np.empty((n_resamples, n_pictures), dtype=np.uint16)
-    orders = np.empty((n_resamples, n_orders), dtype=np.int64)
-    for place in range(n_resamples):
-        drawn = rng.integers(n_pictures, size=n_pictures)
-        times[place] = np.bincount(drawn, minlength=n_pictures)
-        orders[place] = rng.integers(n_orders, size=n_orders)
-    return _Draws(times, orders)
+    step = max(1, _BLOCK_SIZE // n_pictures)
+    for first in range(0, n_resamples, step):
+        size = min(step, n_resamples - first)
+        drawn = rng.integers(n_pictures, size=(size, n_pictures))
+        places = drawn + n_pictures * np.arange(size)[:, None]
+        counts = np.bincount(places.ravel(), minlength=size * n_pictures)
+        # A picture is drawn once on average: that it comes 256 times need not be feared.
+        yield counts.reshape(size, n_pictures).astype(np.uint8)
 
 
-_remembered = functools.lru_cache(maxsize=4)(_drawn)
+@functools.lru_cache(maxsize=3)
+def _remembered(n_pictures: int, n_resamples: int, seed: int) -> tuple[Numbers, ...]:
+    """The same for every comparison of one size, so that most of them need not draw."""
+    return tuple(_drawn_times(n_pictures, n_resamples, seed))
 
 
-def _sums(draws: _Draws, values: Numbers) -> Numbers:
-    """The sum of ``values`` (orders, N) over the pictures of each resample, (R, orders)."""
-    blocks = np.array_split(draws.times, max(1, draws.times.size // _BLOCK_SIZE))
-    return np.concatenate([block.astype(np.float64) @ values.T for block in blocks])
+@functools.lru_cache(maxsize=8)
+def _drawn_orders(n_orders: int, n_resamples: int, seed: int) -> Numbers:
+    """Which orders each resample draws, (R, orders), independently of the pictures."""
+    rng = np.random.Generator(np.random.PCG64([seed, n_orders]))
+    return rng.integers(n_orders, size=(n_resamples, n_orders))
 
 
 def nested_interval(

@@ -15,6 +15,7 @@ from crg.scenario import Scenario
 KIND = "experiment"
 LABELLED_PICTURES = "labelled pictures"  # among the needs of a row
 ENOUGH_ORDERS = 5  # fewer tell too little of how much the order matters
+ENOUGH_PICTURES = 30  # scored in each order: of fewer, a handful would make a verdict
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Row:
     about: str = ""  # a few words for the report
     x: float | None = None  # its place in figures that show rows against a number
     series: str = ""  # rows of the same series are points of one line in such figures
+    against: str = ""  # label of the row that its losses are held against in noise studies
 
     @property
     def uses_labels(self) -> bool:

@@ -48,6 +48,11 @@ def reported(experiment: str, backbone: str, dataset: str, method: str) -> Repor
     return None
 
 
+def known_experiments() -> tuple[str, ...]:
+    """The experiments that numbers may be looked up for, those that wait for theirs included."""
+    return tuple(_read()["experiments"])
+
+
 def reported_average(experiment: str, backbone: str, method: str) -> Reported | None:
     """The average that papers print for a method over the datasets of an experiment."""
     return reported(experiment, backbone, AVERAGE, method)

@@ -58,7 +58,9 @@ def _check_strength(order: str, strength: float) -> None:
     if order not in STRENGTHS:
         raise InputError(f"The order {order!r} has no strength: leave it out.")
     if order in _SHARES and not 0.0 < strength <= 1.0:
-        raise InputError(f"The strength of {order!r} is {strength}: give a share from 0 to 1.")
+        raise InputError(
+            f"The strength of {order!r} is {strength}: give a share above 0 and at most 1."
+        )
     if order == "imbalanced" and not strength >= 1.0:
         raise InputError(f"The strength of 'imbalanced' is {strength}: give a factor from 1 on.")
     if not strength > 0.0:

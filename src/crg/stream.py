@@ -183,8 +183,8 @@ def outside_classes(
     most = min(n_classes - 2, len(present) - 1)
     if most < 1:
         raise InputError(
-            f"The order 'outsiders' needs more than {n_classes} classes with pictures: "
-            "give a file with at least three."
+            "The order 'outsiders' needs at least three classes, two of them with pictures, and "
+            f"here are {n_classes}, {len(present)} of them with pictures: give another file."
         )
     count = min(most, max(1, round(share * n_classes)))
     return tuple(sorted(_generator(seed).permutation(present)[:count].tolist()))

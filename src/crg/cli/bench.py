@@ -20,20 +20,31 @@ from crg.cli.shared import (
     output,
     plugin_option,
     progress,
+    tell_of_torn_lines,
 )
 from crg.cli.studies import study_tables
 from crg.encoding import Progress
 from crg.evidence import read_studies
+from crg.experiment.checking import unknown_datasets
 from crg.experiment.data import Prospect, find_prospects
 from crg.experiment.design import Design
 from crg.experiment.discovery import VARIABLE, discover, named_paths
 from crg.experiment.gallery import galleries
 from crg.experiment.plan import Job, Plan, count_runs, plan
 from crg.experiment.reading import read_design
-from crg.experiment.running import Machinery, append_new, begin, missing_jobs, run_jobs
+from crg.experiment.running import (
+    Machinery,
+    append_new,
+    begin,
+    missing_jobs,
+    no_longer_shown,
+    run_jobs,
+)
 from crg.outline import ENOUGH_ORDERS
 from crg.threads import processors
 from crg.types import InputError
+
+FAILED = 1  # exit code where a run came to nothing
 
 
 def _data_options(command: F) -> F:
@@ -42,7 +53,8 @@ def _data_options(command: F) -> F:
         click.option("--data", multiple=True, metavar="PATH", type=click.Path(path_type=Path),
                      help="Feature file, store, or folder of them; may be repeated.  "
                           f"[default: the variable {VARIABLE}]"),
-        click.option("--only", metavar="TEXT", help="Only sources whose name contains this."),
+        click.option("--only", metavar="TEXT",
+                     help="Only sources whose name contains this, in capitals or not."),
         click.option("--folder", default=Path("build/bench"), show_default=True, type=folder,
                      help="Where rendered shapes are encoded."),
         click.option("--root", type=folder,
@@ -90,7 +102,8 @@ def bench(
     """Run the experiment of a TOML file on whatever data is there.
 
     Rendered shapes are always there; datasets that are missing are named. Each run is kept as
-    soon as it is done: after Ctrl-C the same command does only what is missing.
+    soon as it is done: after Ctrl-C the same command does only what is missing. The exit code
+    is 1 if a run failed, and the same command tries it again.
 
     \b
     Example:
@@ -100,21 +113,20 @@ def bench(
     """
     design = _design(file, quick, given["orders"])
     machinery = Machinery(given["engine"], given["workers"], given["address"])
-    found = discover(named_paths(data))
-    prospects = _chosen(find_prospects(design, found, folder), only)
+    prospects = _prospects(design, data, folder, only)
     if list_only:
         _print_list(design, prospects)
         return
     path = given["results_path"] or _default_results(design)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    results.check_writable(path)
+    _check_results(path)
     planned = _planned(design, prospects, folder, machinery)
-    begin(planned, path)
-    _run(planned, path, machinery)
+    _begin(planned, path)
+    failed = _run(planned, path, machinery)
     if design.has_gallery:
         for line in galleries(planned, results.read_ledger(path).records, root):
             append_new(path, line)
     _print_study(design.name, path)
+    _end(failed)
 
 
 def _design(file: Path, quick: bool, orders: int | None) -> Design:
@@ -126,16 +138,48 @@ def _design(file: Path, quick: bool, orders: int | None) -> Design:
     return design
 
 
-def _chosen(prospects: Sequence[Prospect], only: str | None) -> list[Prospect]:
-    chosen = [each for each in prospects if only is None or only in each.name]
+def _prospects(
+    design: Design, data: Sequence[Path], folder: Path, only: str | None
+) -> list[Prospect]:
+    """The sources that were asked for, with a note on whatever cannot be used."""
+
+    def leave_out(path: Path, why: str) -> None:
+        if _is_asked_for(path.name, only):
+            note(why)
+
+    found = discover(named_paths(data), leave_out)
+    prospects = find_prospects(design, found, folder)
+    for sentence in unknown_datasets(design, [each.dataset for each in prospects]):
+        note(sentence)
+    if not prospects:
+        raise InputError(
+            "No data was found: name feature files, stores or folders of them with --data."
+        )
+    chosen = [each for each in prospects if _is_asked_for(each.name, only)]
     if not chosen:
-        names = ", ".join(each.name for each in prospects) or "none"
+        names = ", ".join(repr(each.name) for each in prospects)
         raise InputError(f"No source has {only!r} in its name: there is {names}.")
     return chosen
 
 
+def _is_asked_for(name: str, only: str | None) -> bool:
+    return only is None or only.casefold() in name.casefold()
+
+
 def _default_results(design: Design) -> Path:
     return Path("results", f"{design.name}{'-quick' if design.is_quick else ''}.jsonl")
+
+
+def _check_results(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    results.check_writable(path)
+    tell_of_torn_lines(path)
+
+
+def _begin(planned: Plan, path: Path) -> None:
+    for sentence in no_longer_shown(planned, path):
+        note(sentence)
+    begin(planned, path)
 
 
 def _planned(
@@ -143,7 +187,11 @@ def _planned(
 ) -> Plan:
     workers = machinery.workers or processors()
     with contextlib.closing(_EncodingBar()) as bar:
-        return plan(design, prospects, folder, loaded_plugins(), workers, bar.tell)
+        planned = plan(design, prospects, folder, loaded_plugins(), workers, bar.tell)
+    for before, now in zip(prospects, planned.prospects, strict=True):
+        if now.missing != before.missing:
+            note(f"{now.missing}")
+    return planned
 
 
 class _EncodingBar:
@@ -166,8 +214,11 @@ class _EncodingBar:
         self._shown.close()
 
 
-def _run(planned: Plan, path: Path, machinery: Machinery) -> None:
-    """Run what is missing, with bars on a terminal; Ctrl-C says what is kept."""
+def _run(planned: Plan, path: Path, machinery: Machinery) -> int:
+    """Run what is missing, with bars on a terminal, and count what failed.
+
+    Ctrl-C says what is kept.
+    """
     left = missing_jobs(planned, path)
     names = {id(job.spec): job.name for job in left}
     if machinery.engine == "processes" and machinery.workers is None:
@@ -187,6 +238,16 @@ def _run(planned: Plan, path: Path, machinery: Machinery) -> None:
     except KeyboardInterrupt:
         _say_farewell(planned.jobs, path)
         click.get_current_context().exit(INTERRUPTED)
+    return shown.failed
+
+
+def _end(failed: int) -> None:
+    """The last word, where runs failed."""
+    if failed:
+        runs = "1 run" if failed == 1 else f"{failed} runs"
+        again = "it" if failed == 1 else "them"
+        click.echo(f"{runs} failed: the same command tries {again} again.", err=True)
+        click.get_current_context().exit(FAILED)
 
 
 def _say_farewell(jobs: Sequence[Job], path: Path) -> None:

@@ -20,6 +20,7 @@ from crg.cli.shared import (
     plugin_option,
     print_json,
     results_options,
+    tell_of_torn_lines,
 )
 from crg.cli.tables import markdown_tables, rich_tables
 from crg.cli.variants import parse_variants
@@ -93,7 +94,7 @@ def compare(
     if len(grid.files) < len(files):
         note("a file that was given twice counts once.")
     if resume:
-        _tell_of_torn_lines(results_path)
+        tell_of_torn_lines(results_path)
     finished = run_with_progress(grid, None if no_results else results_path, resume, workers)
     print_summary(summarise(grid, finished), as_json, layout)
 
@@ -145,10 +146,3 @@ def _farewell(grid: Grid, n_done: int, results_path: Path | None) -> str:
         f"Stopped: {n_kept} of {grid.n_runs} runs are kept in {results_path}, "
         "and the same command with --resume goes on from there."
     )
-
-
-def _tell_of_torn_lines(results_path: Path) -> None:
-    torn = results.read_ledger(results_path).torn
-    if torn:
-        lines = ", ".join(str(number) for number in torn)
-        note(f"{results_path} has lines that are torn or not ours and were left out: {lines}.")

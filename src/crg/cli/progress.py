@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Iterator
 
 import click
@@ -41,7 +42,7 @@ def grid_progress(
     """What to tell of a grid's progress: bars on a terminal's stderr.
 
     Elsewhere a plain line on stderr every ten seconds, or nothing without ``lines``. Failures
-    are told at once, in either case.
+    are told at once, in either case; those for a reason that was told are counted at the end.
     """
     console = Console(stderr=True, highlight=False)
     columns = (
@@ -58,7 +59,11 @@ def grid_progress(
         disable=not console.is_terminal,
         speed_estimate_period=_SECONDS_OF_MEMORY,
     ) as bars:
-        yield GridProgress(bars, total_runs, what, lines and not console.is_terminal)
+        shown = GridProgress(bars, total_runs, what, lines and not console.is_terminal)
+        try:
+            yield shown
+        finally:
+            shown.count_repeated()
 
 
 class GridProgress:
@@ -71,6 +76,7 @@ class GridProgress:
         self._last_line = time.monotonic()
         self.done = 0  # runs, failed ones too
         self.failed = 0
+        self._reasons: Counter[str] = Counter()
 
     def advanced(self, text: str, done: int, total: int) -> None:
         """The run called ``text`` has done so many pictures; a ``total`` of 0 is not known yet."""
@@ -86,12 +92,21 @@ class GridProgress:
         self.done += 1
         if failure is not None:
             self.failed += 1
-            self._bars.console.print(
-                f"[red]Failed: {escape(text)}: {escape(failure)}", soft_wrap=True
-            )
+            self._reasons[failure] += 1
+            if self._reasons[failure] == 1:
+                self._say(f"Failed: {text}: {failure}")
         note = f"{self.failed} failed" if self.failed else ""
         self._bars.update(self._whole, completed=self.done, note=note)
         self._tell_now_and_then()
+
+    def count_repeated(self) -> None:
+        """Say how many runs failed for a reason that had been told before."""
+        for reason, count in self._reasons.items():
+            if count > 1:
+                self._say(f"Failed for the same reason: {count - 1} more ({reason})")
+
+    def _say(self, sentence: str) -> None:
+        self._bars.console.print(f"[red]{escape(sentence)}", soft_wrap=True)
 
     def _tell_now_and_then(self) -> None:
         now = time.monotonic()

@@ -25,6 +25,8 @@ from crg.types import InputError
 
 _SHOWN = 60  # characters of a value
 DIFFERENT = 1  # exit code
+# What is named of all that is compared; --json names everything.
+_MAIN = ("digest", "accuracy", "predicted", "ece", "nll", "worst_class_accuracy", "purity")
 
 
 @click.command()
@@ -36,7 +38,9 @@ DIFFERENT = 1  # exit code
 @click.option("--data", multiple=True, metavar="PATH", type=click.Path(path_type=Path),
               help="Where to look for data that is not where it was; may be repeated.  "
                    f"[default: the variable {VARIABLE}]")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON, with the names of all that is compared."
+)
 @plugin_option
 def rerun(line: str, files: tuple[Path, ...], data: tuple[Path, ...], as_json: bool) -> None:
     """Run again what a line of a results file tells of, and compare all that was measured.
@@ -93,13 +97,22 @@ def _print(line: Line, repetition: Repetition) -> None:
     record = line.record
     click.echo(f"{line.file}:{line.number}: {record['method']}, seed {record['seed']}, "
                f"{record['data']['path']}")  # fmt: skip
-    click.echo(f"The same to the last bit: {', '.join(repetition.same) or 'nothing'}.")
+    click.echo(_count_of_same(repetition))
     for name, (before, now) in repetition.differences.items():
         click.echo(f"Not the same: {name} was {_brief(before)} and is {_brief(now)}.")
     if repetition.is_same:
         accuracy = record["metrics"].get("accuracy")
         known = "" if accuracy is None else f", accuracy {100 * accuracy:.2f}%"
         click.echo(f"Everything was measured again as it was{known}.")
+
+
+def _count_of_same(repetition: Repetition) -> str:
+    """How many values are the same, and which of those that people look for."""
+    same = repetition.same
+    total = len(same) + len(repetition.other)
+    main = [name for name in _MAIN if name in same]
+    among = f", among them {', '.join(main)}" if main else ""
+    return f"The same to the last bit: {len(same)} of {total} values{among}."
 
 
 def _brief(value: Any) -> str:

@@ -164,6 +164,14 @@ def note(sentence: str) -> None:
     click.echo(f"Note: {sentence}", err=True)
 
 
+def tell_of_torn_lines(results_path: Path) -> None:
+    """Say which lines of a results file a crash cut off, or are not ours."""
+    torn = results.read_ledger(results_path).torn
+    if torn:
+        lines = ", ".join(str(number) for number in torn)
+        note(f"{results_path} has lines that are torn or not ours and were left out: {lines}.")
+
+
 def _load(ctx: click.Context, _: click.Parameter | None, sources: tuple[str, ...]) -> None:
     with refusing():
         plugins.load_plugins(sources)

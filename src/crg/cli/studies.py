@@ -32,17 +32,20 @@ def _table(figures: Figures) -> Table:
     table.add_column("row", no_wrap=True)
     table.add_column("accuracy %", justify="right", no_wrap=True)
     table.add_column("gain over zero-shot (95% interval)", justify="right", no_wrap=True)
-    table.add_column("")
+    has_remarks = any(map(_remark, figures.lines))
+    if has_remarks:
+        table.add_column("remarks")
     for line in figures.lines:
         style = {"failed": "red", "not run": "dim"}.get(line.status, "bold" if line.best else "")
-        table.add_row(*(Text(cell, style=style) for cell in _cells(line)))
+        cells = [line.row.label, _accuracy(line.accuracy), _gain(line.to_zero_shot)]
+        cells += [_remark(line)] if has_remarks else []
+        table.add_row(*(Text(cell, style=style) for cell in cells))
     return table
 
 
-def _cells(line: Line) -> list[str]:
+def _remark(line: Line) -> str:
     marks = [watermark(line), line.status if line.status != "measured" else "", line.reason]
-    remark = ": ".join(mark for mark in marks if mark)
-    return [line.row.label, _accuracy(line.accuracy), _gain(line.to_zero_shot), remark]
+    return ": ".join(mark for mark in marks if mark)
 
 
 def _accuracy(spread: Spread | None) -> str:

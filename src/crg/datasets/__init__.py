@@ -82,11 +82,15 @@ def _own(path: Path, root: Path | None) -> PictureSet:
 
 
 def _shapes(name: str, limit: int | None, seed: int) -> PictureSet:
-    from crg.datasets.shapes import shape_pictures
+    from crg.datasets.shapes import CLEAN, shape_pictures
 
     _, *parts = name.split(":")
+    if parts and parts[0] == CLEAN:
+        if len(parts) > 1:
+            raise InputError(f"{name!r} has a severity but no shift: write {SHAPES}:{CLEAN}.")
+        parts = []
     if len(parts) > 2 or (len(parts) == 2 and not parts[1].isdecimal()):
-        raise InputError(f"{name!r} names no shapes: write shapes or shapes:SHIFT:SEVERITY.")
+        raise InputError(f"{name!r} names no shapes: write shapes:clean or shapes:SHIFT:SEVERITY.")
     shift = parts[0] if parts else None
     severity = int(parts[1]) if len(parts) == 2 else 1
     return shape_pictures(shift, severity, SHAPES_COUNT if limit is None else limit, seed)

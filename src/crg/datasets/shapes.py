@@ -25,6 +25,7 @@ from crg.datasets.shifts import SHIFTS, check_shift
 from crg.types import InputError
 
 N_CLASSES = 32
+CLEAN = "clean"  # what pictures without a shift are called
 
 
 @dataclass(frozen=True)

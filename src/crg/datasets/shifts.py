@@ -89,8 +89,8 @@ def check_shift(shift: str | None, severity: int) -> None:
     """Refuse a shift or a severity that there is not, naming the nearest."""
     if shift is not None and shift not in SHIFTS:
         near = difflib.get_close_matches(str(shift), SHIFTS, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}" if near else f"choose one of {', '.join(SHIFTS)}"
-        raise InputError(f"There is no shift {shift!r}: {hint}.")
+        hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(SHIFTS)}."
+        raise InputError(f"There is no shift {shift!r}: {hint}")
     if isinstance(severity, bool) or severity not in SEVERITIES:
         raise InputError(
             f"The severity is {severity!r}: give a whole number from 1 (slight) to 5 (severe)."

@@ -143,8 +143,8 @@ class _Job:
             outcome: Outcome = self._ray.get(reference)
         except (errors.WorkerCrashedError, errors.OutOfMemoryError, errors.NodeDiedError):
             return Failure(
-                f"Ray lost the worker {_TRIES + 1} times at this run: "
-                "there may be too little memory, so try fewer workers."
+                f"Ray lost the worker {_TRIES + 1} times at this run, which too little memory or "
+                "the method itself may cause: try fewer workers or mend the method."
             )
         except errors.RayError as error:
             return Failure(f"Ray could not do this run ({type(error).__name__}).", str(error))

@@ -27,18 +27,20 @@ def run_all(
     workers: int = 1,
     plugins: Sequence[str] = (),
     on_progress: OnProgress | None = None,
+    isolated: bool = False,
 ) -> Generator[tuple[RunSpec, Outcome], None, None]:
     """Run all specs and yield each with its result, or its failure, as soon as it is done.
 
-    With one worker everything happens in this process, in the given order. With more, each
-    worker is a process of its own with one computing thread that loads ``plugins`` first and
-    reads each file once. A process that dies is replaced, and its run is tried once more.
-    ``on_progress`` is told here of each run at work, about four times a second at most. To
-    stop early, close the iterator: the workers end at once.
+    With one worker everything happens in this process, in the given order, unless the runs
+    shall be ``isolated`` from it. Otherwise each worker is a process of its own with one
+    computing thread that loads ``plugins`` first and reads each file once. A process that
+    dies is replaced, and its run is tried once more. ``on_progress`` is told here of each run
+    at work, about four times a second at most. To stop early, close the iterator: the workers
+    end at once.
     """
     count = min(workers, len(specs))
     told = on_progress or ignore_progress
-    if count > 1:
+    if count > 1 or (isolated and specs):
         forget_files()  # the workers need the memory
         with contextlib.closing(_Crew(specs, tuple(plugins), told)) as crew:
             crew.hire(count)
@@ -143,11 +145,27 @@ class _Crew:
             self._waiting.appendleft(worker.task)
         else:
             failure = Failure(
-                f"A worker process ended early (exit code {code}): "
-                "there may be too little memory, so try fewer workers."
+                f"The worker process {_ending(code)}, which too little memory or the method "
+                "itself may cause: try fewer workers or mend the method."
             )
         self.hire(1)
         return failure
+
+
+def _ending(code: int | None) -> str:
+    """How a process ended, by its exit code; a negative one is that of a signal.
+
+    >>> _ending(7), _ending(-9)
+    ('ended with exit code 7', 'was ended by the signal SIGKILL')
+    """
+    if code is None:
+        return "ended without an exit code"
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was ended by the signal {signal.Signals(-code).name}"
+    except ValueError:  # one without a name, such as those for real time
+        return f"was ended by the signal {-code}"
 
 
 @contextlib.contextmanager

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 from crg.evidence.sentences import watermark
 from crg.evidence.study import Contrast, Line, Spread
-from crg.evidence.wording import number, signed
+from crg.evidence.wording import listing, number, quoted, signed
 
 NOTHING = "-"
 _MEGABYTE = 1_000_000
@@ -37,6 +40,39 @@ def contrast_text(contrast: Contrast | None) -> str:
 def rival_text(contrast: Contrast | None) -> str:
     """The same with the name of the rival."""
     return NOTHING if contrast is None else f"{contrast_text(contrast)} ({contrast.against})"
+
+
+def scored_text(scored: Spread | None) -> str:
+    """How many pictures were scored: one number, or the mean of several.
+
+    >>> scored_text(Spread(42, 0.0, (42, 42))), scored_text(Spread(41.5, 0.7, (41, 42)))
+    ('42', '41.5')
+    """
+    if scored is None:
+        return NOTHING
+    return f"{scored.mean:.1f}".removesuffix(".0")
+
+
+def short_reason(line: Line) -> str:
+    """Why nothing was measured, without the method's name and what would mend it.
+
+    >>> from crg.outline import Row
+    >>> short_reason(Line(Row("tpt", "tpt"), "not run", "Method 'tpt' needs a text: give one."))
+    'needs a text'
+    """
+    return re.sub(r"^Method '\S+' ", "", line.reason.partition(": ")[0]).rstrip(".")
+
+
+def reasons_in_short(lines: Iterable[Line]) -> list[str]:
+    """Such as "Not run: coop and gda (needs labelled pictures).", each reason once."""
+    rows: dict[tuple[str, str], dict[str, None]] = {}
+    for line in lines:
+        if line.accuracy is None and line.reason:
+            rows.setdefault((line.status, short_reason(line)), {})[quoted(line.row.label)] = None
+    return [
+        f"{status.capitalize()}: {listing(labels)} ({reason})."
+        for (status, reason), labels in rows.items()
+    ]
 
 
 def lines_text(line: Line) -> str:

@@ -15,6 +15,7 @@ from crg.evidence.wording import (
     named,
     per_cent,
     points,
+    quoted,
 )
 
 Tables = Sequence[Table]
@@ -52,7 +53,10 @@ def labels_overall(study: Study) -> list[str]:
             if line.to_label_free is not None:
                 pair = (line.row.label, line.to_label_free.against)
                 pairs.setdefault(pair, []).append(line.to_label_free)
-    words = [f"{row} against {free} {counted(found)}" for (row, free), found in pairs.items()]
+    words = [
+        f"{quoted(row)} against {quoted(free)} {counted(found)}"
+        for (row, free), found in pairs.items()
+    ]
     return [f"Rows that use labels: {'; '.join(words)}."] if words else table_overall(study)
 
 
@@ -79,10 +83,12 @@ def _on_table(table: Table, names_setting: bool) -> list[str]:
         for line in best
         if line.reported is not None
     ]
-    return [_highest(where, best, lines), *worse_than_zero_shot(lines), *printed]
+    return [highest(where, lines), *worse_than_zero_shot(lines), *printed]
 
 
-def _highest(where: str, best: Sequence[Line], lines: Sequence[Line]) -> str:
+def highest(where: str, lines: Sequence[Line]) -> str:
+    """The rows that are best, of which there must be one, and what they have over others."""
+    best = [line for line in lines if line.best]
     accuracy = best[0].accuracy
     assert accuracy is not None
     verb = "is" if len(best) == 1 else "are"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from crg import metrics
-from crg.evidence.pairing import verdict
+from crg.evidence.pairing import RESAMPLES, judged
 from crg.evidence.runs import Run, in_order
 from crg.evidence.study import Bin, Contrast, Curve, Point, Spread
 
@@ -47,6 +47,11 @@ def mislabelled(runs: Sequence[Run]) -> float | None:
     counts = [run.metrics["mislabelled"] for run in runs if run.metrics.get("mislabelled")]
     insertions = sum(count["insertions"] for count in counts)
     return sum(count["mislabelled"] for count in counts) / insertions if insertions else None
+
+
+def scored(runs: Iterable[Run]) -> Spread | None:
+    """How many pictures each order scored, over the runs of all rows on the same streams."""
+    return spread(list({run.seed: run.n_scored for run in runs}.values()))
 
 
 def reliability(runs: Sequence[Run]) -> tuple[Bin, ...]:
@@ -102,8 +107,8 @@ def first_gains(runs: Sequence[Run], label: str, n_orders: int) -> Mapping[int, 
     gains: dict[int, Contrast] = {}
     for n in _sizes([*mine, *base]) if mine and base else ():
         right, baseline = (np.stack([s[:n] for s in each]) for each in (mine, base))
-        interval = metrics.nested_interval(right, baseline)
-        gains[n] = Contrast(label, interval, verdict(interval, n_orders))
+        interval = metrics.nested_interval(right, baseline, RESAMPLES)
+        gains[n] = judged(label, interval, n_orders, n)
     return gains
 
 

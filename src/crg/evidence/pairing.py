@@ -6,7 +6,7 @@ A row whose answers do not depend on the order was run once and is paired with e
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +15,9 @@ from crg.evaluate import BASELINE
 from crg.evidence.runs import Answers, shared_seeds
 from crg.evidence.study import Contrast, Line
 from crg.metrics import Interval
-from crg.outline import ENOUGH_ORDERS
+from crg.outline import ENOUGH_ORDERS, ENOUGH_PICTURES
+
+RESAMPLES = 10_000  # with fewer, the seed would decide over verdicts that are close
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,21 +43,25 @@ def contrast(one: Answers | None, other: Answers | None, label: str, n_all: int)
     if interval is None:
         return None
     n_orders = n_all if one.for_all_orders and other.for_all_orders else len(seeds)
-    return Contrast(label, interval, verdict(interval, n_orders))
+    n_pictures = int((first.seen & second.seen).sum(axis=1).min())
+    return judged(label, interval, n_orders, n_pictures)
+
+
+def judged(label: str, interval: Interval, n_orders: int, n_pictures: int) -> Contrast:
+    """With the word that the interval allows; ``n_pictures`` is of the order with the fewest."""
+    lacks = "orders" if n_orders < ENOUGH_ORDERS else ""
+    lacks = "pictures" if n_pictures < ENOUGH_PICTURES else lacks
+    if lacks or interval.low <= 0 <= interval.high:
+        return Contrast(label, interval, "", lacks)
+    return Contrast(label, interval, "better" if interval.low > 0 else "worse")
 
 
 def turned(contrast: Contrast, label: str) -> Contrast:
     """The same seen from the other side, which is called ``label``."""
     seen = contrast.interval
     words = {"better": "worse", "worse": "better", "": ""}
-    return Contrast(label, Interval(-seen.mean, -seen.high, -seen.low), words[contrast.verdict])
-
-
-def verdict(interval: Interval, n_orders: int) -> str:
-    """The word that the interval allows: none if zero is in it, or if orders are too few."""
-    if n_orders < ENOUGH_ORDERS or interval.low <= 0 <= interval.high:
-        return ""
-    return "better" if interval.low > 0 else "worse"
+    interval = Interval(-seen.mean, -seen.high, -seen.low)
+    return replace(contrast, against=label, interval=interval, verdict=words[contrast.verdict])
 
 
 def _interval(first: Answers, second: Answers) -> Interval | None:
@@ -64,20 +70,20 @@ def _interval(first: Answers, second: Answers) -> Interval | None:
         return None
     if (seen == seen[:1]).all():  # the same pictures in every order: the others need not be drawn
         kept = seen[0]
-        return metrics.paired_interval(first.right[:, kept], second.right[:, kept])
-    return metrics.paired_interval(first.right, second.right, seen=seen)
+        right, other = first.right[:, kept], second.right[:, kept]
+        return metrics.paired_interval(right, other, n_resamples=RESAMPLES)
+    return metrics.paired_interval(first.right, second.right, seen, RESAMPLES)
 
 
 def best_rival(mine: Judged, all_rows: Iterable[Judged]) -> Judged | None:
     """The other row of highest accuracy that it is fair to be measured against.
 
-    Zero-shot is a yardstick of its own, and a row that uses labels is no rival of one that
-    does not.
+    Zero-shot is a yardstick of its own; rows that use labels are rivals of each other only, and
+    so are rows that use none.
     """
+    group = mine.line.row.uses_labels
     return _best(
-        each
-        for each in all_rows
-        if each is not mine and (mine.line.row.uses_labels or not each.line.row.uses_labels)
+        each for each in all_rows if each is not mine and each.line.row.uses_labels == group
     )
 
 

@@ -11,9 +11,10 @@ from typing import Any
 from crg import outline, results
 from crg.evidence.lines import Known
 from crg.evidence.runs import Run
-from crg.evidence.study import Shown, Study, Trace
+from crg.evidence.study import Shown, Study, Table, Trace
 from crg.evidence.tabling import tables_of
-from crg.outline import ENOUGH_ORDERS, Outline
+from crg.evidence.wording import listing, quoted
+from crg.outline import ENOUGH_ORDERS, ENOUGH_PICTURES, Outline
 from crg.types import InputError
 
 GALLERY = "gallery"
@@ -64,13 +65,14 @@ def _study(about: Outline, numbered: _Numbered, file: str, torn: tuple[str, ...]
         elif "kind" not in record:
             runs[key] = Run(record, Trace(file, number, key, record["seed"]))
     machine = _machine(runs.values())
+    tables = tables_of(Known(about, runs, failures))
     return Study(
         outline=about,
-        tables=tables_of(Known(about, runs, failures)),
+        tables=tables,
         missing=tuple(source for source in about.sources if source.missing is not None),
         gallery=_galleries(about.name, numbered),
         machine=machine,
-        notes=(*_notes(about, machine), *torn),
+        notes=(*_notes(about, machine), *_small_tables(tables), *torn),
         path=file,
     )
 
@@ -120,3 +122,15 @@ def _notes(about: Outline, machine: Mapping[str, str]) -> tuple[str, ...]:
     if ", " in machine.get("crg", ""):
         notes.append(f"The runs come from several versions of crg: {machine['crg']}.")
     return tuple(notes)
+
+
+def _small_tables(tables: Iterable[Table]) -> list[str]:
+    """Where too few pictures were scored for any verdict."""
+    small = [table for table in tables if not table.has_enough_pictures]
+    places = (f"{quoted(table.source.name)} ({table.setting.label})" for table in small)
+    if not small:
+        return []
+    return [
+        f"Fewer than {ENOUGH_PICTURES} pictures were scored in an order of {listing(places)}: "
+        "no row is called better or worse there."
+    ]

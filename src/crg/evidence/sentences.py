@@ -8,7 +8,7 @@ from crg.evidence import comparing, stepping, streaming, sweeping
 from crg.evidence.study import Line, Study
 from crg.evidence.wording import TUNED, listing, many
 
-__all__ = ["TUNED", "caption", "sentences_of", "watermark"]
+__all__ = ["TUNED", "findings_on", "sentences_of", "watermark"]
 
 _ON_SOURCE = {
     "purity": sweeping.error_on_source,
@@ -43,16 +43,12 @@ def sentences_of(study: Study) -> tuple[str, ...]:
     if len(names) > 1:
         said = _OVERALL.get(study.outline.figure, comparing.table_overall)(study)
     else:
-        said = [sentence for name in names for sentence in _sentences_on(study, name)]
+        said = [sentence for name in names for sentence in findings_on(study, name)]
     return (*said, *_what_is_missing(study))
 
 
-def caption(study: Study, source_name: str) -> str:
-    """What the figure and the tables of one source show; plain text."""
-    return " ".join(_sentences_on(study, source_name))
-
-
-def _sentences_on(study: Study, source_name: str) -> list[str]:
+def findings_on(study: Study, source_name: str) -> list[str]:
+    """All that is found on one source, row by row; plain text."""
     tables = study.tables_of(source_name)
     if not any(line.accuracy is not None for table in tables for line in table.lines):
         return [f"On {source_name} no accuracy was measured."]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from crg.evidence.captions import caption
 from crg.evidence.cells import (
     NOTHING,
     contrast_text,
@@ -15,11 +16,14 @@ from crg.evidence.cells import (
     memory_text,
     name_of,
     plain_text,
+    reasons_in_short,
     rival_text,
+    scored_text,
     share_text,
     spread_text,
 )
-from crg.evidence.sentences import caption
+from crg.evidence.leading import first_leading
+from crg.evidence.streaming import left_out
 from crg.evidence.study import Line, Study, Table
 from crg.evidence.wording import many, number, text_flag
 from crg.outline import Source
@@ -32,7 +36,7 @@ class SheetRow:
     """``message`` stands in place of the cells after the first, where nothing was measured."""
 
     cells: tuple[str, ...]
-    bold: tuple[int, ...] = ()  # places of the cells that tell of the best
+    bold: tuple[int, ...] = ()  # places of the cells that tell of the highest accuracy
     message: str = ""
 
 
@@ -102,11 +106,18 @@ def _full(study: Study, table: Table) -> Sheet:
     rows = tuple(_row(line, [column.text(line) for column in columns]) for line in table.lines)
     return Sheet(
         title=table.source.name,
-        facts=(*facts_of(table.source), *_caption(study, table.source)),
+        facts=(*facts_of(table.source), *_scored(table), *_caption(study, table.source)),
         columns=("row", *(column.title for column in columns)),
         rows=rows,
         notes=(*_mark_notes(marks), *_reasons([table]), *_trace_note(study)),
     )
+
+
+def _scored(table: Table) -> tuple[str, ...]:
+    """How many pictures an order has, where these are not all of the file."""
+    if table.scored is None or table.scored.mean == table.source.n_samples:
+        return ()
+    return (f"Scored pictures per order: {scored_text(table.scored)}.",)
 
 
 def _columns(marks: dict[str, int]) -> tuple[_Column, ...]:
@@ -171,21 +182,31 @@ def _trace_note(study: Study) -> tuple[str, ...]:
 def _wide(study: Study, tables: Sequence[Table]) -> Sheet:
     """Accuracy and the difference to zero-shot in each setting, and where that is lowest."""
     labels = [line.row.label for line in tables[0].lines]
-    rows = [_wide_row([table.line(label) for table in tables]) for label in labels]
+    counts = (scored_text(table.scored) for table in tables)
+    rows = [SheetRow(("scored pictures", *counts, NOTHING, NOTHING))]
+    rows += [_wide_row(tables, label) for label in labels]
     return Sheet(
         title=tables[0].source.name,
         facts=(*facts_of(tables[0].source), *_caption(study, tables[0].source)),
         columns=("row", *(table.setting.label for table in tables), "lowest to zero-shot", "lines"),
         rows=tuple(rows),
-        notes=(*_mislabelled(tables), *_reasons(tables), *_trace_note(study)),
+        notes=(
+            *_mislabelled(tables),
+            *left_out(tables, False),
+            *_reasons(tables),
+            *reasons_in_short(line for table in tables for line in table.lines),
+            *_trace_note(study),
+        ),
     )
 
 
-def _wide_row(lines: Sequence[Line]) -> SheetRow:
+def _wide_row(tables: Sequence[Table], label: str) -> SheetRow:
+    lines = [table.line(label) for table in tables]
     name = name_of(next((line for line in lines if line.status == "incomplete"), lines[0]))
     if not any(line.traces for line in lines):
         return SheetRow((name,), message=f"{lines[0].status}: {lines[0].reason}")
-    gains = [line.to_zero_shot for line in lines if line.to_zero_shot is not None]
+    long = [table.line(label).to_zero_shot for table in tables if table.has_enough_pictures]
+    gains = [contrast for contrast in long if contrast is not None]
     lowest = min(gains, key=lambda contrast: contrast.interval.mean, default=None)
     together = replace(lines[0], traces=tuple(trace for line in lines for trace in line.traces))
     cells = (*map(_in_setting, lines), contrast_text(lowest), lines_text(together))
@@ -212,7 +233,15 @@ def _mislabelled(tables: Iterable[Table]) -> tuple[str, ...]:
 def _start(table: Table) -> Sheet:
     """Accuracy over the first pictures, and what that is against zero-shot."""
     sizes = sorted({n for line in table.lines for n in line.first})
-    rows = tuple(_row(line, [_first(line, n) for n in sizes]) for line in table.lines if line.first)
+    top = [first_leading(table.lines, n) for n in sizes]
+    rows = tuple(
+        SheetRow(
+            (name_of(line), *(_first(line, n) for n in sizes)),
+            tuple(n for n, labels in enumerate(top, 1) if line.row.label in labels),
+        )
+        for line in table.lines
+        if line.first
+    )
     columns = ("row", *(f"first {n}" for n in sizes))
     return Sheet(f"{table.source.name}, the first pictures", (), columns, rows)
 

@@ -33,7 +33,7 @@ def steps_on_source(study: Study, tables: Tables) -> list[str]:
         lines = [line for line in measured(table.lines) if line.row.method != BASELINE]
         where = f"On {named(table.source)}"
         said += [f"{where}, {_standing(line)}." for line in lines[:1]]
-        words = [_step(line, line.to_like) for line in lines if line.to_like is not None]
+        words = [step(line, line.to_like) for line in lines if line.to_like is not None]
         said += [f"Then {'; '.join(words)}."] if words else []
     return said
 
@@ -44,7 +44,8 @@ def _standing(line: Line) -> str:
     return words if line.to_zero_shot is None else f"{words}, {above_or_below(line.to_zero_shot)}"
 
 
-def _step(line: Line, contrast: Contrast) -> str:
+def step(line: Line, contrast: Contrast) -> str:
+    """What a row adds to the row most like it, or takes from it."""
     if len(line.unlike) > 1:  # another row rather than one step further
         return f"{called(line.row)} is {above_or_below(contrast)}"
     lower = contrast.interval.mean < 0
@@ -75,24 +76,30 @@ def noise_on_source(study: Study, tables: Tables) -> list[str]:
     moving = [line for line in lines if line.row.method != BASELINE]
     if not moving:
         return [f"On {named(last.source)} no row was measured in both the first and the last."]
-    words = [_loss(line, line.to_first_setting) for line in moving if line.to_first_setting]
+    words = [moved_in_words(line) for line in moving]
     said = [f"On {named(last.source)}, {_span(study.outline)}, {', '.join(words)}."]
-    pairs = [_less(line, other) for line, other in _pairs(moving)]
+    pairs = [loss_against(line, other) for line, other in _pairs(moving)]
     said += [f"Against each other: {'; '.join(pairs)}."] if pairs else []
     below = [_below(line) for line in moving if line.to_zero_shot and _is_below(line)]
-    end = _shown(study.outline, -1)
+    end = shown_setting(study.outline, -1)
     return said + ([f"At {end}, below zero-shot: {listing(below)}."] if below else [])
 
 
 def _span(outline: Outline) -> str:
-    return f"from {_shown(outline, 0)} to {_shown(outline, -1)}"
+    return f"from {shown_setting(outline, 0)} to {shown_setting(outline, -1)}"
 
 
-def _shown(outline: Outline, place: int) -> str:
+def shown_setting(outline: Outline, place: int) -> str:
     """The label of a setting, with what it counts where it is a bare number."""
     label = outline.settings[place].label
     bare = label.replace(".", "", 1).rstrip("% ").isdigit()
     return f"{outline.x_title} = {label}" if bare and outline.x_title else label
+
+
+def moved_in_words(line: Line) -> str:
+    """What a row has lost or gained since the first setting, in which it must have been."""
+    assert line.to_first_setting is not None
+    return _loss(line, line.to_first_setting)
 
 
 def _loss(line: Line, contrast: Contrast) -> str:
@@ -115,7 +122,7 @@ def _pairs(lines: Sequence[Line]) -> list[tuple[Line, Contrast]]:
     """The row that loses least against the one that loses most, and each against its own kind."""
     ranked = sorted(lines, key=_moved)
     wanted = [(ranked[-1].row.label, ranked[0].row.label)] if len(ranked) > 1 else []
-    wanted += [(line.row.label, line.to_like.against) for line in lines if line.to_like is not None]
+    wanted += [(line.row.label, other) for line in lines if (other := held_against(line))]
     once = {frozenset(pair): pair for pair in reversed(wanted)}
     known = {line.row.label: line for line in lines}
     return [
@@ -125,17 +132,24 @@ def _pairs(lines: Sequence[Line]) -> list[tuple[Line, Contrast]]:
     ]
 
 
+def held_against(line: Line) -> str:
+    """The label of the row that its loss is held against: the one named, or the one most like."""
+    like = "" if line.to_like is None else line.to_like.against
+    return line.row.against or like
+
+
 def _moved(line: Line) -> float:
     assert line.to_first_setting is not None
     return line.to_first_setting.interval.mean
 
 
-def _less(line: Line, contrast: Contrast) -> str:
+def loss_against(line: Line, contrast: Contrast) -> str:
+    """How much less or more a row loses than another."""
     more = contrast.interval.mean < 0
     word = "more" if more else "less"
     size = points(contrast.interval.mean)
     interval = bracket(contrast, turned=more)
-    return f"{called(line.row)} loses {size} {word} than {contrast.against} {interval}"
+    return f"{called(line.row)} loses {size} {word} than {quoted(contrast.against)} {interval}"
 
 
 def noise_overall(study: Study) -> list[str]:
@@ -145,16 +159,22 @@ def noise_overall(study: Study) -> list[str]:
     pairs: dict[tuple[str, str], list[Contrast]] = {}
     for line in lines:
         losses.setdefault(line.row.label, []).append(_moved(line))
-        other = line.to_like.against if line.to_like is not None else None
+        other = held_against(line)
         if other in line.change_to:
-            pairs.setdefault((line.row.label, str(other)), []).append(line.change_to[str(other)])
-    words = [f"{label} {signed(sum(each) / len(each))}" for label, each in losses.items()]
+            pairs.setdefault((line.row.label, other), []).append(line.change_to[other])
+    words = [f"{quoted(label)} {signed(sum(each) / len(each))}" for label, each in losses.items()]
     if not words:
         return []
     n_sources = many(max(map(len, losses.values())), "source")
+    mean = f"mean change in points over {n_sources}: {listing(words)}."
     return [
-        f"{_span(study.outline).capitalize()}, mean change in points over {n_sources}: "
-        f"{listing(words)}.",
-        *(f"In what is lost, {label} against {other} {counted(found)}; mean difference "
-          f"{signed(mean_of(found))} points." for (label, other), found in pairs.items()),
-    ]  # fmt: skip
+        f"{_span(study.outline).capitalize()}, {mean}",
+        *(_held_against_all(*pair, found) for pair, found in pairs.items()),
+    ]
+
+
+def _held_against_all(label: str, other: str, found: Sequence[Contrast]) -> str:
+    return (
+        f"In what is lost, {quoted(label)} against {quoted(other)} {counted(found)}; "
+        f"mean difference {signed(mean_of(found))} points."
+    )

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from crg.evidence.study import Contrast, Line, Study, Table
-from crg.evidence.wording import TOO_FEW, bracket, called, listing, many, measured, named, points
+from crg.evidence.wording import (
+    bracket,
+    called,
+    listing,
+    many,
+    measured,
+    named,
+    points,
+    quoted,
+    too_few,
+)
+from crg.outline import ENOUGH_PICTURES
 
 Tables = Sequence[Table]
 _Placed = tuple[Table, Contrast]
+_OVER_THE_FIRST = {
+    "better": "is better",
+    "worse": "is worse",
+    "": "cannot be told from it",
+}
 
 
 def streams_on_source(study: Study, tables: Tables) -> list[str]:
@@ -26,7 +41,7 @@ def _falls(study: Study, tables: Tables, where: str, names_source: bool) -> list
     said: list[str] = []
     never: dict[int, list[str]] = {}
     for row in study.outline.rows:
-        placed = _gains(tables, row.label)
+        placed = placed_gains(tables, row.label)
         below = [each for each in placed if each[1].interval.mean < 0]
         if below:
             said.append(f"{called(row)} {_fall(below, len(placed), names_source)}.")
@@ -36,22 +51,40 @@ def _falls(study: Study, tables: Tables, where: str, names_source: bool) -> list
         verb = "falls" if len(labels) == 1 else "fall"
         total = many(count, "stream")
         said.append(f"{listing(labels)} {verb} below zero-shot in none of {total}.")
+    said += left_out(tables, names_source)
     return [f"{where}: {said[0]}", *said[1:]] if said else []
 
 
-def _gains(tables: Tables, label: str) -> list[_Placed]:
+def left_out(tables: Tables, names_source: bool) -> list[str]:
+    """A sentence about the streams that are too short to be a worst case, if there are any."""
+    small = [_place(table, names_source) for table in tables if not table.has_enough_pictures]
+    why = f"fewer than {ENOUGH_PICTURES} pictures were scored in an order"
+    return [f"Not counted for the worst case, because {why}: {listing(small)}."] if small else []
+
+
+def _place(table: Table, names_source: bool) -> str:
+    """A setting, with the source where there are several."""
+    setting = table.setting.label
+    return f"{named(table.source)} ({setting})" if names_source else quoted(setting)
+
+
+def placed_gains(tables: Tables, label: str) -> list[_Placed]:
+    """Where a row stands against zero-shot, in the streams that are long enough to tell."""
     found = ((table, table.line(label).to_zero_shot) for table in tables)
-    return [(table, contrast) for table, contrast in found if contrast is not None]
+    return [
+        (table, contrast)
+        for table, contrast in found
+        if contrast is not None and table.has_enough_pictures
+    ]
 
 
 def _fall(below: Sequence[_Placed], total: int, names_source: bool) -> str:
     table, worst = min(below, key=lambda each: each[1].interval.mean)
     judged = sum(contrast.verdict == "worse" for _, contrast in below)
-    place = f"{named(table.source)}, {table.setting.label}" if names_source else table.setting.label
     return (
         f"falls below zero-shot in {len(below)} of {many(total, 'stream')} "
         f"(judged worse in {judged}), at worst by {points(worst.interval.mean)} "
-        f"{bracket(worst, turned=True)}: {place}"
+        f"{bracket(worst, turned=True)}: {_place(table, names_source)}"
     )
 
 
@@ -66,20 +99,21 @@ def start_on_source(study: Study, tables: Tables) -> list[str]:
 
 
 def _start(line: Line) -> str:
-    gains = line.first_gain
-    sizes = sorted(gains)
-    from_on = better_from(line)
-    if any(gain.excludes_zero and not gain.verdict for gain in gains.values()):
-        return f"for {called(line.row)} there are {TOO_FEW}"
-    if from_on is None:
-        sentence = f"{called(line.row)} is not better over the first {listing(map(str, sizes))}"
-    else:
-        sentence = (
-            f"{called(line.row)} is better from the first {from_on} pictures on, "
+    gains, from_on = line.first_gain, better_from(line)
+    doubtful = [gain for gain in gains.values() if gain.excludes_zero and not gain.verdict]
+    if doubtful:
+        return f"for {called(line.row)} there are {too_few(doubtful[0])}"
+    words = []
+    if from_on is not None:
+        words.append(
+            f"is better from the first {from_on} pictures on, "
             f"there by {points(gains[from_on].interval.mean)} {bracket(gains[from_on])}"
         )
-    worse = [n for n in sizes if gains[n].verdict == "worse"]
-    return sentence + (f", and worse over the first {listing(map(str, worse))}" if worse else "")
+    before = [n for n in sorted(gains) if from_on is None or n < from_on]
+    for verdict, words_of_it in _OVER_THE_FIRST.items():
+        sizes = [str(n) for n in before if gains[n].verdict == verdict]
+        words += [f"{words_of_it} over the first {listing(sizes)} pictures"] if sizes else []
+    return f"{called(line.row)} {listing(words)}"
 
 
 def better_from(line: Line) -> int | None:
@@ -97,16 +131,19 @@ def start_overall(study: Study) -> list[str]:
     words: list[str] = []
     for row in study.outline.rows:
         lines = [table.line(row.label) for table in study.tables]
-        told = [
-            _judged_at(n, lines) for n in sorted({n for line in lines for n in line.first_gain})
-        ]
+        told = [told for verdict in ("better", "worse") if (told := _judged_so(verdict, lines))]
         if told:
-            words.append(f"{called(row)} {listing(told)}")
+            words.append(f"{called(row)} is {' and '.join(told)}")
+        elif any(line.first_gain for line in lines):
+            words.append(f"{called(row)} is neither better nor worse on any source")
     return [f"Against zero-shot over the first pictures: {'; '.join(words)}."] if words else []
 
 
-def _judged_at(n: int, lines: Sequence[Line]) -> str:
-    known = [line.first_gain[n] for line in lines if n in line.first_gain]
-    kinds = Counter(contrast.verdict for contrast in known)
-    worse = f" and worse on {kinds['worse']}" if kinds["worse"] else ""
-    return f"is better on {kinds['better']}{worse} of {many(len(known), 'source')} after {n}"
+def _judged_so(verdict: str, lines: Sequence[Line]) -> str:
+    """Such as "better over the first 100 on 1 of 3 and 200 on 3 of 3 sources"."""
+    counts: list[str] = []
+    for n in sorted({n for line in lines for n in line.first_gain}):
+        known = [line.first_gain[n].verdict for line in lines if n in line.first_gain]
+        found = known.count(verdict)
+        counts += [f"{n} on {found} of {len(known)}"] if found else []
+    return f"{verdict} over the first {listing(counts)} sources" if counts else ""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from crg.metrics import Interval
-from crg.outline import Outline, Row, Setting, Source
+from crg.outline import ENOUGH_PICTURES, Outline, Row, Setting, Source
 from crg.reported import Reported
 
 Curve = tuple["Point", ...]
@@ -50,10 +50,11 @@ class Contrast:
     against: str  # label of the other row
     interval: Interval
     verdict: str  # "better", "worse" or ""
+    lacks: str = ""  # "orders" or "pictures": of what there are too few for any verdict
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether the interval does; a verdict takes enough orders besides."""
+        """Whether the interval does; a verdict takes enough orders and pictures besides."""
         return self.interval.low > 0 or self.interval.high < 0
 
 
@@ -109,6 +110,12 @@ class Table:
     source: Source
     setting: Setting
     lines: tuple[Line, ...]
+    scored: Spread | None = None  # how many pictures were scored in each order
+
+    @property
+    def has_enough_pictures(self) -> bool:
+        """Whether every order scored so many that its rows can be judged."""
+        return self.scored is None or min(self.scored.per_order) >= ENOUGH_PICTURES
 
     def line(self, label: str) -> Line:
         """The line of a row."""

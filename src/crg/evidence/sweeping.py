@@ -8,7 +8,17 @@ from dataclasses import dataclass
 
 from crg.evaluate import BASELINE
 from crg.evidence.study import Line, Study, Table
-from crg.evidence.wording import bracket, called, listing, many, measured, named, number, points
+from crg.evidence.wording import (
+    bracket,
+    called,
+    listing,
+    many,
+    measured,
+    named,
+    number,
+    points,
+    quoted,
+)
 
 Tables = Sequence[Table]
 
@@ -56,7 +66,7 @@ def range_overall(study: Study) -> list[str]:
         return []
     table, widest = max(known, key=lambda each: each[1].size)
     wider = sum(found.exceeds_spread for _, found in known)
-    highest = Counter(found.highest.row.label for _, found in known)
+    highest = Counter(quoted(found.highest.row.label) for _, found in known)
     return [
         f"Over the values accuracy moves by at most {points(widest.size)} "
         f"(on {named(table.source)}); it moves by more than the standard deviation over orders "

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from crg.evaluate import BASELINE
+from crg.evidence import measured
+from crg.evidence.leading import leading
 from crg.evidence.lines import Known, judged_row
 from crg.evidence.pairing import (
     Judged,
@@ -20,7 +22,7 @@ from crg.evidence.pairing import (
     turned,
 )
 from crg.evidence.runs import Answers
-from crg.evidence.study import Contrast, Line, Table
+from crg.evidence.study import Contrast, Line, Spread, Table
 from crg.outline import Cell, Outline, Source
 
 
@@ -36,10 +38,20 @@ def tables_of(known: Known) -> tuple[Table, ...]:
             settings = [each for each in range(len(outline.settings)) if (place, each) in cells]
             rows = [_table_rows(known, source, cells[place, each]) for each in settings]
             tables += [
-                Table(source, outline.settings[setting], tuple(each.line for each in table))
+                Table(
+                    source,
+                    outline.settings[setting],
+                    tuple(each.line for each in table),
+                    _scored(known, cells[place, setting]),
+                )
                 for setting, table in zip(settings, _with_changes(known, rows), strict=True)
             ]
     return tuple(tables)
+
+
+def _scored(known: Known, cells: Sequence[Cell]) -> Spread | None:
+    found = (known.runs.get(cell.key or "") for cell in cells)
+    return measured.scored(run for run in found if run is not None)
 
 
 def settings_are_numbers(outline: Outline) -> bool:
@@ -83,17 +95,10 @@ def _with_rivals(
 
 def _with_best(rows: Sequence[Judged]) -> list[Judged]:
     """Mark the highest mean accuracy of complete rows without labels; equal ones share it."""
-    means = [_mean_that_counts(each.line) for each in rows]
-    top = max((mean for mean in means if mean is not None), default=None)
+    top = leading((each.line for each in rows), lambda line: line.accuracy)
     return [
-        replace(each, line=replace(each.line, best=mean is not None and mean == top))
-        for each, mean in zip(rows, means, strict=True)
+        replace(each, line=replace(each.line, best=each.line.row.label in top)) for each in rows
     ]
-
-
-def _mean_that_counts(line: Line) -> float | None:
-    counts = line.status == "measured" and not line.row.uses_labels
-    return line.accuracy.mean if counts and line.accuracy is not None else None
 
 
 def _with_changes(known: Known, tables: list[list[Judged]]) -> list[list[Judged]]:

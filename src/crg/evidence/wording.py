@@ -9,7 +9,6 @@ from crg.evidence.study import Contrast, Line, Spread
 from crg.outline import Row, Source
 
 NOT_TOLD = "no difference can be told"
-TOO_FEW = "too few orders to judge"
 TUNED = "tuned on labels"
 _OWN_TEXT = ("clip", "model", "own")
 
@@ -56,7 +55,12 @@ def bracket(contrast: Contrast, turned: bool = False) -> str:
 def _reservation(contrast: Contrast) -> str:
     if contrast.verdict:
         return ""
-    return f": {TOO_FEW}" if contrast.excludes_zero else f": {NOT_TOLD}"
+    return f": {too_few(contrast)}" if contrast.excludes_zero else f": {NOT_TOLD}"
+
+
+def too_few(contrast: Contrast) -> str:
+    """Of what there are too few to judge."""
+    return f"too few {contrast.lacks or 'orders'} to judge"
 
 
 def above_or_below(contrast: Contrast) -> str:
@@ -68,8 +72,13 @@ def above_or_below(contrast: Contrast) -> str:
 
 
 def quoted(label: str) -> str:
-    """A label that would not read as a name, such as "+ negative cache", in quotes."""
-    return label if label[:1].isalnum() else repr(label)
+    """A label that would not read as one name among others, in quotes.
+
+    >>> quoted("crg"), quoted("+ negative cache"), quoted("Gaussian, text decides")
+    ('crg', "'+ negative cache'", "'Gaussian, text decides'")
+    """
+    is_plain = label[:1].isalnum() and "," not in label and "+" not in label
+    return label if is_plain else repr(label)
 
 
 def counted(contrasts: Sequence[Contrast], place: str = "source") -> str:
@@ -78,11 +87,12 @@ def counted(contrasts: Sequence[Contrast], place: str = "source") -> str:
     total = many(len(contrasts), place)
     said = f"is better on {kinds['better']} and worse on {kinds['worse']} of {total}"
     said += f", on {kinds[NOT_TOLD]} {NOT_TOLD}" if kinds[NOT_TOLD] else ""
-    return said + (f", on {kinds[TOO_FEW]} there are {TOO_FEW}" if kinds[TOO_FEW] else "")
+    few = [kind for kind in kinds if kind.startswith("too few")]
+    return said + "".join(f", on {kinds[kind]} there are {kind}" for kind in few)
 
 
 def _kind(contrast: Contrast) -> str:
-    return contrast.verdict or (TOO_FEW if contrast.excludes_zero else NOT_TOLD)
+    return contrast.verdict or (too_few(contrast) if contrast.excludes_zero else NOT_TOLD)
 
 
 def many(count: int, noun: str) -> str:
@@ -113,7 +123,8 @@ def called(row: Row) -> str:
 def named(source: Source) -> str:
     """The name of a source; text features that are not the model's own are never left unsaid."""
     flag = text_flag(source)
-    return f"{source.name} ({flag})" if flag else source.name
+    name = quoted(source.name)
+    return f"{name} ({flag})" if flag else name
 
 
 def text_flag(source: Source) -> str:

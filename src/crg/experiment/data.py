@@ -17,6 +17,7 @@ from crg.experiment.design import (
 from crg.experiment.discovery import Found, full_name, pick, pick_few
 from crg.experiment.rendering import Shapes
 from crg.features import read_features
+from crg.types import InputError
 
 _THEN = ", then "
 
@@ -32,6 +33,7 @@ class Prospect:
     shapes: tuple[Shapes, ...] = ()  # what is to be rendered into the paths
     missing: str | None = None
     model: str | None = None  # of a store of a catalogued dataset
+    must_be_usable: bool = True  # False for what merely lies below a folder that was named
 
     @property
     def is_sequence(self) -> bool:
@@ -95,7 +97,7 @@ def _rendered(request: ShapesRequest, folder: Path, in_sequence: bool) -> Iterat
 def _of(file: Found, found: Sequence[Found]) -> Prospect:
     """A file by its name; a store of a catalogued dataset by that, for presets and reports."""
     if file.dataset is None or file.model is None:
-        return Prospect(file.name, file.name, (file.path,))
+        return Prospect(file.name, file.name, (file.path,), must_be_usable=file.is_named)
     few = pick_few(found, file)
     return Prospect(
         full_name(file.dataset, file.model),
@@ -103,6 +105,7 @@ def _of(file: Found, found: Sequence[Found]) -> Prospect:
         (file.path,),
         few=None if few is None else few.path,
         model=file.model,
+        must_be_usable=file.is_named,
     )
 
 
@@ -110,14 +113,20 @@ def _joined(files: Sequence[Found]) -> Iterator[Prospect]:
     """One sequence of all files whose features can stand side by side."""
     alike: dict[tuple[int, str, str | None], list[Found]] = defaultdict(list)
     for each in files:
-        features = read_features(each.path, verify=False)
+        try:
+            features = read_features(each.path, verify=False)
+        except InputError:
+            if each.is_named:
+                raise
+            continue  # its own source tells why
         if features.labels is not None:
             scale = f"{features.task.logit_scale:.4g}"
             alike[features.task.width, scale, features.model].append(each)
     for group in alike.values():
         if len(group) > 1:
             name = _THEN.join(each.name for each in group)
-            yield Prospect(name, name, tuple(each.path for each in group))
+            paths, is_named = tuple(e.path for e in group), all(e.is_named for e in group)
+            yield Prospect(name, name, paths, must_be_usable=is_named)
 
 
 def _distinct(files: Sequence[Found]) -> list[Found]:

@@ -30,6 +30,7 @@ class RowRequest:
     about: str = ""
     x: float | None = None  # its place in figures that show rows against a number
     series: str = ""
+    against: str = ""  # label of the row that its losses are held against
 
     @property
     def tuned(self) -> bool:

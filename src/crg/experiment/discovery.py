@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from crg import storage
 from crg.datasets.catalog import TEST, TRAIN, find_split
-from crg.features import REQUIRED
+from crg.features import REQUIRED, check_complete
 from crg.formats import read_raw
 from crg.types import InputError
 
@@ -17,6 +18,8 @@ VARIABLE = "CRG_DATA"  # paths that are searched where none is named
 _SUFFIXES = (".npz", ".safetensors")
 _DEPTH = 4  # folders below a path that was named
 _OPENAI = ("", "openai")  # the weights that the name of a model alone stands for
+
+OnLeftOut: TypeAlias = Callable[[Path, str], None]  # a path, and why it cannot be used
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class Found:
     split: str = TEST
     weights: str = ""  # a fingerprint of those of the model
     n_pictures: int = 0
+    is_named: bool = True  # itself, rather than a folder that it lies below
 
     @property
     def is_labelled_extra(self) -> bool:
@@ -44,15 +48,20 @@ def named_paths(given: Sequence[str | os.PathLike[str]]) -> tuple[Path, ...]:
     return tuple(Path(part) for part in os.environ.get(VARIABLE, "").split(os.pathsep) if part)
 
 
-def discover(paths: Iterable[Path]) -> tuple[Found, ...]:
+def discover(
+    paths: Iterable[Path], on_left_out: OnLeftOut = lambda path, why: None
+) -> tuple[Found, ...]:
     """Everything usable at or below the paths, each once, in the order of the names.
 
-    What was named itself must be usable; what merely lies below may be something else.
+    What was named itself must be usable. What merely lies below is left out if it is not, and
+    ``on_left_out`` is told why; files that do not look like feature files are passed over.
     """
     found: dict[Path, Found] = {}
     for path in paths:
-        for each in _at(path):
-            found.setdefault(each.path.resolve(), each)
+        for each in _at(path, on_left_out):
+            place = each.path.resolve()
+            first = found.setdefault(place, each)
+            found[place] = replace(first, is_named=first.is_named or each.is_named)
     return tuple(found.values())
 
 
@@ -112,7 +121,7 @@ def full_name(dataset: str, model: str) -> str:
     return f"{dataset}, {plain.partition(':')[0] if _tag(model) in _OPENAI else plain}"
 
 
-def _at(path: Path) -> Iterator[Found]:
+def _at(path: Path, on_left_out: OnLeftOut) -> Iterator[Found]:
     if not path.exists():
         raise InputError(f"{path} does not exist: check what --data or {VARIABLE} names.")
     if path.is_file():
@@ -125,25 +134,38 @@ def _at(path: Path) -> Iterator[Found]:
     elif (path / storage.HEADER).exists():
         yield _store(path)
     else:
-        yield from _below(path, _DEPTH)
+        inside = [replace(each, is_named=False) for each in _below(path, _DEPTH, on_left_out)]
+        if not inside:
+            on_left_out(path, f"there is nothing in {path} that can be used.")
+        yield from inside
 
 
-def _below(folder: Path, depth: int) -> Iterator[Found]:
+def _below(folder: Path, depth: int, on_left_out: OnLeftOut) -> Iterator[Found]:
+    for path in _inside(folder, on_left_out):
+        try:
+            if path.is_dir() and not (path / storage.HEADER).exists():
+                yield from _below(path, depth - 1, on_left_out) if depth > 1 else ()
+            elif path.is_dir():
+                yield _finished_store(path)
+            elif path.suffix.lower() in _SUFFIXES:
+                check_complete(path, read_raw(path, ()))
+                yield Found(path, path.stem)
+        except InputError as error:
+            on_left_out(path, str(error))
+        except OSError as error:
+            on_left_out(path, _unreadable(path, error))
+
+
+def _inside(folder: Path, on_left_out: OnLeftOut) -> list[Path]:
     try:
-        inside = sorted(each for each in folder.iterdir() if not each.name.startswith("."))
+        return sorted(each for each in folder.iterdir() if not each.name.startswith("."))
     except OSError as error:
-        raise InputError(
-            f"{folder} cannot be read ({error.strerror}): ask for permission or name another."
-        ) from None
-    for path in inside:
-        if path.is_dir():
-            if (path / storage.HEADER).exists():
-                if _is_finished(path):
-                    yield _store(path)
-            elif depth > 1:
-                yield from _below(path, depth - 1)
-        elif path.suffix.lower() in _SUFFIXES and _is_feature_file(path):
-            yield Found(path, path.stem)
+        on_left_out(folder, _unreadable(folder, error))
+        return []
+
+
+def _unreadable(path: Path, error: OSError) -> str:
+    return f"{path} cannot be read ({error.strerror}): ask for permission or name another."
 
 
 def _store(path: Path) -> Found:
@@ -160,11 +182,12 @@ def _store(path: Path) -> Found:
     )
 
 
-def _is_finished(path: Path) -> bool:
-    try:
-        return storage.read_header(path).finished
-    except InputError:
-        return False  # damaged, or of another version: whoever names it itself is told
+def _finished_store(path: Path) -> Found:
+    if not storage.read_header(path).finished:
+        raise InputError(
+            f"{path} is not finished: run the same crg encode again, which goes on where it was."
+        )
+    return _store(path)
 
 
 def _is_feature_file(path: Path) -> bool:

@@ -23,6 +23,7 @@ from crg.methods.registry import get_method
 from crg.outline import Cell, Outline, Source
 from crg.resources import FEW
 from crg.scenario import Scenario
+from crg.types import InputError
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Plan:
 
     outline: Outline
     jobs: tuple[Job, ...]
-    prospects: tuple[Prospect, ...]  # one per source of the outline
+    prospects: tuple[Prospect, ...]  # one per source of the outline; unusable ones say why
     plugins: tuple[str, ...] = ()
 
 
@@ -56,22 +57,25 @@ def plan(
     """Render, read and check everything, and lay out the cells."""
     seeds = tuple(range(design.orders))
     sources: list[Source] = []
+    known: list[Prospect] = []
     cells: list[Cell] = []
     jobs: dict[str, Job] = {}
-    for number, prospect in enumerate(prospects):
-        if prospect.missing is not None:
+    for number, given in enumerate(prospects):
+        for shapes in given.shapes:
+            shapes.render(folder, workers, tell)
+        prospect, features = _read(given)
+        known.append(prospect)
+        if features is None:
             sources.append(Source(prospect.name, prospect.dataset, missing=prospect.missing))
             continue
-        for shapes in prospect.shapes:
-            shapes.render(folder, workers, tell)
-        laid = _Layout(design, prospect, number, seeds, tuple(plugins))
+        laid = _Layout(design, prospect, features, number, seeds, tuple(plugins))
         sources.append(laid.source)
         for cell, job in laid.cells():
             cells.append(cell)
             if job is not None:
                 jobs[job.key] = _merged(jobs.get(job.key), job)
     outline = _outline(design, seeds, sources, cells)
-    return Plan(outline, tuple(jobs.values()), tuple(prospects), tuple(plugins))
+    return Plan(outline, tuple(jobs.values()), tuple(known), tuple(plugins))
 
 
 def count_runs(design: Design, prospects: Sequence[Prospect]) -> int:
@@ -94,13 +98,13 @@ class _Layout:
         self,
         design: Design,
         prospect: Prospect,
+        features: Features,
         number: int,
         seeds: tuple[int, ...],
         plugins: tuple[str, ...],
     ) -> None:
         self.design, self.prospect, self.number = design, prospect, number
         self.seeds, self.plugins = seeds, plugins
-        features = _read(prospect)
         few = prospect.few
         self.labelled = None if few is None else (str(few), read_once(str(few)).sha256)
         self.source = _source(prospect, features)
@@ -156,9 +160,18 @@ def unusual(scenario: Scenario) -> dict[str, Any]:
     return {name: value for name, value in asdict(scenario).items() if value != usual[name]}
 
 
-def _read(prospect: Prospect) -> Features:
+def _read(prospect: Prospect) -> tuple[Prospect, Features | None]:
+    """What a prospect holds; one that nobody named and that cannot be used is missing."""
+    if prospect.missing is not None:
+        return prospect, None
     first, *rest = (str(path) for path in prospect.paths)
-    return read_with_few(first, None if prospect.few is None else str(prospect.few), rest)
+    few = None if prospect.few is None else str(prospect.few)
+    try:
+        return prospect, read_with_few(first, few, rest)
+    except InputError as error:
+        if prospect.must_be_usable:
+            raise
+        return replace(prospect, missing=str(error)), None
 
 
 def _source(prospect: Prospect, features: Features) -> Source:

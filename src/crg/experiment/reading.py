@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from crg.datasets.catalog import get_entry
+from crg.datasets.catalog import find_entry, get_entry
+from crg.datasets.shapes import CLEAN
 from crg.datasets.shifts import check_shift
 from crg.evaluate import BASELINE
+from crg.experiment.checking import check_label, check_row, check_whole
 from crg.experiment.design import (
     FIGURES,
     CatalogueRequest,
@@ -22,7 +24,6 @@ from crg.experiment.design import (
     SettingRequest,
     ShapesRequest,
 )
-from crg.experiment.rendering import CLEAN
 from crg.experiment.tables import Table
 from crg.grid import typed_options
 from crg.methods.registry import get_method
@@ -55,7 +56,7 @@ def read_design(path: str | os.PathLike[str]) -> Design:
         quick=_quick(top.table("quick")),
     )
     top.finish()
-    _check_whole(top, design)
+    check_whole(top, design)
     return design
 
 
@@ -68,7 +69,9 @@ def _parsed(file: Path) -> Mapping[str, Any]:
     except OSError as error:
         raise InputError(f"{file} cannot be read ({error.strerror}): check the path.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} is no TOML ({error}): mend it there.") from None
+        twice = [key for key in ("row", "setting", "data") if f"('{key}',) twice" in str(error)]
+        remedy = f"write [[{twice[0]}]] above each of them" if twice else "mend it there"
+        raise InputError(f"{file} is no TOML ({error}): {remedy}.") from None
 
 
 def _with_zero_shot(rows: tuple[RowRequest, ...]) -> tuple[RowRequest, ...]:
@@ -87,16 +90,24 @@ def _row(table: Table) -> RowRequest:
         method=method,
         options=table.mapping("options"),
         published=table.text("preset", "none", ("none", PUBLISHED)) == PUBLISHED,
-        per_dataset=table.mapping("per_dataset"),
+        per_dataset=_per_dataset(table),
         tuned_by_hand=table.flag("tuned"),
         several_views=table.flag("several_views"),
         about=table.text("about", ""),
         x=table.optional_number("x"),
         series=table.text("series", ""),
+        against=table.text("against", ""),
     )
     table.finish()
+    check_row(table, row)
     _check_options(table, row)
     return row
+
+
+def _per_dataset(table: Table) -> dict[str, Any]:
+    """Options by the name that the catalogue has for a dataset, whichever one was written."""
+    given = table.mapping("per_dataset")
+    return {entry.name if (entry := find_entry(k)) else k: each for k, each in given.items()}
 
 
 def _check_options(table: Table, row: RowRequest) -> None:
@@ -116,6 +127,7 @@ def _check_options(table: Table, row: RowRequest) -> None:
 def _setting(table: Table) -> SettingRequest:
     order = table.text("order", SHUFFLED, ORDERS)
     label = table.text("label", order)
+    check_label(table, label)
     table.place = f"{table.place} ({label!r})"
     strength, x = table.optional_number("strength"), table.optional_number("x")
     pictures = table.optional_count("pictures")
@@ -150,6 +162,8 @@ def _catalogue(table: Table) -> CatalogueRequest:
         names = tuple(get_entry(name).name for name in table.texts("datasets"))
     except InputError as error:
         table.blame(error)
+    if not table.has("models"):
+        table.refuse("models is missing", 'name those that encoded the stores, such as ["RN50"].')
     return CatalogueRequest(names, table.texts("models"))
 
 
@@ -188,17 +202,3 @@ def _quick(table: Table) -> Quick:
     )
     table.finish()
     return quick
-
-
-def _check_whole(top: Table, design: Design) -> None:
-    for kind, names in (
-        ("rows", [row.label for row in design.rows]),
-        ("settings", [setting.label for setting in design.settings]),
-    ):
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            top.refuse(f"two {kind} are called {twice[0]!r}", "give one of them another label.")
-    if not design.data:
-        top.refuse("it names no data", "write [[data]] with datasets, shapes or files.")
-    if not design.name or any(part in design.name for part in "/\\:"):
-        top.refuse(f"name is {design.name!r}", "choose one without slashes and colons.")

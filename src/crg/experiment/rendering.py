@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from crg.datasets.base import PictureSet
-from crg.datasets.shapes import N_CLASSES, shape_pictures
+from crg.datasets.shapes import CLEAN, N_CLASSES, shape_pictures
 from crg.encoders import load_encoder
 from crg.encoding import Progress, encode
 from crg.experiment.design import ShapesRequest
@@ -16,7 +16,6 @@ from crg.generation.relighting import relight
 from crg.views import Recipe
 
 MODEL = "mini"
-CLEAN = "clean"  # shapes without a shift
 # Nobody trained the model on these, or chose a shift, a severity or an option with them.
 STREAM_SEED, LABELLED_SEED = 21, 121
 
@@ -33,7 +32,8 @@ class Shapes:
     @property
     def name(self) -> str:
         """What the source is called."""
-        return "shapes" if self.shift == CLEAN else f"shapes:{self.shift}:{self.request.severity}"
+        clean = self.shift == CLEAN
+        return f"shapes:{CLEAN}" if clean else f"shapes:{self.shift}:{self.request.severity}"
 
     def pictures(self) -> PictureSet:
         """The stream, drawn when needed."""

@@ -47,6 +47,7 @@ def as_row(request: RowRequest) -> Row:
         about=request.about,
         x=request.x,
         series=request.series,
+        against=request.against,
     )
 
 
@@ -72,7 +73,7 @@ def why_not(request: RowRequest, prospect: Prospect, features: Features) -> str 
     """One sentence that tells why a row is not run on these pictures; None if it is."""
     dataset = prospect.dataset
     if features.labels is None:
-        return f"{dataset} has no labels: encode a labelled dataset."
+        return _no_labels(prospect)
     if request.several_views and _own_views(features) == 1:
         return f"{dataset} has one view per picture: encode it with --views."
     options = options_on(request, dataset)
@@ -81,8 +82,8 @@ def why_not(request: RowRequest, prospect: Prospect, features: Features) -> str 
     try:
         kind = get_method(request.method)
         needs = kind.needs_with(build_config(request.method, kind.Config, options))
-        if FEW in needs and features.few_features is None and prospect.model is not None:
-            return _no_labelled_pictures(request.method, dataset, prospect.model)
+        if FEW in needs and features.few_features is None:
+            return _no_labelled_pictures(request.method, prospect)
         check_needs(request.method, needs, equipped(features.task, needs, features.model))
     except InputError as error:
         return str(error)
@@ -100,17 +101,27 @@ def seeds_of(request: RowRequest, setting: SettingRequest, seeds: tuple[int, ...
     return range(min(1, len(seeds)) if once else len(seeds))
 
 
-def _no_labelled_pictures(method: str, dataset: str, model: str) -> str:
-    """What is said where a store of a catalogued dataset has none beside it."""
-    if TRAIN not in get_entry(dataset).splits:
+def _no_labels(prospect: Prospect) -> str:
+    is_store = prospect.paths[0].is_dir()
+    remedy = "encode pictures whose classes are known" if is_store else "store labels in it"
+    return f"{prospect.dataset} has no labels: {remedy}."
+
+
+def _no_labelled_pictures(method: str, prospect: Prospect) -> str:
+    """What is said where a source has none, and what would bring them."""
+    dataset, needs = prospect.dataset, f"Method {method!r} needs labelled pictures"
+    if prospect.shapes:
+        return f"{needs}: ask for shots beside the shapes in [[data]]."
+    if prospect.model is None and not prospect.paths[0].is_dir():
+        return f"{needs}: store few_features and few_labels in {prospect.paths[0]}."
+    if prospect.model is None or TRAIN not in get_entry(dataset).splits:
         return (
-            f"Method {method!r} needs labelled pictures but {dataset} has none to train with: "
+            f"{needs} but {dataset} has none to train with: "
             "give a feature file with few_features and few_labels."
         )
     return (
-        f"Method {method!r} needs labelled pictures: run crg encode {dataset} --split train "
-        f"--shots 16 --views 1 --model {model} --root FOLDER --out STORE and name STORE with "
-        "--data."
+        f"{needs}: run crg encode {dataset} --split train --shots 16 --views 1 "
+        f"--model {prospect.model} --root FOLDER --out STORE and name STORE with --data."
     )
 
 

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 from crg import results
 from crg.engine import Failure, OnProgress, Outcome, RunSpec, run_all, run_all_on_ray
 from crg.experiment.plan import Job, Plan
+from crg.outline import from_record
 from crg.types import InputError
 
 Engine: TypeAlias = Literal["processes", "ray"]
@@ -55,6 +56,29 @@ def begin(plan: Plan, path: str | os.PathLike[str]) -> None:
     append_new(path, {"schema": results.SCHEMA, **plan.outline.as_record()})
 
 
+def no_longer_shown(plan: Plan, path: str | os.PathLike[str]) -> list[str]:
+    """What the results file shows until now and will not once the plan is its outline."""
+    outline, key = plan.outline, plan.outline.as_record()["key"]
+    earlier = [each for each in results.read_ledger(path).records if each["key"] == key]
+    if not earlier:
+        return []
+    before = from_record(earlier[-1])
+    told = []
+    if len(before.seeds) > len(outline.seeds):
+        told.append(
+            f"{path} holds {len(before.seeds)} orders, of which its report shows "
+            f"{len(outline.seeds)} from now on: ask for all of them to see the others again."
+        )
+    now = {source.name for source in outline.sources if source.missing is None}
+    gone = [each.name for each in before.sources if each.missing is None and each.name not in now]
+    if gone:
+        told.append(
+            f"the report of {path} leaves out {', '.join(map(repr, gone))} from now on: "
+            "name the data again and leave out --only to see it."
+        )
+    return told
+
+
 def append_new(path: str | os.PathLike[str], line: results.Record) -> None:
     """Add a line unless the latest one of its key says the same."""
     earlier = [each for each in results.read_ledger(path).records if each["key"] == line["key"]]
@@ -92,4 +116,5 @@ def _runs(
     workers = machinery.workers
     if machinery.engine == "ray":
         return run_all_on_ray(specs, workers, machinery.address, plugins, on_progress)
-    return run_all(specs, workers or 1, plugins, on_progress)
+    # in processes even with one worker: a method may take its process down with it
+    return run_all(specs, workers or 1, plugins, on_progress, isolated=True)

@@ -15,7 +15,7 @@ _KINDS = {
     float: "a number",
     bool: "true or false",
     dict: "a table such as { key = value }",
-    list: "a list such as [1, 2]",
+    list: 'a list of names such as ["one", "two"]',
 }
 
 
@@ -64,8 +64,10 @@ class Table:
 
     def tables(self, key: str, kind: str) -> list[Table]:
         """The tables of ``[[key]]``, each with its number as its place."""
-        found = self._get(key, list, [])
-        if not all(isinstance(each, dict) for each in found):
+        found = self._values[key] if self.has(key) else []
+        if isinstance(found, dict):
+            self.refuse(f"[{key}] stands for a single table", f"write [[{key}]].")
+        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
             self.refuse(f"{key} is {found!r}", f"write [[{key}]] above each of them.")
         return [
             Table(each, self._file, f"{kind} {number}")

@@ -27,6 +27,7 @@ class Column:
     title: str
     tip: str = ""
     rises: bool = False
+    below: str = ""  # in small letters under the title
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def table(columns: Sequence[Column], entries: Iterable[Entry], css: str = "") ->
     """A table that a script lets the reader sort; without scripts it is as it was given."""
     head = "".join(
         f"<th scope='col'{_attribute('title', each.tip)}"
-        f"{' data-rises' if each.rises else ''}>{escape(each.title)}</th>"
+        f"{' data-rises' if each.rises else ''}>{_title(each)}</th>"
         for each in columns
     )
     body = "".join(
@@ -73,7 +74,7 @@ def figure(shown: Figure) -> str:
     """The pictures, what they show, and their data."""
     return (
         f"<figure class='{f'chart {shown.css}'.strip()}'>"
-        f"<div class='pictures'>{''.join(shown.pictures)}</div>"
+        f"<div class='pictures' tabindex='0'>{''.join(shown.pictures)}</div>"
         f"<figcaption>{escape(shown.caption)} {data_link(shown)}</figcaption></figure>"
     )
 
@@ -124,6 +125,11 @@ def _cell(tag: str, cell: Cell) -> str:
         f"{_attribute('style', cell.style)}"
         f"{f' colspan={cell.span}' if cell.span > 1 else ''}>{cell.html}</{tag}>"
     )
+
+
+def _title(column: Column) -> str:
+    small = f"<br><small>{escape(column.below)}</small>" if column.below else ""
+    return f"{escape(column.title)}{small}"
 
 
 def _attribute(name: str, value: str) -> str:

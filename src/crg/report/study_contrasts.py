@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crg.evidence.sentences import caption
+from crg.evidence.captions import caption
 from crg.evidence.study import Contrast, Line, Study
 from crg.metrics import Interval
 from crg.report.charts.pens import pens_of
@@ -84,7 +84,7 @@ def worst_figure(study: Study, source: str) -> list[Figure]:
     for table in study.tables_of(source):
         for line in table.lines:
             gain, label = line.to_zero_shot, line.row.label
-            if gain is None:
+            if gain is None or not table.has_enough_pictures:
                 continue
             if label not in worst or gain.interval.mean < worst[label][0].interval.mean:
                 worst[label] = (gain, table.setting.label)

@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from crg.evidence.sentences import caption
+from crg.evidence.captions import caption, loss_caption
 from crg.evidence.study import Contrast, Curve, Line, Point, Study, Table
 from crg.report.charts.lines import Series, Titles, band_chart, thinned
 from crg.report.charts.pens import pen, pens_of
 from crg.report.markup import Figure
-from crg.report.study_captions import learning_caption, loss_caption
+from crg.report.study_captions import learning_caption
 
 _HEADER = ("row", "x", "mean", "low", "high")
 
@@ -64,18 +64,11 @@ def noise_figures(study: Study, source: str) -> list[Figure]:
     titles = Titles(x_title, "accuracy, %", marks)
     figures = _figure(study, source, "noise", level, titles, _told(study, source), marked=True)
     lost = _over_settings(tables, _change_point)
-    changes = {
-        line.row.label: (line.to_first_setting, _share(table))
-        for table in tables
-        for line in table.lines
-        if line.to_first_setting is not None and line.row.label in lost
-    }  # of equal labels the last, strongest setting stays
-    if not changes:
+    words = loss_caption(study, source)
+    if not words:
         return figures
     loss = Titles(x_title, "change in accuracy, points", marks)
-    return figures + _figure(
-        study, source, "noise-loss", lost, loss, lambda: loss_caption(changes), marked=True
-    )
+    return figures + _figure(study, source, "noise-loss", lost, loss, lambda: words, marked=True)
 
 
 def zero_shot_label(study: Study) -> str | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 
+from crg.evidence.cells import scored_text
+from crg.evidence.leading import first_leading
 from crg.evidence.study import Contrast, Line, Study, Table
 from crg.outline import Source
 from crg.report.markup import Cell, Column, Entry, Figure, data_link, folded, table
@@ -13,9 +15,14 @@ from crg.report.study_tables import (
     EMPTY,
     contrast_cell,
     head_cell,
+    incomplete_mark,
+    missing_cell,
     row_css,
+    short_reasons,
     spread_cell,
     state_cell,
+    verdict_mark,
+    whole_head,
 )
 from crg.report.wording import contrast_text, in_points, points, span
 
@@ -36,7 +43,7 @@ def overview_table(study: Study) -> str:
     columns += [Column(label, "accuracy % and points over zero-shot") for label in labels]
     entries = [_source_entry(each) for each in study.tables]
     entries += [missing_entry(source, len(labels)) for source in study.missing]
-    return table(columns, entries)
+    return table(columns, entries) + short_reasons(_all_lines(study.tables))
 
 
 def missing_table(study: Study) -> str:
@@ -57,12 +64,25 @@ def settings_table(study: Study, tables: Sequence[Table]) -> str:
     """Rows against settings: the difference to zero-shot in colour, with its interval."""
     strongest = max((abs(c.interval.mean) for t in tables for c in _gains(t)), default=0) or 1
     columns = [Column("row", rises=True)]
-    columns += [Column(each.setting.label, "points over zero-shot") for each in tables]
+    columns += [
+        Column(each.setting.label, "points over zero-shot", below=_pictures(each))
+        for each in tables
+    ]
     entries = []
     for place, line in enumerate(tables[0].lines):
         cells = tuple(_setting_cell(each.lines[place], strongest) for each in tables)
         entries.append(Entry(head_cell(line), cells))
-    return _with_caption(table(columns, entries, "grid"), _settings_data(study, tables))
+    whole = table(columns, entries, "grid") + short_reasons(_all_lines(tables))
+    return _with_caption(whole, _settings_data(study, tables))
+
+
+def _pictures(shown: Table) -> str:
+    """How many pictures were scored in an order of a setting."""
+    return "" if shown.scored is None else f"{scored_text(shown.scored)} pictures"
+
+
+def _all_lines(tables: Iterable[Table]) -> list[Line]:
+    return [line for each in tables for line in each.lines]
 
 
 def first_table(shown: Table) -> str:
@@ -72,11 +92,14 @@ def first_table(shown: Table) -> str:
         return ""
     columns = [Column("row", rises=True)]
     columns += [Column(f"first {n}", "accuracy %, then points over zero-shot") for n in counts]
+    top = {n: first_leading(shown.lines, n) for n in counts}
     entries = []
     for line in shown.lines:
         state = state_cell(line, len(counts))
-        cells = (state,) if state else tuple(_first_cell(line, n) for n in counts)
-        entries.append(Entry(head_cell(line), cells, row_css(line)))
+        cells = (state,) if state else tuple(
+            _first_cell(line, n, line.row.label in top[n]) for n in counts
+        )  # fmt: skip
+        entries.append(Entry(whole_head(line), cells, row_css(line)))
     return table(columns, entries)
 
 
@@ -136,7 +159,7 @@ def _varying(lines: Sequence[Line]) -> list[str]:
 
 def _heat_cell(line: Line | None, means: Sequence[float]) -> Cell:
     if line is None or line.accuracy is None:
-        return EMPTY if line is None else Cell(escape(line.status), css="reason")
+        return EMPTY if line is None else missing_cell(line)
     low, high = min(means), max(means)
     share = (line.accuracy.mean - low) / (high - low) if high > low else 0.0
     cell = spread_cell(line.accuracy, digits=2)
@@ -150,39 +173,36 @@ def _heat_cell(line: Line | None, means: Sequence[float]) -> Cell:
 def _source_entry(shown: Table) -> Entry:
     cells = []
     for line in shown.lines:
-        spread, gain = spread_cell(line.accuracy), line.to_zero_shot
+        spread, gain = spread_cell(line.accuracy, digits=2), line.to_zero_shot
         if spread is None:
-            cells.append(Cell(escape(line.status), css="reason"))
+            cells.append(missing_cell(line))
             continue
-        more = (
-            ""
-            if gain is None
-            else f"<br><small>{_arrow(gain)} {points(gain.interval.mean)}</small>"
-        )
+        more = "" if gain is None else f"<br><small>{_marked(gain)}</small>"
+        more += incomplete_mark(line)
         cells.append(Cell(spread.html + more, spread.value, "best" if line.best else ""))
     name = escape(shown.source.name) + flags(shown.source)
     return Entry(Cell(name, shown.source.name), tuple(cells))
 
 
-def _arrow(gain: Contrast) -> str:
-    mark = {"better": "▲", "worse": "▼"}.get(gain.verdict, "")
-    return f"<span class='{gain.verdict}' title='{gain.verdict}'>{mark}</span>" if mark else ""
+def _marked(gain: Contrast) -> str:
+    return f"{points(gain.interval.mean)}{verdict_mark(gain)}"
 
 
 def _setting_cell(line: Line, strongest: float) -> Cell:
     gain = line.to_zero_shot
     if line.accuracy is None:
-        return Cell(escape(line.status), css="reason", style="")
+        return missing_cell(line)
+    css = "best" if line.best else ""
     if gain is None:  # zero-shot itself
-        return Cell(f"{100 * line.accuracy.mean:.1f}%", 0.0)
+        return Cell(f"{100 * line.accuracy.mean:.1f}%", 0.0, css)
     hue = _BLUE if gain.interval.mean >= 0 else _VERMILION
     share = _STRONGEST * min(1.0, abs(gain.interval.mean) / strongest)
     tip = f"{100 * line.accuracy.mean:.1f}% {gain.verdict}".strip()
-    strong = "b" if gain.verdict else "span"
     return Cell(
-        f"<{strong} title='{tip}'>{points(gain.interval.mean)}</{strong}>"
-        f"<br><small>{span(gain.interval)}</small>",
+        f"<span title='{tip}'>{_marked(gain)}</span><br><small>{span(gain.interval)}</small>"
+        f"{incomplete_mark(line)}",
         gain.interval.mean,
+        css,
         style=f"background:rgba({hue},{share:.2f})",
     )
 
@@ -191,8 +211,12 @@ def _gains(shown: Table) -> list[Contrast]:
     return [line.to_zero_shot for line in shown.lines if line.to_zero_shot is not None]
 
 
-def _first_cell(line: Line, count: int) -> Cell:
-    cell, gain = spread_cell(line.first.get(count)), contrast_cell(line.first_gain.get(count))
+def _first_cell(line: Line, count: int, is_bold: bool) -> Cell:
+    cell, gain = (
+        spread_cell(line.first.get(count), digits=2),
+        contrast_cell(line.first_gain.get(count)),
+    )
     if cell is None:
         return EMPTY
-    return Cell(cell.html + ("" if gain is None else f"<br>{gain.html}"), cell.value)
+    value = f"<span class='best'>{cell.html}</span>" if is_bold else cell.html
+    return Cell(value + ("" if gain is None else f"<br>{gain.html}"), cell.value)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from crg.evidence.leading import BOLD
 from crg.evidence.study import Study
+from crg.outline import ENOUGH_ORDERS, ENOUGH_PICTURES
 from crg.report.markup import slug
 from crg.report.sorting import SCRIPT
 from crg.report.study_section import study_section
@@ -45,9 +47,11 @@ def _head(studies: Sequence[Study]) -> str:
 def _reading() -> str:
     return (
         "<p class='lead'>Differences are in points of accuracy, on the same pictures in the same "
-        "order, with a paired 95% interval over pictures and orders. “Better” and “worse” "
-        "stand only where that interval leaves out zero. Bands are one standard deviation "
-        "over stream orders unless the caption says otherwise.</p>"
+        "order, with a paired 95% interval over pictures and orders. “Better” (▲) and “worse” "
+        "(▼) stand only where that interval leaves out zero, and only with at least "
+        f"{ENOUGH_ORDERS} orders of at least {ENOUGH_PICTURES} scored pictures each. "
+        f"{escape(BOLD)} Bands are one standard deviation over stream orders unless the caption "
+        "says otherwise.</p>"
     )
 
 

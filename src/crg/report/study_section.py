@@ -6,6 +6,8 @@ import base64
 from collections.abc import Sequence
 from html import escape
 
+from crg.evidence.cells import scored_text
+from crg.evidence.leading import bold_among
 from crg.evidence.sentences import TUNED, sentences_of, watermark
 from crg.evidence.study import Line, Shown, Study, Table
 from crg.outline import Source
@@ -45,7 +47,7 @@ def _notes(study: Study) -> list[str]:
     notes = list(study.notes)
     if any(watermark(line) for table in study.tables for line in table.lines):
         notes.append(f"Rows marked “{TUNED}” owe their options to labels or to one dataset.")
-    return notes
+    return [*notes, bold_among(study)]
 
 
 def _across(study: Study) -> str:
@@ -62,7 +64,7 @@ def _sources(study: Study) -> list[Source]:
 def _source_part(study: Study, source: Source, is_open: bool) -> str:
     tables = study.tables_of(source.name)
     drawn = "".join(figure(each) for each in figures_of(study, source.name))
-    content = [_facts(source), *_tables(study, tables, drawn)]
+    content = [_facts(source, tables), *_tables(study, tables, drawn)]
     content += [_gallery(study.gallery.get(source.name, ())), _traces(tables)]
     title = f"<h3>{escape(source.name)}{flags(source)}</h3>"
     return folded(title, "".join(content), "source", is_open)
@@ -72,7 +74,7 @@ def _tables(study: Study, tables: Sequence[Table], drawn: str) -> list[str]:
     """Tables and figures in the order in which they are best read."""
     figures = f"<div class='charts'>{drawn}</div>" if drawn else ""
     if len(tables) > 1:
-        whole = "".join(f"<h4>{escape(t.setting.label)}</h4>{rows_table(t)}" for t in tables)
+        whole = "".join(f"<h4>{escape(_heading(t))}</h4>{rows_table(t)}" for t in tables)
         return [
             settings_table(study, tables),
             figures,
@@ -85,7 +87,17 @@ def _tables(study: Study, tables: Sequence[Table], drawn: str) -> list[str]:
     return [heat, first, figures, rows_table(tables[0])]
 
 
-def _facts(source: Source) -> str:
+def _heading(table: Table) -> str:
+    """The setting with the number of pictures that were scored in an order."""
+    label = table.setting.label
+    return label if table.scored is None else f"{label}: {_scored(table)}"
+
+
+def _scored(table: Table) -> str:
+    return f"{scored_text(table.scored)} scored pictures per order"
+
+
+def _facts(source: Source, tables: Sequence[Table]) -> str:
     """Which pictures, which model, which prompts."""
     counts = [
         f"{number:,} {name if number != 1 else name.removesuffix('es').removesuffix('s')}"
@@ -96,7 +108,10 @@ def _facts(source: Source) -> str:
         )
         if number
     ]
-    said = [", ".join(counts), f"model {source.model}" if source.model else "model unknown"]
+    said = [", ".join(counts)]
+    if len(tables) == 1 and tables[0].scored and tables[0].scored.mean != source.n_samples:
+        said.append(_scored(tables[0]))
+    said += [f"model {source.model}" if source.model else "model unknown"]
     said.append(_prompts(source.prompts))
     if source.text_kind:
         said.append(f"text features are {source.text_kind}, not the model's own")

@@ -1,7 +1,7 @@
 """The look of a report of experiments: on a screen, on a phone and on paper."""
 
 STUDY_STYLE = """
-main.studies { max-width: 66rem; }
+main.studies { max-width: 76rem; }
 .studies .lead { font-size: 1rem; max-width: 46rem; }
 .studies section { border-top: 2px solid var(--line); margin-top: 2.5rem; }
 .studies section > p, .findings, .facts, .notes { max-width: 46rem; }
@@ -14,7 +14,7 @@ a.data { white-space: nowrap; }
 .facts { opacity: .85; }
 .note { border-left: 3px solid var(--bad); padding-left: .6rem; }
 .notes li { margin: .1rem 0; }
-.flag { font-size: .72rem; font-weight: 600; color: var(--bad); border: 1px solid;
+.flag { font-size: .72rem; font-weight: 400; color: var(--bad); border: 1px solid;
   border-radius: 3px; padding: 0 .25rem; white-space: nowrap; }
 .wide { margin: .8rem 0; max-width: 100%; }
 .studies table { width: auto; min-width: min(100%, 24rem); }
@@ -24,21 +24,21 @@ a.data { white-space: nowrap; }
   background: var(--page); text-align: left; white-space: normal;
   min-width: 9.5rem; max-width: 13rem; }
 .studies thead th { white-space: normal; }
-.studies td.best, tr.best > th, tr.best > td { font-weight: 700; }
+.studies th.best, .studies td.best, span.best { font-weight: 700; }
 tr.failed > th, tr.failed > td { color: var(--bad); }
 tr.absent > th, tr.absent > td { opacity: .65; }
 tr.absent > th { opacity: 1; color: color-mix(in srgb, var(--ink) 65%, var(--page)); }
 td.reason details { max-width: min(60rem, 58vw); } td.reason summary { padding: 0; }
 span.why { display: inline-block; max-width: min(60rem, 58vw); }
 td.reason[colspan] { text-align: left; white-space: normal; min-width: 8rem; }
-b.better, span.better { color: var(--good); } b.worse, span.worse { color: var(--bad); }
+span.better { color: var(--good); } span.worse { color: var(--bad); }
 .missing th + th, .missing td { text-align: left; white-space: normal; }
 .grid td { text-align: center; } .grid th + th { text-align: center; }
 th button { all: unset; cursor: pointer; display: inline-block; }
 th button::after { content: ' ↕'; opacity: .4; }
 th[aria-sort=ascending] button::after { content: ' ▲'; opacity: 1; }
 th[aria-sort=descending] button::after { content: ' ▼'; opacity: 1; }
-th button:focus-visible, .wide:focus-visible, summary:focus-visible {
+th button:focus-visible, .wide:focus-visible, .pictures:focus-visible, summary:focus-visible {
   outline: 2px solid var(--blue); outline-offset: 2px; }
 details.source { border: 1px solid var(--line); border-radius: 6px; margin: .8rem 0;
   padding: .2rem .8rem; }
@@ -46,10 +46,11 @@ summary { cursor: pointer; padding: .3rem 0; }
 .charts { display: grid; gap: 0 1.5rem;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr)); align-items: start; }
 .chart { margin: .4rem 0 1rem; min-width: 0; }
-.chart svg { min-width: 0; width: 100%; display: block; }
+.chart svg { width: 100%; display: block; }
+.pictures { overflow-x: auto; }
 .chart figcaption { max-width: 46rem; }
 .small .pictures { display: grid; gap: .5rem;
-  grid-template-columns: repeat(auto-fill, minmax(9rem, 1fr)); align-items: end; }
+  grid-template-columns: repeat(auto-fill, minmax(10.5rem, 1fr)); align-items: end; }
 .small { grid-column: 1 / -1; }
 .card ul { list-style: none; margin: 0; padding: 0; }
 .studies .gallery { grid-template-columns: repeat(auto-fill, minmax(min(100%, 15rem), 1fr)); }
@@ -74,6 +75,7 @@ code { overflow-wrap: anywhere; }
   .studies small, .flag { font-size: 6pt; }
   .studies tbody th, .studies thead th:first-child { position: static; min-width: 0; }
   td, th { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+  .chart svg { min-width: 0 !important; }
   figure, tr { break-inside: avoid; } h2, h3, h4, summary { break-after: avoid; }
   details.source { border: 0; padding: 0; }
   details:not(.traces)::details-content { content-visibility: visible; block-size: auto; }

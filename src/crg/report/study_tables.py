@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from html import escape
 
+from crg.evidence.cells import reasons_in_short
 from crg.evidence.sentences import watermark
 from crg.evidence.study import Contrast, Line, Spread, Table
 from crg.report.markup import Cell, Column, Entry, table
@@ -32,14 +33,24 @@ def rows_table(shown: Table) -> str:
     return table(columns, entries) + _footnotes(notes)
 
 
-def head_cell(line: Line) -> Cell:
+def head_cell(line: Line, is_bold: bool = False) -> Cell:
     """The name of a row with what must be known about it."""
     flags = [watermark(line)] if watermark(line) else []
     small = f"<br><small>{escape('needs ' + ', '.join(line.row.needs))}</small>"
     marks = "".join(f" <span class='flag'>{escape(flag)}</span>" for flag in flags)
     tip = f"<span title='{escape(line.row.about, quote=True)}'>" if line.row.about else "<span>"
     name = f"{tip}{escape(line.row.label)}</span>"
-    return Cell(f"{name}{marks}{small if line.row.needs else ''}", line.row.label)
+    css = "best" if is_bold else ""
+    return Cell(f"{name}{marks}{small if line.row.needs else ''}", line.row.label, css)
+
+
+def whole_head(line: Line, is_bold: bool = False) -> Cell:
+    """The same of a row in one setting, with what it lacks."""
+    head = head_cell(line, is_bold)
+    if line.status != "incomplete":
+        return head
+    why = f"<br><small class='reason'>{escape(line.reason)}</small>"
+    return replace(head, html=head.html + why)
 
 
 def state_cell(line: Line, columns: int) -> Cell | None:
@@ -55,46 +66,70 @@ def reason_cell(words: str, columns: int) -> Cell:
 
 
 def row_css(line: Line) -> str:
-    """How the row looks: its state, and whether it is the best."""
-    return " ".join(filter(None, (STATES.get(line.status, ""), "best" if line.best else "")))
+    """How the row looks: its state."""
+    return STATES.get(line.status, "")
+
+
+def verdict_mark(contrast: Contrast, says_word: bool = False) -> str:
+    """A mark that points up or down where the interval allows a verdict; nothing elsewhere."""
+    word = contrast.verdict
+    mark = {"better": "▲", "worse": "▼"}.get(word, "")
+    if not mark:
+        return ""
+    shown = f"{mark} {word}" if says_word else mark
+    return f" <span class='{word}' title='{word}'>{shown}</span>"
+
+
+def incomplete_mark(line: Line) -> str:
+    """What must stand beside a number that comes from some of the orders only."""
+    if line.status != "incomplete":
+        return ""
+    return f"<br><small title='{escape(line.reason, quote=True)}'>incomplete</small>"
+
+
+def missing_cell(line: Line) -> Cell:
+    """One cell of a row that came to nothing; its title says why."""
+    why = f" title='{escape(line.reason, quote=True)}'" if line.reason else ""
+    return Cell(f"<span{why}>{escape(line.status)}</span>", css="reason")
+
+
+def short_reasons(lines: Iterable[Line]) -> str:
+    """Below a table: why some of its cells are empty."""
+    return "".join(f"<p class='facts'>{escape(each)}</p>" for each in reasons_in_short(lines))
 
 
 def contrast_cell(contrast: Contrast | None, digits: int = 1) -> Cell | None:
     """A difference in points over its interval, and the verdict where there is one."""
     if contrast is None:
         return None
-    word = f" <b class='{contrast.verdict}'>{contrast.verdict}</b>" if contrast.verdict else ""
     return Cell(
-        f"{points(contrast.interval.mean, digits)}{word}"
+        f"{points(contrast.interval.mean, digits)}{verdict_mark(contrast, says_word=True)}"
         f"<br><small>{span(contrast.interval, digits)}</small>",
         contrast.interval.mean,
     )
 
 
-def spread_cell(spread: Spread | None, factor: float = 100, digits: int = 1) -> Cell | None:
+def spread_cell(
+    spread: Spread | None, factor: float = 100, digits: int = 1, is_bold: bool = False
+) -> Cell | None:
     """A mean with its standard deviation."""
     if spread is None:
         return None
     mean, _, deviation = spread_text(spread, factor, digits).partition(" ± ")
     small = f" <small>± {deviation}</small>" if deviation else ""
-    return Cell(f"{mean}{small}", spread.mean)
+    return Cell(f"{mean}{small}", spread.mean, "best" if is_bold else "")
 
 
 def _entry(line: Line, measures: Sequence[Measure]) -> Entry:
     state = state_cell(line, len(measures))
     cells = (state,) if state else tuple(m.cell(line) or EMPTY for m in measures)
-    head = head_cell(line)
-    if line.status == "incomplete":
-        head = Cell(
-            f"{head.html}<br><small class='reason'>{escape(line.reason)}</small>", head.value
-        )
-    return Entry(head, cells, row_css(line))
+    return Entry(whole_head(line, line.best), cells, row_css(line))
 
 
 def _measures(notes: Sequence[str]) -> list[Measure]:
     return [
         Measure(Column("accuracy %", "mean and standard deviation over stream orders"),
-                lambda line: spread_cell(line.accuracy, digits=2)),
+                lambda line: spread_cell(line.accuracy, digits=2, is_bold=line.best)),
         Measure(Column("against zero-shot", "points of accuracy with a paired 95% interval"),
                 lambda line: contrast_cell(line.to_zero_shot)),
         Measure(Column("against the best rival", "points of accuracy with a paired 95% interval"),

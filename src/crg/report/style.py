@@ -19,7 +19,7 @@ th, td { padding: .3rem .5rem; font-size: .95rem; vertical-align: top;
 th:first-child { text-align: left; }
 thead th { font-weight: 600; vertical-align: bottom; }
 tbody th { font-weight: inherit; }
-tr.best { font-weight: 700; }
+tr.best > th, tr.best > th + td { font-weight: 700; }
 figure { margin: 1.5rem 0; }
 figcaption { font-size: .85rem; opacity: .8; }
 figure { overflow-x: auto; }

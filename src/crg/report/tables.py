@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from crg.evidence.leading import BOLD, bold_among
 from crg.evidence.sentences import sentences_of
 from crg.evidence.sheets import Sheet, SheetRow, sheets_of
 from crg.evidence.study import Study
+from crg.outline import ENOUGH_ORDERS, ENOUGH_PICTURES
 
 _LATEX_HEAD = "% Made by crg report. Needs \\usepackage{booktabs} and \\usepackage{graphicx}."
 _HOW_TO_READ = (
     "Mean ± standard deviation over stream orders; differences in points with 95% intervals of a "
     "paired bootstrap over pictures and orders. Better and worse stand only where the interval "
-    "excludes zero and there are at least five orders."
+    f"excludes zero, there are at least {ENOUGH_ORDERS} orders, and each has at least "
+    f"{ENOUGH_PICTURES} scored pictures. {BOLD}"
 )
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -45,7 +48,8 @@ def _introduction(study: Study) -> list[str]:
     orders = len(study.outline.seeds)
     counted = f"{orders} stream order{'' if orders == 1 else 's'}."
     machine = ", ".join(f"{name} {value}" for name, value in study.machine.items())
-    parts = [study.outline.about, *study.notes, *sentences_of(study), _HOW_TO_READ, counted]
+    reading = [_HOW_TO_READ, bold_among(study), counted]
+    parts = [study.outline.about, *study.notes, *sentences_of(study), *reading]
     parts += [f"Made with: {machine}."] if machine else []
     return [" ".join(part.split()) for part in parts if part.strip()]
 
@@ -68,10 +72,16 @@ def _markdown_table(sheet: Sheet) -> Iterable[str]:
     yield _piped(("---", *(ruler for _ in sheet.columns[1:])))
     for row in sheet.rows:
         cells = [_marked_down(cell) for cell in row.cells]
-        cells = [f"**{cell}**" if n in row.bold else cell for n, cell in enumerate(cells)]
+        cells = [_bold(cell, "**", "**") if n in row.bold else cell for n, cell in enumerate(cells)]
         if row.message:
-            cells.append(f"**{_marked_down(row.message)}**")
+            cells.append(f"*{_marked_down(row.message)}*")
         yield _piped((*cells, *("" for _ in sheet.columns[len(cells) :])))
+
+
+def _bold(cell: str, before: str, after: str) -> str:
+    """The accuracy of a cell in bold, and not what follows of differences."""
+    accuracy, mark, gain = cell.partition("; ")
+    return f"{before}{accuracy}{after}{mark}{gain}"
 
 
 def _piped(cells: Iterable[str]) -> str:
@@ -112,10 +122,12 @@ def _latex_table(sheet: Sheet) -> Iterable[str]:
 
 def _latex_row(row: SheetRow, width: int) -> str:
     cells = [escape_latex(cell) for cell in row.cells]
-    cells = [f"\\textbf{{{cell}}}" if n in row.bold else cell for n, cell in enumerate(cells)]
+    cells = [
+        _bold(cell, "\\textbf{", "}") if n in row.bold else cell for n, cell in enumerate(cells)
+    ]
     if row.message:
         span = width - len(cells)
-        cells.append(f"\\multicolumn{{{span}}}{{l}}{{\\textbf{{{escape_latex(row.message)}}}}}")
+        cells.append(f"\\multicolumn{{{span}}}{{l}}{{\\emph{{{escape_latex(row.message)}}}}}")
     return _ampersands(cells)
 
 

@@ -12,6 +12,7 @@ FONT_SIZE = 13
 LINE_HEIGHT = 15.0
 LETTER = 7.7  # mean width of a letter at that size, in the widest of usual fonts
 _LARGEST = 1.1  # times its own size a picture is shown, so that letters are alike on all
+_SMALLEST = 0.8  # below which letters could no longer be read: the picture scrolls instead
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,10 @@ class Canvas:
 
     def svg(self, parts: Iterable[str], label: str) -> str:
         """The whole picture; ``label`` is what a screen reader says of it."""
+        smallest, largest = _SMALLEST * self.width, _LARGEST * self.width
         return (
             f'<svg viewBox="0 0 {self.width:g} {self.height:g}" role="img" '
-            f'style="max-width:{_LARGEST * self.width:.0f}px" '
+            f'style="min-width:{smallest:.0f}px;max-width:{largest:.0f}px" '
             f'aria-label="{escape(label, quote=True)}" font-family="inherit" '
             f'font-size="{FONT_SIZE}">{"".join(parts)}</svg>'
         )

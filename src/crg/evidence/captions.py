@@ -1,0 +1,199 @@
+"""Captions: the two or three facts that tell most of a figure; the rest stands in its data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from crg.evaluate import BASELINE
+from crg.evidence import comparing, streaming, sweeping
+from crg.evidence.stepping import held_against, loss_against, moved_in_words, shown_setting, step
+from crg.evidence.study import Contrast, Line, Study, Table
+from crg.evidence.wording import (
+    above_or_below,
+    bracket,
+    called,
+    listing,
+    many,
+    measured,
+    named,
+    number,
+    points,
+    quoted,
+)
+
+Tables = Sequence[Table]
+
+
+def caption(study: Study, source_name: str) -> str:
+    """What the figure of one source shows; plain text."""
+    tables = study.tables_of(source_name)
+    if not any(line.accuracy is not None for table in tables for line in table.lines):
+        return f"On {quoted(source_name)} no accuracy was measured."
+    return " ".join(_CAPTIONS.get(study.outline.figure, _gains)(study, tables))
+
+
+def loss_caption(study: Study, source_name: str) -> str:
+    """Who loses most and least from the first setting to the last, and one contrast of interest."""
+    last = study.tables_of(source_name)[-1]
+    lines = [line for line in _rows(last) if line.to_first_setting is not None]
+    if not lines:
+        return ""
+    ranked = sorted(lines, key=lambda line: _mean(line.to_first_setting))
+    said = f"At {shown_setting(study.outline, -1)}, {moved_in_words(ranked[0])}"
+    if len(ranked) == 1:
+        return f"{said}."
+    said += f", the most; {moved_in_words(ranked[-1])}, the least."
+    pairs = [(line, line.change_to.get(held_against(line))) for line in lines]
+    pairs.sort(key=lambda pair: not pair[0].row.against)  # what the experiment asks for goes first
+    told = [loss_against(line, contrast) for line, contrast in pairs if contrast is not None]
+    return f"{said} {told[0]}." if told else said
+
+
+def _gains(study: Study, tables: Tables) -> list[str]:
+    """Who is highest, and how many are worse than zero-shot."""
+    lines, where = measured(tables[0].lines), f"On {named(tables[0].source)}"
+    if not any(line.best for line in lines):
+        return [f"{where}, no row without labels was measured in all orders."]
+    worse = [line for line in lines if line.to_zero_shot and line.to_zero_shot.verdict == "worse"]
+    if not worse:
+        return [comparing.highest(where, lines)]
+    lowest = min(worse, key=lambda line: _mean(line.to_zero_shot))
+    assert lowest.to_zero_shot is not None
+    verb = "is" if len(worse) == 1 else "are"
+    said = f"{many(len(worse), 'row')} {verb} worse than zero-shot, {called(lowest.row)} by "
+    said += f"{points(_mean(lowest.to_zero_shot))} {bracket(lowest.to_zero_shot, turned=True)}"
+    return [comparing.highest(where, lines), f"{said}{'' if len(worse) == 1 else ', the most'}."]
+
+
+def _steps(study: Study, tables: Tables) -> list[str]:
+    """The highest row, and the step that brings most and the one that brings least."""
+    said = _gains(study, tables)[:1]
+    steps = [line for line in _rows(tables[0]) if line.to_like and len(line.unlike) < 2]
+    ranked = sorted(steps, key=lambda line: _mean(line.to_like))
+    ends = [ranked[-1], ranked[0]] if len(ranked) > 1 else ranked
+    words = [step(line, line.to_like) for line in ends if line.to_like is not None]
+    name = "The largest step and the smallest" if len(words) > 1 else "The one step"
+    return [*said, f"{name}: {'; '.join(words)}."] if words else said
+
+
+def _noise(study: Study, tables: Tables) -> list[str]:
+    """Who ends highest and lowest, and how many end below zero-shot."""
+    last, lines = tables[-1], _rows(tables[-1])
+    if not lines:
+        return [f"On {named(last.source)} no row but zero-shot was measured."]
+    where = f"On {named(last.source)}, at {shown_setting(study.outline, -1)}"
+    below = [line for line in lines if line.to_zero_shot and line.to_zero_shot.verdict == "worse"]
+    end = f"{len(below)} of {many(len(lines), 'row')} {'is' if len(below) == 1 else 'are'}"
+    return [f"{where}, {_ends(lines)}; {end} worse than zero-shot there."]
+
+
+def _ends(lines: Sequence[Line]) -> str:
+    ranked = sorted(lines, key=_accuracy)
+    top = f"{called(ranked[-1].row)} is highest with {number(_accuracy(ranked[-1]))}%"
+    low = f"{called(ranked[0].row)} lowest with {number(_accuracy(ranked[0]))}%"
+    return f"{top} and {low}" if len(ranked) > 1 else top
+
+
+def _worst(study: Study, tables: Tables) -> list[str]:
+    """Who falls deepest, who least, and who never falls below zero-shot."""
+    where = f"On {named(tables[0].source)}"
+    worst: dict[str, tuple[Table, Contrast]] = {}
+    for row in study.outline.rows:
+        placed = streaming.placed_gains(tables, row.label)
+        if placed:
+            worst[called(row)] = min(placed, key=lambda each: _mean(each[1]))
+    if not worst:
+        return [f"{where} no stream can be judged.", *streaming.left_out(tables, False)]
+    ranked = sorted(worst, key=lambda name: _mean(worst[name][1]))
+    ends = dict.fromkeys((ranked[0], ranked[-1]))
+    words = [f"{name} is {_placed(*worst[name])}" for name in ends]
+    never = sum(_mean(contrast) >= 0 for _, contrast in worst.values())
+    count = f"{never} of {many(len(worst), 'row')} never {'falls' if never == 1 else 'fall'}"
+    said = f"{where}, at their worst, {' and '.join(words)}; {count} below zero-shot."
+    return [said, *streaming.left_out(tables, False)]
+
+
+def _placed(table: Table, contrast: Contrast) -> str:
+    return f"{above_or_below(contrast)} in {quoted(table.setting.label)}"
+
+
+def _start(study: Study, tables: Tables) -> list[str]:
+    """Who is better than zero-shot soonest, and who is worse at first."""
+    lines = [line for line in _rows(tables[0]) if line.first_gain]
+    where = f"On {named(tables[0].source)}"
+    if not lines:
+        return [f"{where} the stream is too short to tell of its start."]
+    since = {called(line.row): streaming.better_from(line) for line in lines}
+    known = {name: count for name, count in since.items() if count is not None}
+    soonest = [name for name, count in known.items() if count == min(known.values())]
+    if soonest:
+        verb = "is" if len(soonest) == 1 else "are"
+        said = f"{where}, {listing(soonest)} {verb} better than zero-shot soonest: from the first "
+        said += f"{min(known.values())} pictures on."
+    else:
+        said = f"{where}, no row is better than zero-shot to the end."
+    first = min(min(line.first_gain) for line in lines)
+    worse = [called(line.row) for line in lines
+             if first in line.first_gain and line.first_gain[first].verdict == "worse"]  # fmt: skip
+    return [said, f"Worse over the first {first}: {listing(worse)}."] if worse else [said]
+
+
+def _labels(study: Study, tables: Tables) -> list[str]:
+    """Which row with labels has most over one without, and which least."""
+    lines = [line for line in measured(tables[0].lines) if line.to_label_free is not None]
+    if not lines:
+        return _gains(study, tables)
+    ranked = sorted(lines, key=lambda line: _mean(line.to_label_free))
+    ends = dict.fromkeys((ranked[-1].row.label, ranked[0].row.label))
+    by_label = {line.row.label: line for line in lines}
+    words = [
+        f"{called(by_label[label].row)} is {above_or_below(contrast)}"
+        for label in ends
+        if (contrast := by_label[label].to_label_free) is not None
+    ]
+    where = f"On {named(tables[0].source)}, of the rows that use labels"
+    return [f"{where}, {' and '.join(words)}."]
+
+
+def _errors(study: Study, tables: Tables) -> list[str]:
+    """Which cache ends with the fewest wrong labels, and which with the most."""
+    found = {
+        called(line.row): 1 - line.purity.mean
+        for line in tables[0].lines
+        if line.purity is not None
+    }
+    where = f"On {named(tables[0].source)}"
+    if not found:
+        return [f"{where} no row kept a cache."]
+    ranked = sorted(found, key=lambda name: found[name])
+    ends = [f"{name} {number(found[name])}%" for name in dict.fromkeys((ranked[0], ranked[-1]))]
+    words = ["fewest", "most"][: len(ends)] if len(ends) > 1 else ["in the only cache"]
+    told = (f"{word} {end}" for word, end in zip(words, ends, strict=True))
+    return [f"{where}, cached under a wrong class at the end: {listing(told)}."]
+
+
+def _rows(table: Table) -> list[Line]:
+    return [line for line in measured(table.lines) if line.row.method != BASELINE]
+
+
+def _accuracy(line: Line) -> float:
+    assert line.accuracy is not None
+    return line.accuracy.mean
+
+
+def _mean(contrast: Contrast | None) -> float:
+    assert contrast is not None
+    return contrast.interval.mean
+
+
+_CAPTIONS: Mapping[str, Callable[[Study, Tables], list[str]]] = {
+    "purity": _errors,
+    "waterfall": _steps,
+    "sweep": sweeping.range_on_source,
+    "heat": sweeping.range_on_source,
+    "noise": _noise,
+    "streams": _worst,
+    "cold_start": _start,
+    "learning": _start,
+    "shots": _labels,
+}
