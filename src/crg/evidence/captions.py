@@ -114,7 +114,7 @@ def _worst(study: Study, tables: Tables) -> list[str]:
 
 
 def _placed(table: Table, contrast: Contrast) -> str:
-    return f"{above_or_below(contrast)} in {quoted(table.setting.label)}"
+    return f"{above_or_below(contrast)} in the stream '{table.setting.label}'"
 
 
 def _start(study: Study, tables: Tables) -> list[str]:
