@@ -98,7 +98,7 @@ def test_streams_are_told_by_the_deepest_fall(tmp_path: Path) -> None:
         book.add("b", share(130), base=share(100), setting=setting)
     said = caption(book.read(tmp_path), "toy")
     assert "a is 20.00 points below zero_shot (95% interval" in said
-    assert ") in 'in bursts, two' and b is 15.00 points above zero_shot (" in said
+    assert ") in the stream 'in bursts, two' and b is 15.00 points above zero_shot (" in said
     assert said.endswith("1 of 2 rows never falls below zero-shot.")
 
 
