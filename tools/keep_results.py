@@ -44,7 +44,7 @@ def keep(results: Path, out: Path) -> None:
     if not files:
         raise crg.InputError(f"{results} holds no results files: run crg bench first.")
     out.mkdir(parents=True, exist_ok=True)
-    studies = read_studies(files)
+    studies = read_studies(files, lambda what: print(what, file=sys.stderr))
     write_page(out / "report.html", study_page(studies))
     (out / "tables.md").write_text(markdown(studies), encoding="utf-8")
     for file in files:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from rich.console import Console
 
 from crg.evidence import read_studies
+from crg.evidence.study import Study
 from crg.report.study_page import study_page
 from crg.report.tables import latex, markdown
 from crg.report.writing import check_page, write_page
@@ -34,7 +36,7 @@ def report(results: tuple[Path, ...], out: Path | None, layout: str) -> None:
     if layout == "html":
         _write_page(results, out or PAGE)
         return
-    studies = read_studies(results)
+    studies = _studies(results)
     text = markdown(studies) if layout == "markdown" else latex(studies)
     if out is None:
         click.echo(text)
@@ -43,8 +45,14 @@ def report(results: tuple[Path, ...], out: Path | None, layout: str) -> None:
         click.echo(f"{out} holds the tables.", err=True)
 
 
+def _studies(results: tuple[Path, ...]) -> list[Study]:
+    """What the files say; a terminal shows which table is being looked at."""
+    with Console(stderr=True).status("reading") as shown:  # silent in a pipe
+        return read_studies(results, lambda what: shown.update(f"reading {what}"))
+
+
 def _write_page(results: tuple[Path, ...], out: Path) -> None:
     check_page(out, "--out")
-    studies = read_studies(results)
+    studies = _studies(results)
     write_page(out, study_page(studies))
     click.echo(f"{out} shows {len(studies)} experiment{'s' if len(studies) > 1 else ''}.", err=True)

@@ -12,7 +12,7 @@ from crg import outline, results
 from crg.evidence.lines import Known
 from crg.evidence.runs import Run
 from crg.evidence.study import Shown, Study, Table, Trace
-from crg.evidence.tabling import tables_of
+from crg.evidence.tabling import Tell, tables_of
 from crg.evidence.wording import listing, quoted
 from crg.outline import ENOUGH_ORDERS, ENOUGH_PICTURES, Outline
 from crg.types import InputError
@@ -21,11 +21,16 @@ GALLERY = "gallery"
 _Numbered = Sequence[tuple[int, results.Record]]
 
 
-def read_studies(paths: Iterable[str | os.PathLike[str]]) -> list[Study]:
-    """What the results files say, a study per file and experiment; a folder is all its files."""
+def read_studies(
+    paths: Iterable[str | os.PathLike[str]], tell: Tell = lambda what: None
+) -> list[Study]:
+    """What the results files say, a study per file and experiment; a folder is all its files.
+
+    It takes about a second per table, mostly for the intervals; ``tell`` hears where it is.
+    """
     given = [Path(path) for path in paths]
     files = [file for path in given for file in _files(path)]
-    studies = [study for file in dict.fromkeys(files) for study in _studies_of(file)]
+    studies = [study for file in dict.fromkeys(files) for study in _studies_of(file, tell)]
     if not studies:
         named = ", ".join(map(str, given)) or "No results file"
         raise InputError(f"{named} holds no experiment: run one with crg bench.")
@@ -40,7 +45,7 @@ def _files(path: Path) -> list[Path]:
     return [path]
 
 
-def _studies_of(file: Path) -> list[Study]:
+def _studies_of(file: Path, tell: Tell) -> list[Study]:
     ledger = results.read_ledger(file)
     numbered = list(zip(ledger.numbers, ledger.records, strict=True))
     latest = {record["key"]: record for _, record in numbered if record.get("kind") == outline.KIND}
@@ -48,11 +53,14 @@ def _studies_of(file: Path) -> list[Study]:
         f"Line {number} of {file} cannot be read and is left out." for number in ledger.torn
     )
     return [
-        _study(outline.from_record(record), numbered, str(file), torn) for record in latest.values()
+        _study(outline.from_record(record), numbered, str(file), torn, tell)
+        for record in latest.values()
     ]
 
 
-def _study(about: Outline, numbered: _Numbered, file: str, torn: tuple[str, ...]) -> Study:
+def _study(
+    about: Outline, numbered: _Numbered, file: str, torn: tuple[str, ...], tell: Tell
+) -> Study:
     wanted = {cell.key for cell in about.cells if cell.key is not None}
     runs: dict[str, Run] = {}
     failures: dict[str, str] = {}
@@ -65,7 +73,7 @@ def _study(about: Outline, numbered: _Numbered, file: str, torn: tuple[str, ...]
         elif "kind" not in record:
             runs[key] = Run(record, Trace(file, number, key, record["seed"]))
     machine = _machine(runs.values())
-    tables = tables_of(Known(about, runs, failures))
+    tables = tables_of(Known(about, runs, failures), tell)
     return Study(
         outline=about,
         tables=tables,

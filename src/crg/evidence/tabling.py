@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from crg.evaluate import BASELINE
@@ -25,9 +25,14 @@ from crg.evidence.runs import Answers
 from crg.evidence.study import Contrast, Line, Spread, Table
 from crg.outline import Cell, Outline, Source
 
+Tell = Callable[[str], None]
 
-def tables_of(known: Known) -> tuple[Table, ...]:
-    """A table per source that is there and setting that the experiment has there."""
+
+def tables_of(known: Known, tell: Tell = lambda what: None) -> tuple[Table, ...]:
+    """A table per source that is there and setting that the experiment has there.
+
+    ``tell`` hears what is being looked at.
+    """
     outline = known.outline
     cells: dict[tuple[int, int], list[Cell]] = defaultdict(list)
     for cell in outline.cells:
@@ -35,6 +40,7 @@ def tables_of(known: Known) -> tuple[Table, ...]:
     tables: list[Table] = []
     for place, source in enumerate(outline.sources):
         if source.missing is None:
+            tell(f"{outline.name}, {source.name}")
             settings = [each for each in range(len(outline.settings)) if (place, each) in cells]
             rows = [_table_rows(known, source, cells[place, each]) for each in settings]
             tables += [
