@@ -16,9 +16,11 @@ from click.testing import CliRunner
 
 import made_studies
 from crg.cli import main
+from crg.evidence.sentences import TUNED
 from crg.evidence.study import Line, Study
 from crg.report.markup import Figure, data_link
 from crg.report.study_figures import FIGURES, figures_of
+from crg.report.study_grids import overview_table
 from crg.report.study_page import study_page
 from made_studies import SHAPES, TEXTURES, all_studies, table_study
 from test_report import SVG, Balanced
@@ -278,3 +280,12 @@ def test_the_command_prints_tables(known: Path, layout: str, mark: str) -> None:
     saved = CliRunner().invoke(main, ["report", "results", "--format", layout, "--out", "tables"])
     assert saved.exit_code == 0 and saved.stdout == ""
     assert (known / "tables").read_text(encoding="utf-8").strip() == printed.stdout.strip()
+
+
+def test_tuned_rows_are_marked_in_the_overview_too() -> None:
+    """A column of the overview that shows a tuned row says so in its head."""
+    found = [each for each in all_studies() if any(row.tuned for row in each.outline.rows)]
+    assert found
+    for study in found:
+        heads = overview_table(study).split("</thead>")[0]
+        assert heads.count(TUNED) == sum(row.tuned for row in study.outline.rows)

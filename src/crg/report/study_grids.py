@@ -7,6 +7,7 @@ from html import escape
 
 from crg.evidence.cells import scored_text
 from crg.evidence.leading import first_leading
+from crg.evidence.sentences import TUNED
 from crg.evidence.study import Contrast, Line, Study, Table
 from crg.outline import Source
 from crg.report.markup import Cell, Column, Entry, Figure, data_link, folded, table
@@ -38,11 +39,11 @@ def flags(source: Source) -> str:
 
 def overview_table(study: Study) -> str:
     """A row per source, a column per row of the experiment; what is missing says so."""
-    labels = [row.label for row in study.outline.rows]
+    rows, tip = study.outline.rows, "accuracy % and points over zero-shot"
     columns = [Column("source", rises=True)]
-    columns += [Column(label, "accuracy % and points over zero-shot") for label in labels]
+    columns += [Column(row.label, tip, below=TUNED if row.tuned else "") for row in rows]
     entries = [_source_entry(each) for each in study.tables]
-    entries += [missing_entry(source, len(labels)) for source in study.missing]
+    entries += [missing_entry(source, len(rows)) for source in study.missing]
     return table(columns, entries) + short_reasons(_all_lines(study.tables))
 
 
@@ -165,6 +166,7 @@ def _heat_cell(line: Line | None, means: Sequence[float]) -> Cell:
     cell = spread_cell(line.accuracy, digits=2)
     gain = line.to_zero_shot
     more = "" if gain is None else f"<br><small>{contrast_text(gain)}</small>"
+    more += f"<br><span class='flag'>{TUNED}</span>" if line.row.tuned else ""
     shade = f"background:rgba({_BLUE},{_STRONGEST * share:.2f})"
     assert cell is not None
     return Cell(cell.html + more, cell.value, "best" if line.best else "", shade)

@@ -9,10 +9,11 @@ from html import escape
 from crg.evidence.cells import reasons_in_short
 from crg.evidence.sentences import watermark
 from crg.evidence.study import Contrast, Line, Spread, Table
-from crg.report.markup import Cell, Column, Entry, table
+from crg.report.markup import Cell, Column, Entry, folded, table
 from crg.report.wording import NOTHING, points, size_text, span, spread_text
 
 EMPTY = Cell(NOTHING)
+_SHOWN_REASONS = 3  # below a table; more are folded away
 STATES = {"failed": "failed", "not run": "absent", "incomplete": "incomplete"}
 
 
@@ -95,7 +96,10 @@ def missing_cell(line: Line) -> Cell:
 
 def short_reasons(lines: Iterable[Line]) -> str:
     """Below a table: why some of its cells are empty."""
-    return "".join(f"<p class='facts'>{escape(each)}</p>" for each in reasons_in_short(lines))
+    reasons = [f"<p class='facts'>{escape(each)}</p>" for each in reasons_in_short(lines)]
+    if len(reasons) > _SHOWN_REASONS:
+        return folded("What was not run, and why", "".join(reasons))
+    return "".join(reasons)
 
 
 def contrast_cell(contrast: Contrast | None, digits: int = 1) -> Cell | None:
