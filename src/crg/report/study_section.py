@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from html import escape
+from pathlib import PurePath
 
 from crg.evidence.cells import scored_text
 from crg.evidence.leading import bold_among
@@ -116,7 +117,7 @@ def _facts(source: Source, tables: Sequence[Table]) -> str:
     if source.text_kind:
         said.append(f"text features are {source.text_kind}, not the model's own")
     if source.then:
-        said.append(f"then {', '.join(source.then)}")
+        said.append(f"then {', '.join(PurePath(path).name for path in source.then)}")
     return paragraph("; ".join(filter(None, said)) + ".", "facts")
 
 
