@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
 from crg.cli import main
+from crg.engine import run_all
+from crg.experiment.repeating import repeat
 from crg.experiment.shortening import shorten_file, shortened
 from made_experiments import FILES, lines_of, save_experiment
 from made_files import raw_values, save_plugin, save_raw, save_stream
@@ -170,3 +173,18 @@ def test_a_damaged_file_of_short_lines_is_refused(made: Path, tmp_path: Path) ->
     short.write_bytes(short.read_bytes()[:-20])
     refused = _rerun(f"{short}:2")
     assert refused.exit_code == 2 and "is damaged: restore it" in refused.output
+
+
+def test_both_ways_of_computing_are_tried(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker process, as in crg bench, comes first, and this process where that differs."""
+    ways: list[bool] = []
+
+    def noted(*words: Any, isolated: bool) -> Any:
+        ways.append(isolated)
+        return run_all(*words, isolated=False)  # quicker, and here the bits are the same
+
+    monkeypatch.setattr("crg.experiment.repeating.run_all", noted)
+    line = next(line for line in lines_of(made) if "metrics" in line)
+    assert repeat(line).is_same and ways == [True]
+    line["metrics"]["nll"] += 1.0
+    assert repeat(line).other == ("nll",) and ways == [True, True, False]

@@ -9,16 +9,14 @@ import click
 
 from crg import results
 from crg.cli.shared import note, plugin_option, print_json
-from crg.engine import run_spec
 from crg.experiment.discovery import VARIABLE, named_paths
 from crg.experiment.repeating import (
     Line,
     Repetition,
     changed_since,
     check_data,
-    compare,
     find_line,
-    spec_of,
+    repeat,
     with_data_at,
 )
 from crg.types import InputError
@@ -61,8 +59,7 @@ def rerun(line: str, files: tuple[Path, ...], data: tuple[Path, ...], as_json: b
     notes = changed_since(record)
     for sentence in notes:
         note(sentence)
-    result = run_spec(spec_of(record), record.get("plugins") or ())
-    repetition = compare(record, result)
+    repetition = repeat(record)
     if as_json:
         print_json(_as_plain(found, repetition, notes))
     else:
