@@ -179,9 +179,9 @@ def test_both_ways_of_computing_are_tried(made: Path, monkeypatch: pytest.Monkey
     """A worker process, as in crg bench, comes first, and this process where that differs."""
     ways: list[bool] = []
 
-    def noted(*words: Any, isolated: bool) -> Any:
+    def noted(specs: Any, workers: int, plugins: Any, isolated: bool) -> Any:
         ways.append(isolated)
-        return run_all(*words, isolated=False)  # quicker, and here the bits are the same
+        return run_all(specs, workers, plugins)  # quicker, and here the bits are the same
 
     monkeypatch.setattr("crg.experiment.repeating.run_all", noted)
     line = next(line for line in lines_of(made) if "metrics" in line)
