@@ -15,7 +15,7 @@ from crg.evaluate import run
 from crg.evidence import read_studies
 from crg.outline import Cell, Outline, Row, Setting, Source
 from crg.packing import correct_rows
-from crg.reported import reported
+from crg.reported import bundled_papers
 from crg.scenario import Scenario
 from crg.synthetic import gaussian_stream
 from crg.types import InputError, Result
@@ -205,10 +205,10 @@ def test_what_papers_print_stands_beside_the_row(tmp_path: Path) -> None:
     for label in ("zero_shot", "b", "own settings", "other options"):
         book.add(label, share(9))
     lines = {line.row.label: line.reported for line in book.read(tmp_path).tables[0].lines}
-    tda = reported("robustness", "ViT-B-16", "imagenet-a", "tda")
+    tda = bundled_papers().number("robustness", "ViT-B-16", "imagenet-a", "tda")
     assert lines["b"] == lines["own settings"] == tda
     assert lines["other options"] is None
-    assert lines["zero_shot"] == reported("robustness", "ViT-B-16", "imagenet-a",
+    assert lines["zero_shot"] == bundled_papers().number("robustness", "ViT-B-16", "imagenet-a",
                                           "zero_shot_one_prompt")  # fmt: skip
 
 

@@ -259,7 +259,7 @@ def known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """An empty working directory in which every results file holds the made studies."""
     monkeypatch.chdir(tmp_path)
     command = importlib.import_module("crg.cli.report")
-    monkeypatch.setattr(command, "read_studies", lambda paths, tell: all_studies())
+    monkeypatch.setattr(command, "read_studies", lambda paths, tell, papers: all_studies())
     return tmp_path
 
 

@@ -11,11 +11,12 @@ import pytest
 
 import crg
 from crg.datasets.catalog import catalogue
-from crg.reported import AVERAGE, known_experiments, reported, reported_average, stated
+from crg.reported import AVERAGE, bundled_papers, known_experiments
 
 DATA: dict[str, Any] = tomllib.loads(
     resources.files("crg").joinpath("reported.toml").read_text("utf-8")
 )
+PAPERS = bundled_papers()
 NOTES = [*DATA["slip"], *DATA["protocol"], *DATA["statement"]]
 BEYOND = {"imagenet-r", "imagenet-sketch", AVERAGE}  # columns that are no datasets of ours
 BESIDE = {"zero_shot_one_prompt"}  # rows that are no methods of ours
@@ -33,7 +34,7 @@ def entries() -> list[tuple[str, str, str, str]]:
 
 def test_a_number_comes_with_its_source() -> None:
     """An entry is found, as printed, with the paper it was read in."""
-    found = reported("cross_datasets", "RN50", "eurosat", "tda")
+    found = PAPERS.number("cross_datasets", "RN50", "eurosat", "tda")
     assert found is not None and found.value == 42.11
     assert "DPE paper" in found.source and found.notes == ()
 
@@ -43,10 +44,10 @@ def test_a_number_comes_with_its_source() -> None:
 )
 def test_backbones_are_known_by_their_spellings(name: str) -> None:
     """Case, the stroke, and the naming of the library and of OpenAI's weights do not matter."""
-    assert reported("robustness", name, "imagenet", "dpe") == reported(
+    assert PAPERS.number("robustness", name, "imagenet", "dpe") == PAPERS.number(
         "robustness", "ViT-B-16", "imagenet", "dpe"
     )
-    assert stated("robustness", name, "imagenet", "crg")
+    assert PAPERS.stated("robustness", name, "imagenet", "crg")
 
 
 @pytest.mark.parametrize(
@@ -61,13 +62,13 @@ def test_backbones_are_known_by_their_spellings(name: str) -> None:
 )
 def test_what_is_not_known_is_none(entry: tuple[str, str, str, str]) -> None:
     """Other weights, datasets, methods and experiments have no number."""
-    assert reported(*entry) is None
+    assert PAPERS.number(*entry) is None
 
 
 def test_slips_of_the_paper_are_told() -> None:
     """What the CRG paper has wrong is said at the entry it has wrong, and at no other."""
-    wrong = reported("robustness", "RN50", "imagenet-v2", "coop")
-    right = reported("robustness", "RN50", "imagenet-v2", "tpt")
+    wrong = PAPERS.number("robustness", "RN50", "imagenet-v2", "coop")
+    right = PAPERS.number("robustness", "RN50", "imagenet-v2", "tpt")
     assert wrong is not None and right is not None
     assert any("ImageNet-R accuracy" in note for note in wrong.notes)
     assert not any("ImageNet-R accuracy" in note for note in right.notes)
@@ -75,8 +76,8 @@ def test_slips_of_the_paper_are_told() -> None:
 
 def test_protocols_are_told() -> None:
     """An entry on a sample, and an average over more datasets than ours, say so."""
-    food = reported("cross_datasets", "RN50", "food101", "dpe")
-    mean = reported_average("robustness", "RN50", "difftpt")
+    food = PAPERS.number("cross_datasets", "RN50", "food101", "dpe")
+    mean = PAPERS.average("robustness", "RN50", "difftpt")
     assert food is not None and mean is not None
     assert any("2,000" in note for note in food.notes)
     assert all(any(word in note for note in mean.notes) for word in ("2,000", "1,000", "five"))
@@ -84,10 +85,10 @@ def test_protocols_are_told() -> None:
 
 def test_a_number_that_is_not_at_hand_is_not_made_up() -> None:
     """Of CRG on ImageNet a gain is stated, and no accuracy given."""
-    assert reported("robustness", "RN50", "imagenet", "crg") is None
-    (sentence,) = stated("robustness", "RN50:openai", "imagenet", "crg")
+    assert PAPERS.number("robustness", "RN50", "imagenet", "crg") is None
+    (sentence,) = PAPERS.stated("robustness", "RN50:openai", "imagenet", "crg")
     assert "1.85" in sentence and "arxivlens" in sentence
-    assert stated("robustness", "RN50", "imagenet-a", "crg") == ()
+    assert PAPERS.stated("robustness", "RN50", "imagenet-a", "crg") == ()
 
 
 def test_only_averages_noted_as_slips_do_not_follow() -> None:
@@ -115,7 +116,7 @@ def test_the_tables_are_whole() -> None:
         for row in table["rows"].values():
             assert len(row) == len(table["columns"]) and all(0 < value < 100 for value in row)
     assert len(set(entries())) == len(entries())
-    assert all(reported(*entry) is not None for entry in entries())
+    assert all(PAPERS.number(*entry) is not None for entry in entries())
 
 
 def test_names_are_ours() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from crg.evaluate import BASELINE
 from crg.evidence import measured
@@ -12,6 +12,7 @@ from crg.evidence.printed import printed_for, said_of
 from crg.evidence.runs import Run, answers_of, zero_shot_answers
 from crg.evidence.study import Line
 from crg.outline import Cell, Outline, Row, Source
+from crg.reported import Papers, bundled_papers
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,6 +22,7 @@ class Known:
     outline: Outline
     runs: Mapping[str, Run]  # by key
     failures: Mapping[str, str]  # reason by key
+    papers: Papers = field(default_factory=bundled_papers)
 
     @property
     def n_orders(self) -> int:
@@ -33,8 +35,8 @@ def judged_row(known: Known, source: Source, row: Row, cells: Sequence[Cell]) ->
     keys = tuple(dict.fromkeys(cell.key for cell in cells if cell.key is not None))
     runs = [known.runs[key] for key in keys if key in known.runs]
     status, reason = _status(known, cells, keys)
-    printed, said = printed_for(known.outline, source, row), said_of(known.outline, source, row)
-    line = Line(row, status, reason, reported=printed, said=said)
+    about = (known.papers, known.outline, source, row)
+    line = Line(row, status, reason, reported=printed_for(*about), said=said_of(*about))
     if not runs:
         return Judged(line, None, {})
     line = _with_figures(line, runs)

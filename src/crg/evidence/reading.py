@@ -10,11 +10,13 @@ from typing import Any
 
 from crg import outline, results
 from crg.evidence.lines import Known
+from crg.evidence.printed import printed_tables
 from crg.evidence.runs import Run
 from crg.evidence.study import Shown, Study, Table, Trace
 from crg.evidence.tabling import Tell, tables_of
 from crg.evidence.wording import listing, quoted
 from crg.outline import ENOUGH_ORDERS, ENOUGH_PICTURES, Outline
+from crg.reported import Papers, bundled_papers
 from crg.types import InputError
 
 GALLERY = "gallery"
@@ -22,15 +24,21 @@ _Numbered = Sequence[tuple[int, results.Record]]
 
 
 def read_studies(
-    paths: Iterable[str | os.PathLike[str]], tell: Tell = lambda what: None
+    paths: Iterable[str | os.PathLike[str]],
+    tell: Tell = lambda what: None,
+    papers: Papers | None = None,
 ) -> list[Study]:
     """What the results files say, a study per file and experiment; a folder is all its files.
 
     It takes about a second per table, mostly for the intervals; ``tell`` hears where it is.
+    ``papers`` are those whose numbers stand beside; by default the bundled ones.
     """
     given = [Path(path) for path in paths]
     files = [file for path in given for file in _files(path)]
-    studies = [study for file in dict.fromkeys(files) for study in _studies_of(file, tell)]
+    believed = bundled_papers() if papers is None else papers
+    studies = [
+        study for file in dict.fromkeys(files) for study in _studies_of(file, tell, believed)
+    ]
     if not studies:
         named = ", ".join(map(str, given)) or "No results file"
         raise InputError(f"{named} holds no experiment: run one with crg bench.")
@@ -45,7 +53,7 @@ def _files(path: Path) -> list[Path]:
     return [path]
 
 
-def _studies_of(file: Path, tell: Tell) -> list[Study]:
+def _studies_of(file: Path, tell: Tell, papers: Papers) -> list[Study]:
     ledger = results.read_ledger(file)
     numbered = list(zip(ledger.numbers, ledger.records, strict=True))
     latest = {record["key"]: record for _, record in numbered if record.get("kind") == outline.KIND}
@@ -53,13 +61,18 @@ def _studies_of(file: Path, tell: Tell) -> list[Study]:
         f"Line {number} of {file} cannot be read and is left out." for number in ledger.torn
     )
     return [
-        _study(outline.from_record(record), numbered, str(file), torn, tell)
+        _study(outline.from_record(record), numbered, str(file), torn, tell, papers)
         for record in latest.values()
     ]
 
 
 def _study(
-    about: Outline, numbered: _Numbered, file: str, torn: tuple[str, ...], tell: Tell
+    about: Outline,
+    numbered: _Numbered,
+    file: str,
+    torn: tuple[str, ...],
+    tell: Tell,
+    papers: Papers,
 ) -> Study:
     wanted = {cell.key for cell in about.cells if cell.key is not None}
     runs: dict[str, Run] = {}
@@ -73,11 +86,13 @@ def _study(
         elif "kind" not in record:
             runs[key] = Run(record, Trace(file, number, key, record["seed"]))
     machine = _machine(runs.values())
-    tables = tables_of(Known(about, runs, failures), tell)
+    tables = tables_of(Known(about, runs, failures, papers), tell)
+    missing = tuple(source for source in about.sources if source.missing is not None)
     return Study(
         outline=about,
         tables=tables,
-        missing=tuple(source for source in about.sources if source.missing is not None),
+        missing=missing,
+        printed=printed_tables(about, missing, papers),
         gallery=_galleries(about.name, numbered),
         machine=machine,
         notes=(*_notes(about, machine), *_small_tables(tables), *torn),

@@ -133,12 +133,35 @@ class Shown:
 
 
 @dataclass(frozen=True)
+class PrintedCell:
+    """What papers print for a method on a dataset that is not there, or say of it."""
+
+    reported: Reported | None
+    said: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PrintedTable:
+    """Numbers of papers that nothing stands beside, for the missing datasets of one model."""
+
+    model: str
+    datasets: tuple[str, ...]  # the last one may be the average
+    rows: Mapping[str, tuple[PrintedCell, ...]]  # by method
+
+    @property
+    def cells(self) -> tuple[PrintedCell, ...]:
+        """All of them, row by row."""
+        return tuple(cell for row in self.rows.values() for cell in row)
+
+
+@dataclass(frozen=True)
 class Study:
     """An experiment with all that was measured; ``tables`` leave out sources that are missing."""
 
     outline: Outline
     tables: tuple[Table, ...]
     missing: tuple[Source, ...] = ()
+    printed: tuple[PrintedTable, ...] = ()  # what papers print for the sources that are missing
     gallery: Mapping[str, tuple[Shown, ...]] = field(default_factory=dict)  # by name of a source
     machine: Mapping[str, str] = field(default_factory=dict)  # versions and machine of the runs
     notes: tuple[str, ...] = ()  # such as fewer than five orders

@@ -80,7 +80,7 @@ def _catalogued(request: CatalogueRequest, found: Sequence[Found]) -> Iterator[P
                 f"No store of {dataset} encoded with {model} was found: run crg encode {dataset} "
                 f"--model {model} --root FOLDER --out STORE and name STORE with --data."
             )
-            yield Prospect(full_name(dataset, model), dataset, missing=why)
+            yield Prospect(full_name(dataset, model), dataset, missing=why, model=model)
 
 
 def _rendered(request: ShapesRequest, folder: Path, in_sequence: bool) -> Iterator[Prospect]:

@@ -66,7 +66,7 @@ def plan(
         prospect, features = _read(given)
         known.append(prospect)
         if features is None:
-            sources.append(Source(prospect.name, prospect.dataset, missing=prospect.missing))
+            sources.append(_absent(prospect))
             continue
         laid = _Layout(design, prospect, features, number, seeds, tuple(plugins))
         sources.append(laid.source)
@@ -172,6 +172,11 @@ def _read(prospect: Prospect) -> tuple[Prospect, Features | None]:
         if prospect.must_be_usable:
             raise
         return replace(prospect, missing=str(error)), None
+
+
+def _absent(prospect: Prospect) -> Source:
+    missing, model = prospect.missing, prospect.model
+    return Source(prospect.name, prospect.dataset, model=model, missing=missing)
 
 
 def _source(prospect: Prospect, features: Features) -> Source:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,7 @@ from crg.experiment.design import (
     SettingRequest,
     ShapesRequest,
 )
-from crg.experiment.tables import Table
+from crg.experiment.tables import Table, parsed
 from crg.grid import typed_options
 from crg.methods.registry import get_method
 from crg.outline import ENOUGH_ORDERS
@@ -38,7 +36,8 @@ PUBLISHED = "published"
 def read_design(path: str | os.PathLike[str]) -> Design:
     """The experiment of a file; every mistake is refused before anything is run."""
     file = Path(path)
-    top = Table(_parsed(file), file)
+    lists = ("row", "setting", "data")
+    top = Table(parsed(file, "name the TOML file of an experiment", lists), file)
     design = Design(
         name=top.text("name", file.stem),
         title=top.text("title", file.stem),
@@ -58,20 +57,6 @@ def read_design(path: str | os.PathLike[str]) -> Design:
     top.finish()
     check_whole(top, design)
     return design
-
-
-def _parsed(file: Path) -> Mapping[str, Any]:
-    try:
-        with file.open("rb") as content:
-            return tomllib.load(content)
-    except FileNotFoundError:
-        raise InputError(f"{file} does not exist: name the TOML file of an experiment.") from None
-    except OSError as error:
-        raise InputError(f"{file} cannot be read ({error.strerror}): check the path.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        twice = [key for key in ("row", "setting", "data") if f"('{key}',) twice" in str(error)]
-        remedy = f"write [[{twice[0]}]] above each of them" if twice else "mend it there"
-        raise InputError(f"{file} is no TOML ({error}): {remedy}.") from None
 
 
 def _with_zero_shot(rows: tuple[RowRequest, ...]) -> tuple[RowRequest, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,6 +18,21 @@ _KINDS = {
     dict: "a table such as { key = value }",
     list: 'a list of names such as ["one", "two"]',
 }
+
+
+def parsed(file: Path, remedy: str, lists: Sequence[str]) -> Mapping[str, Any]:
+    """The content of a file; ``remedy`` helps where there is none, ``lists`` are its [[keys]]."""
+    try:
+        with file.open("rb") as content:
+            return tomllib.load(content)
+    except FileNotFoundError:
+        raise InputError(f"{file} does not exist: {remedy}.") from None
+    except OSError as error:
+        raise InputError(f"{file} cannot be read ({error.strerror}): check the path.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        twice = [key for key in lists if f"('{key}',) twice" in str(error)]
+        mending = f"write [[{twice[0]}]] above each of them" if twice else "mend it there"
+        raise InputError(f"{file} is no TOML ({error}): {mending}.") from None
 
 
 class Table:

@@ -70,6 +70,12 @@ def table(columns: Sequence[Column], entries: Iterable[Entry], css: str = "") ->
     )
 
 
+def footnotes(notes: Iterable[str]) -> str:
+    """Numbered notes below a table; nothing where there are none."""
+    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    return f"<ol class='notes'>{items}</ol>" if items else ""
+
+
 def figure(shown: Figure) -> str:
     """The pictures, what they show, and their data."""
     return (

@@ -22,6 +22,7 @@ from crg.report.study_grids import (
     overview_table,
     settings_table,
 )
+from crg.report.study_printed import printed_part
 from crg.report.study_tables import rows_table
 
 _OPEN = 1  # sources whose figures are open from the start
@@ -38,6 +39,7 @@ def study_section(study: Study) -> str:
         "".join(paragraph(note, "note") for note in _notes(study)),
         _across(study),
         *(_source_part(study, source, n < _OPEN) for n, source in enumerate(_sources(study))),
+        printed_part(study),
         "</section>",
     ]
     return "".join(parts)

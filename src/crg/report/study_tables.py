@@ -9,7 +9,7 @@ from html import escape
 from crg.evidence.cells import reasons_in_short
 from crg.evidence.sentences import watermark
 from crg.evidence.study import Contrast, Line, Spread, Table
-from crg.report.markup import Cell, Column, Entry, folded, table
+from crg.report.markup import Cell, Column, Entry, folded, footnotes, table
 from crg.report.wording import NOTHING, points, size_text, span, spread_text
 
 EMPTY = Cell(NOTHING)
@@ -31,7 +31,7 @@ def rows_table(shown: Table) -> str:
     measures = [m for m in _measures(notes) if any(m.cell(line) for line in shown.lines)]
     entries = [_entry(line, measures) for line in shown.lines]
     columns = [Column("row", rises=True), *(measure.column for measure in measures)]
-    return table(columns, entries) + _footnotes(notes)
+    return table(columns, entries) + footnotes(notes)
 
 
 def head_cell(line: Line, is_bold: bool = False) -> Cell:
@@ -191,8 +191,3 @@ def _notes(lines: Sequence[Line]) -> list[str]:
             found |= dict.fromkeys((f"From {line.reported.source}.", *line.reported.notes))
         found |= dict.fromkeys(line.said)
     return list(found)
-
-
-def _footnotes(notes: Sequence[str]) -> str:
-    points_of = "".join(f"<li>{escape(note)}</li>" for note in notes)
-    return f"<ol class='notes'>{points_of}</ol>" if points_of else ""

@@ -9,6 +9,7 @@ from crg.evidence.leading import BOLD, bold_among
 from crg.evidence.sentences import sentences_of
 from crg.evidence.sheets import Sheet, SheetRow, sheets_of
 from crg.evidence.study import Study
+from crg.evidence.unmeasured import printed_sheets
 from crg.outline import ENOUGH_ORDERS, ENOUGH_PICTURES
 
 _LATEX_HEAD = "% Made by crg report. Needs \\usepackage{booktabs} and \\usepackage{graphicx}."
@@ -58,7 +59,7 @@ def _markdown_study(study: Study) -> Iterable[str]:
     yield f"## {_marked_down(study.outline.title)}\n"
     for part in _introduction(study):
         yield f"{_marked_down(part)}\n"
-    for sheet in sheets_of(study):
+    for sheet in (*sheets_of(study), *printed_sheets(study)):
         yield f"### {_marked_down(sheet.title)}\n"
         yield from (f"{_marked_down(fact)}\n" for fact in sheet.facts if fact)
         yield from _markdown_table(sheet)
@@ -99,7 +100,7 @@ def _latex_study(study: Study) -> Iterable[str]:
     yield f"\\section*{{{escape_latex(study.outline.title)}}}"
     for part in _introduction(study):
         yield f"{escape_latex(part)}\n"
-    for sheet in sheets_of(study):
+    for sheet in (*sheets_of(study), *printed_sheets(study)):
         yield from _latex_table(sheet)
 
 
