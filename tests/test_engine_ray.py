@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from crg.engine import RunSpec, run_all_on_ray
+from ray_told import told_by
 from sentences import refused_in_one_sentence
 
 pytest.importorskip("ray")
-SCRIPT = Path(__file__).with_name("ray_grids.py")
 
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the grids of the script tell."""
-    command = [sys.executable, str(SCRIPT), str(tmp_path_factory.mktemp("ray"))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    answers: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answers
+    return told_by("ray_grids.py", tmp_path_factory.mktemp("ray"))
 
 
 def test_ray_gives_the_same_results_even_if_a_worker_is_killed(told: dict[str, Any]) -> None:

@@ -165,6 +165,15 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
         with_papers(missing)
 
 
+def test_the_file_in_the_documents_can_be_used(tmp_path: Path) -> None:
+    """The example is read as it stands, and its numbers are found."""
+    document = Path(__file__).parents[1].joinpath("docs", "benchmark.md").read_text("utf-8")
+    example = document.split("## Numbers of other papers")[1].split("```toml\n")[1].split("```")[0]
+    found = with_papers(own(tmp_path, example)).number("robustness", "ViT-B-16", "imagenet", "crg")
+    assert found is not None and found.source in example
+    assert f"[{found.value}," in example and found.notes[0] in example
+
+
 def test_a_source_of_no_model_is_left_out(tmp_path: Path) -> None:
     """What is missing without a model, such as a broken file, has no printed numbers."""
     broken = Source("odd", "imagenet", missing="It cannot be read.")

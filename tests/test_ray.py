@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +10,16 @@ import pytest
 from crg.encoding import Wording, encode
 from crg.views import Recipe
 from encoding_fakes import HashEncoder, dots
+from ray_told import told_by
 from sentences import refused_in_one_sentence
 
 pytest.importorskip("ray")
-SCRIPT = Path(__file__).with_name("ray_jobs.py")
 
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the jobs of the script tell."""
-    command = [sys.executable, str(SCRIPT), str(tmp_path_factory.mktemp("ray"))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    answers: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answers
+    return told_by("ray_jobs.py", tmp_path_factory.mktemp("ray"))
 
 
 def test_ray_makes_the_same_bytes_even_if_it_loses_an_actor(told: dict[str, Any]) -> None:
