@@ -100,7 +100,7 @@ class Papers:
     def stated(self, experiment: str, backbone: str, dataset: str, method: str) -> tuple[str, ...]:
         """What is said of a result whose number is not at hand, each with where it is said."""
         return tuple(
-            f"{note.text} ({note.source})"
+            f"{note.text} So says {note.source}."
             for note in self.notes
             if note.kind == "statement" and note.concerns(experiment, backbone, {dataset}, method)
         )

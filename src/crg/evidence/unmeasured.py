@@ -17,7 +17,7 @@ def title_of(table: PrintedTable) -> str:
 def introduction(table: PrintedTable) -> str:
     """What must be known before it is read."""
     sources = _sources(table)
-    read = f" They are from {sources[0]}." if len(sources) == 1 else ""
+    read = f" The numbers are from {sources[0]}." if len(sources) == 1 else ""
     return f"Nothing here was measured: these datasets are not there.{read}"
 
 
@@ -37,10 +37,9 @@ def cell_text(cell: PrintedCell) -> str:
 
 
 def marks_of(cell: PrintedCell, remarks: Sequence[str]) -> list[int]:
-    """Which of the remarks below the table concern the number."""
-    return [
-        remarks.index(each) + 1 for each in _remarks(cell, names_source=True) if each in remarks
-    ]
+    """Which of the remarks below the table concern the number, in their order."""
+    own = _remarks(cell, names_source=True)
+    return [number for number, each in enumerate(remarks, start=1) if each in own]
 
 
 def printed_sheets(study: Study) -> list[Sheet]:
