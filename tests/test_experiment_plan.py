@@ -121,6 +121,22 @@ def test_methods_that_forget_run_in_one_order(tmp_path: Path) -> None:
     assert Counter(cell.setting for cell in _cells(outline, "zero_shot")) == {0: 5, 1: 5}
 
 
+def test_luck_in_training_is_part_of_the_spread(tmp_path: Path) -> None:
+    """A method that trains with a seed runs with one per order, unless the row sets the seed."""
+    text = '[[row]]\nmethod = "coop"\n[[row]]\nlabel = "same luck"\nmethod = "coop"\n'
+    text += (
+        'options = { seed = 3 }\n[[data]]\nshapes = ["fog"]\npictures = 6\nviews = 2\nshots = 1\n'
+    )
+    made = planned(tmp_path, text)
+    specs = {job.key: job.spec for job in made.jobs}
+    open_seed, same_luck = (
+        [specs[str(cell.key)] for cell in _cells(made.outline, label)]
+        for label in ("coop", "same luck")
+    )
+    assert [(spec.seed, spec.options["seed"]) for spec in open_seed] == [(n, n) for n in range(5)]
+    assert [(spec.seed, spec.options["seed"]) for spec in same_luck] == [(0, 3)]
+
+
 def test_rows_for_several_views_wait_for_views(tmp_path: Path) -> None:
     """Where pictures have one view the row is not run."""
     row = '[[row]]\nlabel = "views"\nmethod = "zero_shot"\nseveral_views = true\n'

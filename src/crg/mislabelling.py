@@ -1,9 +1,11 @@
-"""Mislabelling: a share of the pictures is filed under a wrong class on purpose.
+"""Mislabelling: a share of what a cache takes in is filed under a wrong class on purpose.
 
-It is how an experiment finds out what wrong entries in a cache cost. Which pictures are hit
-follows from the seed and the name of the picture alone: the same ones for every method, in any
-process, and with a larger share all that a smaller one hits, and more. Evaluation sets it up;
-a method neither knows of it nor sees a label.
+It is how an experiment finds out what wrong entries in a cache cost. The share is of insertions,
+not of offers: a queue that is less full takes what the right one would refuse, so that of equal
+shares of offers a small cache would suffer more than a large one, and methods could not be
+compared. Chance decides by the seed and the name of the picture, in any process alike, and what
+was kept so far decides how likely a hit is. Evaluation sets it up; a method neither knows of it
+nor sees a label.
 """
 
 from __future__ import annotations
@@ -16,7 +18,10 @@ from crg.types import InputError, SampleId
 
 
 class Mislabelling:
-    """The ``filing`` of a cache that files a ``share`` of what it is offered wrongly.
+    """The ``filing`` of a cache by which a ``share`` of its insertions goes to a wrong class.
+
+    The share of hits among insertions is never further from it than one insertion, unless the
+    wrong queues refuse everything.
 
     ``truth`` has the true class of each picture, -1 for one of no class; it may be empty. The
     wrong class is any, with equal chances, that is neither the true one nor the one that the
@@ -41,7 +46,9 @@ class Mislabelling:
         2
         """
         chance, choice = _two_numbers(self._seed, sample_id)
-        wrong = label if chance >= self.share else self._wrong(label, sample_id, choice)
+        # hits that are missing so far, with this picture; a whole one is made up for at once
+        missing = self.share * (self.insertions + 1) - self.mislabelled
+        wrong = label if chance >= missing else self._wrong(label, sample_id, choice)
         self._is_hit = wrong != label
         return wrong
 

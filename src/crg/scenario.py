@@ -32,7 +32,7 @@ class Scenario:
     order: str = SHUFFLED
     strength: float | None = None
     pictures: int | None = None  # at most so many, the same ones for every seed
-    mislabelled: float = 0.0  # share of what is offered to a cache that goes to a wrong class
+    mislabelled: float = 0.0  # share of what a cache takes in that goes to a wrong class
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:

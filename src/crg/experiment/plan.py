@@ -16,7 +16,15 @@ from crg.engine import RunSpec, read_once, read_with_few
 from crg.experiment.data import Prospect
 from crg.experiment.design import Design, RowRequest, SettingRequest
 from crg.experiment.rendering import Tell
-from crg.experiment.rows import as_row, options_on, seeds_of, whole_config, why_not
+from crg.experiment.rows import (
+    SEED,
+    as_row,
+    options_on,
+    seeds_of,
+    trains_with_seed,
+    whole_config,
+    why_not,
+)
 from crg.features import Features
 from crg.grid import origin_of
 from crg.methods.registry import get_method
@@ -133,6 +141,7 @@ class _Layout:
         source, method = self.source, row.method
         options = options_on(row, self.prospect.dataset)
         assert options is not None  # or there would be a refusal
+        options = {**options, SEED: seed} if trains_with_seed(row) else options
         few = self.labelled if FEW in get_method(method).needs else None
         origin = replace(
             origin_of(source.path, source.sha256, method, self.plugins, few),

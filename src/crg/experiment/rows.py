@@ -22,6 +22,7 @@ from crg.presets import PRESET, PUBLISHED, presets_of
 from crg.resources import FEW, GENERATED, TEXT_ENCODER, check_needs
 from crg.types import InputError
 
+SEED = "seed"  # the option of methods that train
 # In these the seed decides which pictures come, and not only when.
 SEEDED_CHOICE = ("imbalanced", "few_present", "outsiders")
 _NEEDS = {
@@ -64,6 +65,13 @@ def options_on(request: RowRequest, dataset: str) -> dict[str, Any] | None:
     return typed_options(request.method, {PRESET: preset, **own})
 
 
+def trains_with_seed(request: RowRequest) -> bool:
+    """Whether the method has a seed among its options that the row leaves open."""
+    fields = dataclasses.fields(get_method(request.method).Config)
+    given = {*request.options, *(name for own in request.per_dataset.values() for name in own)}
+    return SEED in {field.name for field in fields} - given
+
+
 def whole_config(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Every option, defaults included."""
     return dataclasses.asdict(build_config(method, get_method(method).Config, options))
@@ -93,10 +101,11 @@ def why_not(request: RowRequest, prospect: Prospect, features: Features) -> str 
 def seeds_of(request: RowRequest, setting: SettingRequest, seeds: tuple[int, ...]) -> range:
     """How many of the seeds a row runs with: one where no picture remembers those before.
 
-    Zero-shot forgets too, but is cheap, and all are compared with it order by order.
+    Zero-shot forgets too, but is cheap, and all are compared with it order by order. Where the
+    method trains with a seed of its own, that follows the order's, and luck in training shows.
     """
     forgets = getattr(get_method(request.method), "forgets", False)
-    once = forgets and request.method != BASELINE
+    once = forgets and request.method != BASELINE and not trains_with_seed(request)
     once = once and setting.scenario.order not in SEEDED_CHOICE
     return range(min(1, len(seeds)) if once else len(seeds))
 
