@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -102,8 +103,39 @@ def test_torn_lines_are_told() -> None:
     path = Path("results/small.jsonl")
     path.write_text(path.read_text()[:-100])
     again = _bench(SMALL, "--data", "a.npz")
-    assert f"{path} has lines that are torn or not ours and were left out: 3." in again.stderr
+    assert f"Line 3 of {path} was left out: it is torn or not ours." in again.stderr
     assert again.exit_code == 0 and again.stdout == whole.stdout
+
+
+def test_a_line_that_contradicts_itself_is_run_again() -> None:
+    """An accuracy that somebody changed is left out with a note, and measured anew."""
+    save_stream(Path("a.npz"))
+    whole = _bench(SMALL, "--data", "a.npz")
+    path = Path("results/small.jsonl")
+    lines = lines_of(path)
+    lines[2]["metrics"]["accuracy"] += 0.25
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    again = _bench(SMALL, "--data", "a.npz")
+    assert f"Line 3 of {path} was left out: it gives an accuracy of" in again.stderr
+    assert again.exit_code == 0 and again.stdout == whole.stdout
+    assert len(lines_of(path)) == len(lines) + 1
+    assert "1 of 1 runs" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--folder", "/dev/null/zz"), "choose another folder with --folder."),
+        (("--results", "/dev/null/zz/r.jsonl"), "choose another file with --results."),
+        (("--results", "."), "choose another file with --results."),
+    ],
+)
+def test_places_that_cannot_be_written_are_one_sentence(words: tuple[str, str], told: str) -> None:
+    """The option of crg bench that names another place is the remedy, and no other option."""
+    done = _bench(f"{ROWS}[[data]]\nshapes = ['night']\npictures = 32\n", *words)
+    assert done.exit_code == 2 and done.stderr.count("\n") <= 2, done.output
+    if words[1] != ".":  # which click itself refuses
+        assert done.stderr.rstrip().endswith(told) and "--no-results" not in done.stderr
 
 
 def test_remarks_have_a_column_only_where_there_are_some() -> None:

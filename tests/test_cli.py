@@ -140,7 +140,7 @@ def test_compare_resumes_and_names_torn_lines(folder: Path) -> None:
     Path("crg-results.jsonl").write_bytes(b"".join(lines[:3]) + lines[3][:50])
     outcome = _crg(*words, "--resume")
     assert outcome.exit_code == 0
-    assert "left out: 4" in outcome.stderr
+    assert "Line 4 of crg-results.jsonl was left out" in outcome.stderr
     ledger = results.read_ledger("crg-results.jsonl")
     assert len(ledger.records) == 4
     assert len({record["key"] for record in ledger.records}) == 4

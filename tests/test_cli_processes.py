@@ -25,6 +25,13 @@ def _run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_the_package_can_be_run(tmp_path: Path) -> None:
+    """``python -m crg`` is the command, under its own name."""
+    words = [sys.executable, "-m", "crg", "rerun", "--help"]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert done.stdout.startswith("Usage: crg rerun ")
+
+
 def test_a_pipe_gets_no_progress_bar(tmp_path: Path) -> None:
     """Stdout holds nothing but JSON, and stderr nothing at all."""
     save_stream(tmp_path / "a.npz")

@@ -61,6 +61,7 @@ def test_a_reason_is_told_once_and_counted_at_the_end(
         "Failed: run 0: one class only.",
         "Failed: last: bad luck.",
         "Failed for the same reason: 19 more (one class only.)",
+        "21 of 21 runs, 21 failed",
     ]
 
 
@@ -79,6 +80,22 @@ def test_a_file_gets_a_plain_line_now_and_then(
         shown.advanced("b", 6, 10)
     told = capsys.readouterr()
     assert (told.out, told.err) == ("", "1 of 300 runs, 1 failed\n")
+
+
+def test_the_last_count_is_told_and_no_line_twice(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """However long a run takes its count is told once, and a grid of nothing tells nothing."""
+    now = [0.0]
+    monkeypatch.setattr("crg.cli.progress.time.monotonic", lambda: now[0])
+    with grid_progress(2) as shown:
+        for now[0] in (11.0, 22.0, 33.0):
+            shown.advanced("a", int(now[0]), 40)
+        shown.finished("a")
+        shown.finished("b")
+    with grid_progress(0):
+        pass
+    assert capsys.readouterr().err.splitlines() == ["0 of 2 runs", "2 of 2 runs"]
 
 
 def test_lines_can_be_left_out(

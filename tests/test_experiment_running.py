@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from click.testing import CliRunner
 
 from crg import results
 from crg.cli import main
+from crg.experiment.keeping import Keeper
 from crg.experiment.running import Machinery, begin, missing_jobs, run_jobs
 from crg.types import InputError
 from made_experiments import FILES, ROWS, lines_of, planned, save_experiment
@@ -74,6 +76,31 @@ def test_an_interruption_keeps_what_is_done(tmp_path: Path) -> None:
     next(runs)
     runs.close()
     assert len(lines_of(path)) == 2 and len(missing_jobs(made, path)) == 5
+
+
+def test_what_another_command_has_written_is_not_written_again(tmp_path: Path) -> None:
+    """Two writers of one file have the same runs to do, and each run is there once."""
+    made, path = planned(tmp_path, f"orders = 2\n{ROWS}\n{FILES}"), tmp_path / "small.jsonl"
+    begin(made, path)
+    jobs, one = missing_jobs(made, path), Machinery(workers=1)
+    slow = run_jobs(jobs, (), path, one)
+    next(slow)
+    quick = [done.job.key for done in run_jobs(jobs[1:4], (), path, one)]
+    assert len([*slow]) == 5 and len(quick) == 3
+    keys = [line["key"] for line in lines_of(path)[1:]]
+    assert len(keys) == len(set(keys)) == 6
+
+
+def test_a_keeper_notices_a_file_that_was_replaced(tmp_path: Path) -> None:
+    """A run that went away with the file is written to the new one."""
+    path, _ = _finish(tmp_path)
+    outline, run, *_ = lines_of(path)
+    keeper = Keeper(path)
+    assert not keeper.add(run)
+    path.write_text(json.dumps(outline) + "\n")
+    assert keeper.add(run) and not keeper.add(run)
+    path.unlink()
+    assert keeper.add(run) and lines_of(path) == [run]
 
 
 def test_a_failed_run_is_a_line_and_is_tried_again(tmp_path: Path) -> None:

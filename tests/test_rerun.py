@@ -76,9 +76,14 @@ def test_a_run_is_found_by_number_and_by_the_start_of_its_key(made: Path) -> Non
 
 def test_what_is_no_run_is_refused(made: Path, tmp_path: Path) -> None:
     """Lines of other kinds, lines and files that are not there, and keys that fit none."""
+    count = len(lines_of(made))
     for words, told in (
         ([f"{made}:1"], "is of the kind 'experiment': name the line of a run."),
-        ([f"{made}:99"], "has no line 99"),
+        ([f"{made}:99"], f"has no line 99: it has {count} lines, which count from 1."),
+        ([f"{made}:-3"], f"has no line -3: it has {count} lines, which count from 1."),
+        ([f"{made}:0"], "has no line 0"),
+        ([f"{made}:x"], f"Which line of {made}: write {made}:NUMBER, counted from 1."),
+        ([str(made)], f"Which line of {made}: write {made}:NUMBER, counted from 1."),
         (["nothing.jsonl:1"], "There is no file nothing.jsonl"),
         (["zzz"], "No run has a key that begins with 'zzz'"),
         (["", "--results", str(made)], "give more of it"),
@@ -124,6 +129,31 @@ def test_other_surroundings_are_noted(made: Path, tmp_path: Path) -> None:
     code = f"the code of {line['method']} was another one"
     for told in ("numpy was 0.1", "host was elsewhere", code):
         assert told in done.output
+
+
+def test_older_lines_know_less_of_the_machine(made: Path, tmp_path: Path) -> None:
+    """What a line did not write down is no difference; what it did is one."""
+    line = lines_of(made)[2]
+    del line["machine"]["blas"]
+    line["machine"]["processor"] = "another"
+    other = tmp_path / "other.jsonl"
+    other.write_text(json.dumps(line) + "\n")
+    done = _rerun(f"{other}:1")
+    assert done.exit_code == 0 and "blas" not in done.output
+    assert "processor was another and is " in done.output
+
+
+def test_lines_that_lack_something_are_refused(made: Path, tmp_path: Path) -> None:
+    """What is needed to repeat a run is named, and a key does not find such a line."""
+    line = lines_of(made)[2]
+    other = tmp_path / "other.jsonl"
+    for part in ("metrics", "zero_shot", "data", "given"):
+        rest = {name: value for name, value in line.items() if name != part}
+        other.write_text(json.dumps(rest) + "\n\n" + json.dumps(line) + "\n")
+        refused = _rerun(f"{other}:1")
+        assert refused.exit_code == 2 and f"{part!r}" in refused.output, refused.output
+    assert "Line 2 of" in _rerun(f"{other}:2").output
+    assert json.loads(_rerun(line["key"], "--results", str(other), "--json").stdout)["line"] == 3
 
 
 def test_plug_ins_are_loaded_from_the_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import crg
 from crg import results
 from crg.results import Origin
+from crg.soundness import sentences_on
 from crg.types import InputError, Result
 from sentences import refused_in_one_sentence
 
@@ -32,6 +33,7 @@ def test_a_record_holds_what_is_needed_to_repeat_it() -> None:
     assert record["versions"]["crg"] == crg.__version__
     assert {"python", "numpy", "platform", "array_library"} <= set(record["versions"])
     assert record["machine"]["processors"] == os.cpu_count()
+    assert record["machine"]["blas"]
     words = shlex.split(record["command"])
     assert words[:4] == ["crg", "--plugin", "/own.py", "run"]
     assert words[4:] == [
@@ -85,7 +87,12 @@ def test_lines_that_are_not_ours_are_named(tmp_path: Path) -> None:
     """JSON of another kind and bytes that are no text are left out by number."""
     path = tmp_path / "r.jsonl"
     path.write_bytes(b'[1]\n{"schema": 99}\n\xff\xfe\n\n')
-    assert results.read_ledger(path) == results.Ledger((), (1, 2, 3))
+    ledger = results.read_ledger(path)
+    assert ledger == results.Ledger((), (1, 2, 3)) and ledger.n_lines == 3
+    assert sentences_on("r.jsonl", ledger.left_out) == [
+        "Lines 1, 3 of r.jsonl were left out: each is torn or not ours.",
+        "Line 2 of r.jsonl was left out: it is of the schema 99, which this crg does not read.",
+    ]
 
 
 def test_writers_side_by_side_do_not_mix_their_lines(tmp_path: Path) -> None:
@@ -94,7 +101,7 @@ def test_writers_side_by_side_do_not_mix_their_lines(tmp_path: Path) -> None:
     code = (
         "import sys; from crg import results\n"
         "for i in range(50): results.append(sys.argv[1], "
-        "{'schema': 1, 'key': sys.argv[2] + str(i), 'pad': 'x' * 20000})"
+        "{'schema': 1, 'kind': 'pad', 'key': sys.argv[2] + str(i), 'pad': 'x' * 20000})"
     )
     writers = [subprocess.Popen([sys.executable, "-c", code, str(path), name]) for name in "abcd"]
     assert [writer.wait() for writer in writers] == [0, 0, 0, 0]
@@ -133,11 +140,38 @@ def test_find_gives_the_latest_record_of_a_key() -> None:
     assert results.find(records, ["a", "c"]) == {"a": {"key": "a", "n": 3}}
 
 
+def test_the_machine_is_no_part_of_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same run on another machine is the same run."""
+    here = results.make_record(RESULT, ORIGIN, {})
+    monkeypatch.setattr(results, "describe_machine", lambda: {"processor": "another"})
+    there = results.make_record(RESULT, ORIGIN, {})
+    assert here["key"] == there["key"] and here["machine"] != there["machine"]
+
+
+def test_keys_are_read_from_where_the_last_reading_ended(tmp_path: Path) -> None:
+    """Only whole lines of runs count, and a line that is not finished is read the next time."""
+    path = tmp_path / "r.jsonl"
+    assert results.run_keys_from(path, 0) == (set(), 0)
+    record = results.make_record(RESULT, ORIGIN, {})
+    results.append(path, results.make_failure("failed", "bad luck"))
+    results.append(path, record)
+    keys, end = results.run_keys_from(path, 0)
+    assert keys == {record["key"]} and end == path.stat().st_size
+    path.write_bytes(path.read_bytes() + json.dumps({**record, "key": "next"}).encode())
+    assert results.run_keys_from(path, end) == (set(), end)
+    path.write_bytes(path.read_bytes() + b"\n")
+    assert results.run_keys_from(path, end) == ({"next"}, path.stat().st_size)
+
+
 def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    """The sentence names the two ways out."""
+    """The sentence names the two ways out, or the one that a command has."""
     for path in (tmp_path, tmp_path / "none" / "r.jsonl"):
         with pytest.raises(InputError, match=r"--results or none with --no-results\.$"):
+            results.check_writable(path, or_none=True)
+        with pytest.raises(InputError, match=r"choose another file with --results\.$"):
             results.check_writable(path)
+    with pytest.raises(InputError, match=r"choose another file with --results\.$"):
+        results.make_folder("/dev/null/none/r.jsonl")
 
 
 def test_a_file_that_holds_something_else_is_left_alone(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def iter_grid(
     for key, record in done.items():
         yield Finished(tuple(by_key[key]), results.to_result(record), reused=True)
     if results_path is not None:
-        results.check_writable(results_path)
+        results.check_writable(results_path, or_none=True)
     left = {key: cells for key, cells in by_key.items() if key not in done}
     # The engine hands back the very specs it was given, so their identity finds the cells.
     first = {id(cells[0].spec): cells for cells in left.values()}

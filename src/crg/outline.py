@@ -13,6 +13,8 @@ from typing import Any
 from crg.scenario import Scenario
 
 KIND = "experiment"
+# What reading a record that is no outline, or one of another version, may raise.
+NO_OUTLINE = (KeyError, TypeError, ValueError, AttributeError)
 LABELLED_PICTURES = "labelled pictures"  # among the needs of a row
 ENOUGH_ORDERS = 5  # fewer tell too little of how much the order matters
 ENOUGH_PICTURES = 30  # scored in each order: of fewer, a handful would make a verdict

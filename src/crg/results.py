@@ -20,11 +20,15 @@ from typing import Any
 import numpy as np
 
 import crg
+from crg.machine import describe_machine
+from crg.soundness import LeftOut, fault_of, is_run
 from crg.types import InputError, Result
 
 DEFAULT_PATH = "crg-results.jsonl"
 SCHEMA = 1
 FAILURE = "failure"  # kind of a line that tells of a run that came to nothing
+
+_TORN = "is torn or not ours"
 
 Record = dict[str, Any]
 
@@ -45,11 +49,20 @@ class Origin:
 
 @dataclass(frozen=True)
 class Ledger:
-    """What a results file holds; ``torn`` are the numbers of lines that cannot be read."""
+    """What a results file holds; ``torn`` are the numbers of lines that cannot be read.
+
+    ``left_out`` are these and the lines that can be read and not be believed, with the reasons.
+    """
 
     records: tuple[Record, ...]
     torn: tuple[int, ...] = ()
     numbers: tuple[int, ...] = field(default=(), compare=False)  # line of each record, from 1
+    left_out: tuple[LeftOut, ...] = field(default=(), compare=False)
+
+    @property
+    def n_lines(self) -> int:
+        """How many lines there are, without empty ones at the end."""
+        return max((*self.numbers, *(line.number for line in self.left_out)), default=0)
 
 
 def run_key(origin: Origin, method: str, options: Mapping[str, Any], seed: int) -> str:
@@ -85,7 +98,7 @@ def make_record(result: Result, origin: Origin, given: Mapping[str, Any]) -> Rec
 
 def surroundings() -> Record:
     """Versions and machine of this process, as every record has them."""
-    return {"versions": _versions(), "machine": _machine()}
+    return {"versions": _versions(), "machine": describe_machine()}
 
 
 def make_failure(key: str, reason: str) -> Record:
@@ -112,17 +125,26 @@ def repeat_command(origin: Origin, method: str, given: Mapping[str, Any], seed: 
     return shlex.join([*words, "--seed", str(seed)])
 
 
-def check_writable(path: str | os.PathLike[str]) -> None:
+def check_writable(path: str | os.PathLike[str], or_none: bool = False) -> None:
     """Refuse a results file that cannot be appended to, before any time is spent on runs.
 
     A file that holds something else, such as a feature file named by mistake, is left alone.
+    ``or_none``: the command also runs without one, which the refusal names.
     """
     with contextlib.suppress(OSError), Path(path).open("rb") as file:
         if file.read(1) not in (b"", b"{"):
             raise InputError(
                 f"{path} is no results file: choose another with --results, which may be new."
             )
-    _append_bytes(Path(path), b"")
+    _append_bytes(Path(path), b"", " or none with --no-results" if or_none else "")
+
+
+def make_folder(path: str | os.PathLike[str]) -> None:
+    """Make the folder that a results file is in."""
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(path, error) from None
 
 
 def append(path: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
@@ -133,7 +155,7 @@ def append(path: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
 
 
 def read_ledger(path: str | os.PathLike[str]) -> Ledger:
-    """All whole records; a line that was cut off by a crash is named, not fatal."""
+    """All records that can be believed; what cannot is named with its reason, and not fatal."""
     try:
         lines = _content(Path(path)).split(b"\n")
     except FileNotFoundError:
@@ -142,17 +164,32 @@ def read_ledger(path: str | os.PathLike[str]) -> Ledger:
         raise InputError(f"{path} is damaged: restore it from a copy.") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}): check the path.") from None
-    records: list[Record] = []
-    numbers: list[int] = []
-    torn: list[int] = []
+    records: dict[int, Record] = {}
+    left_out: list[LeftOut] = []
     for number, line in enumerate(lines, start=1):
-        record = _parsed(line)
-        if record is not None:
-            records.append(record)
-            numbers.append(number)
-        elif line.strip():
-            torn.append(number)
-    return Ledger(tuple(records), tuple(torn), tuple(numbers))
+        if not line.strip():
+            continue
+        record, why = _parsed(line)
+        if why is not None:
+            left_out.append(LeftOut(number, why, record))
+        elif record is not None:
+            records[number] = record
+    torn = tuple(line.number for line in left_out if line.record is None)
+    return Ledger(tuple(records.values()), torn, tuple(records), tuple(left_out))
+
+
+def run_keys_from(path: str | os.PathLike[str], start: int) -> tuple[set[str], int]:
+    """Keys of the runs in the whole lines from a byte of a file on, and where these lines end."""
+    try:
+        with Path(path).open("rb") as file:
+            file.seek(start)
+            content = file.read()
+    except OSError:  # no file yet; what else is wrong the write will tell
+        return set(), start
+    whole = content[: content.rfind(b"\n") + 1]
+    found = (_parsed(line) for line in whole.splitlines())
+    runs = [record for record, why in found if record is not None and why is None]
+    return {record["key"] for record in runs if is_run(record)}, start + len(whole)
 
 
 def _content(path: Path) -> bytes:
@@ -163,20 +200,25 @@ def _content(path: Path) -> bytes:
 def find(records: Iterable[Record], keys: Sequence[str]) -> dict[str, Record]:
     """The latest run of each of the ``keys`` that there is one for; failures are none."""
     wanted = set(keys)
-    runs = (record for record in records if record.get("kind") != FAILURE)
-    return {record["key"]: record for record in runs if record["key"] in wanted}
+    return {each["key"]: each for each in records if each["key"] in wanted and is_run(each)}
 
 
-def _parsed(line: bytes) -> Record | None:
+def _parsed(line: bytes) -> tuple[Record | None, str | None]:
+    """What a line tells, and why it is left out; without a record nothing can be made of it."""
     try:
         record = json.loads(line)
-    except ValueError:
-        return None
-    whole = isinstance(record, dict) and record.get("schema") == SCHEMA and "key" in record
-    return record if whole else None
+    except (ValueError, RecursionError):
+        return None, _TORN
+    if not isinstance(record, dict) or "schema" not in record:
+        return None, _TORN
+    if record["schema"] != SCHEMA:
+        return None, f"is of the schema {record['schema']!r}, which this crg does not read"
+    if not isinstance(record.get("key"), str):
+        return None, _TORN
+    return record, fault_of(record)
 
 
-def _append_bytes(path: Path, data: bytes) -> None:
+def _append_bytes(path: Path, data: bytes, otherwise: str = "") -> None:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
         try:
@@ -185,12 +227,16 @@ def _append_bytes(path: Path, data: bytes) -> None:
         finally:
             os.close(handle)
     except OSError as error:
-        raise InputError(
-            f"Results cannot be written to {path} ({error.strerror}): "
-            "choose another file with --results or none with --no-results."
-        ) from None
+        raise _unwritable(path, error, otherwise) from None
     if written != len(data):
         raise InputError(f"Results were written to {path} in part only: make room on the disk.")
+
+
+def _unwritable(path: str | os.PathLike[str], error: OSError, otherwise: str = "") -> InputError:
+    return InputError(
+        f"Results cannot be written to {path} ({error.strerror}): "
+        f"choose another file with --results{otherwise}."
+    )
 
 
 def _ends_cleanly(path: Path) -> bool:
@@ -227,11 +273,3 @@ def _numba() -> str | None:
         return importlib.metadata.version("numba")
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _machine() -> dict[str, Any]:
-    return {
-        "host": platform.node(),
-        "architecture": platform.machine(),
-        "processors": os.cpu_count(),
-    }

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from crg import results
-from crg.cli.progress import grid_progress
+from crg.cli.progress import EncodingBar, grid_progress
 from crg.cli.shared import (
     INTERRUPTED,
     F,
@@ -19,11 +19,9 @@ from crg.cli.shared import (
     note,
     output,
     plugin_option,
-    progress,
-    tell_of_torn_lines,
+    tell_of_left_out,
 )
 from crg.cli.studies import study_tables
-from crg.encoding import Progress
 from crg.evidence import read_studies
 from crg.experiment.checking import unknown_datasets
 from crg.experiment.data import Prospect, find_prospects
@@ -32,6 +30,7 @@ from crg.experiment.discovery import VARIABLE, discover, named_paths
 from crg.experiment.gallery import galleries
 from crg.experiment.plan import Job, Plan, count_runs, plan
 from crg.experiment.reading import read_design
+from crg.experiment.rendering import FOLDER
 from crg.experiment.running import (
     Machinery,
     append_new,
@@ -55,7 +54,7 @@ def _data_options(command: F) -> F:
                           f"[default: the variable {VARIABLE}]"),
         click.option("--only", metavar="TEXT",
                      help="Only sources whose name contains this, in capitals or not."),
-        click.option("--folder", default=Path("build/bench"), show_default=True, type=folder,
+        click.option("--folder", default=FOLDER, show_default=True, type=folder,
                      help="Where rendered shapes are encoded."),
         click.option("--root", type=folder,
                      help="Folder that holds the datasets of the catalogue, for the gallery."),
@@ -171,9 +170,9 @@ def _default_results(design: Design) -> Path:
 
 
 def _check_results(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    results.make_folder(path)
     results.check_writable(path)
-    tell_of_torn_lines(path)
+    tell_of_left_out(path)
 
 
 def _begin(planned: Plan, path: Path) -> None:
@@ -186,32 +185,12 @@ def _planned(
     design: Design, prospects: Sequence[Prospect], folder: Path, machinery: Machinery
 ) -> Plan:
     workers = machinery.workers or processors()
-    with contextlib.closing(_EncodingBar()) as bar:
+    with contextlib.closing(EncodingBar()) as bar:
         planned = plan(design, prospects, folder, loaded_plugins(), workers, bar.tell)
     for before, now in zip(prospects, planned.prospects, strict=True):
         if now.missing != before.missing:
             note(f"{now.missing}")
     return planned
-
-
-class _EncodingBar:
-    """A bar for the set that is being encoded; there is never more than one on the screen."""
-
-    def __init__(self) -> None:
-        self._shown = contextlib.ExitStack()
-        self._name, self._done = "", 0
-
-    def tell(self, name: str, now: Progress) -> None:
-        if name != self._name:
-            self.close()
-            self._advance = self._shown.enter_context(progress(f"encoding {name}", now.total))
-            self._name, self._done = name, 0
-        for _ in range(now.done - self._done):
-            self._advance()
-        self._done = now.done
-
-    def close(self) -> None:
-        self._shown.close()
 
 
 def _run(planned: Plan, path: Path, machinery: Machinery) -> int:

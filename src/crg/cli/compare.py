@@ -20,7 +20,7 @@ from crg.cli.shared import (
     plugin_option,
     print_json,
     results_options,
-    tell_of_torn_lines,
+    tell_of_left_out,
 )
 from crg.cli.tables import markdown_tables, rich_tables
 from crg.cli.variants import parse_variants
@@ -94,7 +94,7 @@ def compare(
     if len(grid.files) < len(files):
         note("a file that was given twice counts once.")
     if resume:
-        tell_of_torn_lines(results_path)
+        tell_of_left_out(results_path)
     finished = run_with_progress(grid, None if no_results else results_path, resume, workers)
     print_summary(summarise(grid, finished), as_json, layout)
 

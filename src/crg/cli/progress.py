@@ -31,6 +31,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from crg.cli.shared import progress
+from crg.encoding import Progress as EncodingProgress
+
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_OF_MEMORY = 600.0  # runs may take minutes each, and the time left is told from these
 
@@ -41,8 +44,9 @@ def grid_progress(
 ) -> Iterator[GridProgress]:
     """What to tell of a grid's progress: bars on a terminal's stderr.
 
-    Elsewhere a plain line on stderr every ten seconds, or nothing without ``lines``. Failures
-    are told at once, in either case; those for a reason that was told are counted at the end.
+    Elsewhere a plain line on stderr every ten seconds if anything has changed, and one at the
+    end, or nothing without ``lines``. Failures are told at once, in either case; those for a
+    reason that was told are counted at the end.
     """
     console = Console(stderr=True, highlight=False)
     columns = (
@@ -63,7 +67,7 @@ def grid_progress(
         try:
             yield shown
         finally:
-            shown.count_repeated()
+            shown.close()
 
 
 class GridProgress:
@@ -73,7 +77,8 @@ class GridProgress:
         self._bars, self._total, self._what, self._lines = bars, total_runs, what, lines
         self._whole = bars.add_task(what, total=total_runs, note="")
         self._at_work: dict[str, TaskID] = {}
-        self._last_line = time.monotonic()
+        self._last_time = time.monotonic()
+        self._last_line = ""
         self.done = 0  # runs, failed ones too
         self.failed = 0
         self._reasons: Counter[str] = Counter()
@@ -99,19 +104,49 @@ class GridProgress:
         self._bars.update(self._whole, completed=self.done, note=note)
         self._tell_now_and_then()
 
-    def count_repeated(self) -> None:
-        """Say how many runs failed for a reason that had been told before."""
+    def close(self) -> None:
+        """Say how far it came, and how many failed for a reason that had been told before."""
         for reason, count in self._reasons.items():
             if count > 1:
                 self._say(f"Failed for the same reason: {count - 1} more ({reason})")
+        if self._total:
+            self._tell()
 
     def _say(self, sentence: str) -> None:
         self._bars.console.print(f"[red]{escape(sentence)}", soft_wrap=True)
 
     def _tell_now_and_then(self) -> None:
         now = time.monotonic()
-        if not self._lines or now - self._last_line < _SECONDS_BETWEEN_LINES:
-            return
-        self._last_line = now
+        if now - self._last_time >= _SECONDS_BETWEEN_LINES:
+            self._last_time = now
+            self._tell()
+
+    def _tell(self) -> None:
+        """The count as a line, unless that line stands there already."""
         failed = f", {self.failed} failed" if self.failed else ""
-        click.echo(f"{self.done} of {self._total} {self._what}{failed}", err=True)
+        line = f"{self.done} of {self._total} {self._what}{failed}"
+        if self._lines and line != self._last_line:
+            self._last_line = line
+            click.echo(line, err=True)
+
+
+class EncodingBar:
+    """A bar for the set that is being encoded; there is never more than one on the screen."""
+
+    def __init__(self) -> None:
+        self._shown = contextlib.ExitStack()
+        self._name, self._done = "", 0
+
+    def tell(self, name: str, now: EncodingProgress) -> None:
+        """So far the set of this name is."""
+        if name != self._name:
+            self.close()
+            self._advance = self._shown.enter_context(progress(f"encoding {name}", now.total))
+            self._name, self._done = name, 0
+        for _ in range(now.done - self._done):
+            self._advance()
+        self._done = now.done
+
+    def close(self) -> None:
+        """Take the bar off the screen."""
+        self._shown.close()

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from crg.cli.shared import note
 from crg.evidence import read_studies
 from crg.evidence.paper_files import with_papers
 from crg.evidence.study import Study
@@ -52,7 +53,7 @@ def _studies(results: tuple[Path, ...], reported: Path | None) -> list[Study]:
     """What the files say; a terminal shows which table is being looked at."""
     papers = with_papers(reported)
     with Console(stderr=True).status("reading") as shown:  # silent in a pipe
-        return read_studies(results, lambda what: shown.update(f"reading {what}"), papers)
+        return read_studies(results, lambda what: shown.update(f"reading {what}"), papers, note)
 
 
 def _write_page(results: tuple[Path, ...], out: Path, reported: Path | None) -> None:

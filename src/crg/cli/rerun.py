@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from pathlib import Path
 from typing import Any
 
 import click
 
 from crg import results
+from crg.cli.progress import EncodingBar
 from crg.cli.shared import note, plugin_option, print_json
 from crg.experiment.discovery import VARIABLE, named_paths
+from crg.experiment.line_finding import Line, find_line
+from crg.experiment.rendering import FOLDER, render_store, shapes_in
 from crg.experiment.repeating import (
-    Line,
     Repetition,
     changed_since,
     check_data,
-    find_line,
     repeat,
     with_data_at,
 )
+from crg.threads import processors
 from crg.types import InputError
 
 _SHOWN = 60  # characters of a value
@@ -36,25 +40,34 @@ _MAIN = ("digest", "accuracy", "predicted", "ece", "nll", "worst_class_accuracy"
 @click.option("--data", multiple=True, metavar="PATH", type=click.Path(path_type=Path),
               help="Where to look for data that is not where it was; may be repeated.  "
                    f"[default: the variable {VARIABLE}]")  # fmt: skip
+@click.option("--folder", default=FOLDER, show_default=True,
+              type=click.Path(path_type=Path, file_okay=False),
+              help="Where rendered shapes are encoded again if they are not there.")  # fmt: skip
 @click.option(
     "--json", "as_json", is_flag=True, help="Print JSON, with the names of all that is compared."
 )
 @plugin_option
-def rerun(line: str, files: tuple[Path, ...], data: tuple[Path, ...], as_json: bool) -> None:
+def rerun(
+    line: str, files: tuple[Path, ...], data: tuple[Path, ...], folder: Path, as_json: bool
+) -> None:
     """Run again what a line of a results file tells of, and compare all that was measured.
 
     LINE is the number of a line, FILE:NUMBER, or the start of a run's key. Times and memory are
     not compared. The exit code is 0 if everything is the same to the last bit, and 1 if not.
+    Rendered shapes that are not there are rendered again; other data must be named.
 
     \b
     Example:
       crg rerun results/ablation.jsonl:12
       crg rerun 3 --results crg-results.jsonl
       crg rerun 5f2c81d9
-      crg rerun docs/results/noise.jsonl.gz:9 --data features/
+      crg rerun docs/results/noise.jsonl.gz:9
+      crg rerun docs/results/ablation.jsonl.gz:200 --data features/
     """
     found = find_line(line, list(files) or _default_files(line))
-    record = with_data_at(found.record, named_paths(data))
+    with contextlib.closing(EncodingBar()) as bar:
+        render = functools.partial(_rendered, folder=folder, bar=bar)
+        record = with_data_at(found.record, named_paths(data), render)
     check_data(record)
     notes = changed_since(record)
     for sentence in notes:
@@ -67,13 +80,22 @@ def rerun(line: str, files: tuple[Path, ...], data: tuple[Path, ...], as_json: b
     click.get_current_context().exit(0 if repetition.is_same else DIFFERENT)
 
 
+def _rendered(name: str, folder: Path, bar: EncodingBar) -> Path | None:
+    """The store of rendered shapes that has this name, made again if need be."""
+    if shapes_in(name) is None:
+        return None
+    if not (folder / name).exists():
+        note(f"{name} is not there and is rendered again into {folder}.")
+    return render_store(name, folder, processors(), bar.tell)
+
+
 def _default_files(line: str) -> list[Path]:
     """For a number the one default file; for a key wherever results usually are."""
     usual = Path(results.DEFAULT_PATH)
     if line.isdecimal():
         return [usual]
     files = [path for path in (usual, *sorted(Path("results").glob("*.jsonl"))) if path.exists()]
-    if not files and ":" not in line:
+    if not files and ":" not in line and not Path(line).is_file():
         raise InputError(f"There is neither {usual} nor results/*.jsonl: name one with --results.")
     return files
 

@@ -73,4 +73,4 @@ def _check_before_running(save_state: Path | None, results_path: Path | None) ->
     if save_state is not None:
         check_place(save_state)
     if results_path is not None:
-        results.check_writable(results_path)
+        results.check_writable(results_path, or_none=True)

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from crg import plugins, results
+from crg.soundness import sentences_on
 from crg.types import InputError
 
 INTERRUPTED = 130  # what shells report for a program that Ctrl-C ended
@@ -164,12 +165,10 @@ def note(sentence: str) -> None:
     click.echo(f"Note: {sentence}", err=True)
 
 
-def tell_of_torn_lines(results_path: Path) -> None:
-    """Say which lines of a results file a crash cut off, or are not ours."""
-    torn = results.read_ledger(results_path).torn
-    if torn:
-        lines = ", ".join(str(number) for number in torn)
-        note(f"{results_path} has lines that are torn or not ours and were left out: {lines}.")
+def tell_of_left_out(results_path: Path) -> None:
+    """Say which lines of a results file are torn, not ours or not to be believed."""
+    for sentence in sentences_on(results_path, results.read_ledger(results_path).left_out):
+        note(sentence)
 
 
 def _load(ctx: click.Context, _: click.Parameter | None, sources: tuple[str, ...]) -> None:

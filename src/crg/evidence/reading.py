@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,75 +15,115 @@ from crg.evidence.runs import Run
 from crg.evidence.study import Shown, Study, Table, Trace
 from crg.evidence.tabling import Tell, tables_of
 from crg.evidence.wording import listing, quoted
+from crg.experiment.shortening import SHORT
 from crg.outline import ENOUGH_ORDERS, ENOUGH_PICTURES, Outline
 from crg.reported import Papers, bundled_papers
+from crg.soundness import DIGEST, LeftOut, is_run, sentences_on
 from crg.types import InputError
 
 GALLERY = "gallery"
-_Numbered = Sequence[tuple[int, results.Record]]
 
 
 def read_studies(
     paths: Iterable[str | os.PathLike[str]],
     tell: Tell = lambda what: None,
     papers: Papers | None = None,
+    on_left_out: Callable[[str], None] = lambda sentence: None,
 ) -> list[Study]:
     """What the results files say, a study per file and experiment; a folder is all its files.
 
     It takes about a second per table, mostly for the intervals; ``tell`` hears where it is.
     ``papers`` are those whose numbers stand beside; by default the bundled ones.
+    ``on_left_out`` hears what was left out of files, which the notes of their studies tell too.
     """
     given = [Path(path) for path in paths]
-    files = [file for path in given for file in _files(path)]
+    files = list(dict.fromkeys(file for path in given for file in _files(path)))
     believed = bundled_papers() if papers is None else papers
-    studies = [
-        study for file in dict.fromkeys(files) for study in _studies_of(file, tell, believed)
-    ]
+    studies: list[Study] = []
+    for file in files:
+        ledger = results.read_ledger(file)
+        outlines, left_out = _outlines(ledger)
+        sentences = tuple(sentences_on(file, left_out))
+        found = [_study(each, ledger, str(file), sentences, tell, believed) for each in outlines]
+        for sentence in sentences if found else ():
+            on_left_out(sentence)
+        studies += found
     if not studies:
-        named = ", ".join(map(str, given)) or "No results file"
-        raise InputError(f"{named} holds no experiment: run one with crg bench.")
+        raise InputError(_nothing_to_draw(given, files))
     return studies
 
 
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
-        return sorted(path.glob("*.jsonl"))
+        return sorted(path.glob("*.jsonl")) or sorted(path.glob("*.jsonl.gz"))
     if not path.exists():
         raise InputError(f"{path} does not exist: name a results file or a folder of them.")
     return [path]
 
 
-def _studies_of(file: Path, tell: Tell, papers: Papers) -> list[Study]:
-    ledger = results.read_ledger(file)
-    numbered = list(zip(ledger.numbers, ledger.records, strict=True))
-    latest = {record["key"]: record for _, record in numbered if record.get("kind") == outline.KIND}
-    torn = tuple(
-        f"Line {number} of {file} cannot be read and is left out." for number in ledger.torn
-    )
-    return [
-        _study(outline.from_record(record), numbered, str(file), torn, tell, papers)
-        for record in latest.values()
-    ]
+def _outlines(ledger: results.Ledger) -> tuple[list[Outline], list[LeftOut]]:
+    """The latest outline of each experiment that is one, and all lines that are left out."""
+    found: dict[str, Outline] = {}
+    left_out = list(ledger.left_out)
+    for number, record in zip(ledger.numbers, ledger.records, strict=True):
+        if record.get("kind") == outline.KIND:
+            about = _whole_outline(record)
+            if about is None:
+                left_out.append(LeftOut(number, "is no outline of an experiment", record))
+            else:
+                found[record["key"]] = about
+    return list(found.values()), left_out
+
+
+def _whole_outline(record: results.Record) -> Outline | None:
+    """The outline in a record; None where it is none, or its cells lead to nothing."""
+    try:
+        about = outline.from_record(record)
+        lists = (about.sources, about.settings, about.rows)
+        places = {(cell.source, cell.setting, cell.row) for cell in about.cells}
+        led = all(0 <= n < len(e) for each in places for n, e in zip(each, lists, strict=True))
+        is_filled = all(len(each) for each in (*lists, about.seeds))
+    except outline.NO_OUTLINE:
+        return None
+    texts = (about.name, about.title, about.about, about.figure)
+    return about if led and is_filled and all(isinstance(each, str) for each in texts) else None
+
+
+def _nothing_to_draw(given: Sequence[Path], files: Sequence[Path]) -> str:
+    """Why files without any experiment have no report, and what would help."""
+    named = ", ".join(map(str, given)) or "No results file"
+    ledgers = [results.read_ledger(file) for file in files]
+    records = [record for ledger in ledgers for record in ledger.records]
+    if any(record.get("kind") == SHORT or DIGEST in record for record in records):
+        pages = dict.fromkeys(file.parent / "report.html" for file in files)
+        beside = [str(page) for page in pages if page.exists()] or ["the page made with them"]
+        return (
+            f"{named} holds short lines only, which are kept for crg rerun: open "
+            f"{' and '.join(beside)}, or draw what a new crg bench measures."
+        )
+    lines = [line for ledger in ledgers for line in _outlines(ledger)[1]]
+    why = f" (line {lines[0].number} {lines[0].why})" if lines else ""
+    return f"{named} holds no experiment{why}: run one with crg bench."
 
 
 def _study(
     about: Outline,
-    numbered: _Numbered,
+    ledger: results.Ledger,
     file: str,
-    torn: tuple[str, ...],
+    left_out: tuple[str, ...],
     tell: Tell,
     papers: Papers,
 ) -> Study:
     wanted = {cell.key for cell in about.cells if cell.key is not None}
     runs: dict[str, Run] = {}
     failures: dict[str, str] = {}
-    for number, record in numbered:
+    for number, record in zip(ledger.numbers, ledger.records, strict=True):
         key = record["key"]
         if key not in wanted:
             continue
         if record.get("kind") == results.FAILURE:
             failures[key] = record["reason"]
-        elif "kind" not in record:
+        elif is_run(record):
             runs[key] = Run(record, Trace(file, number, key, record["seed"]))
     machine = _machine(runs.values())
     tables = tables_of(Known(about, runs, failures, papers), tell)
@@ -93,18 +133,18 @@ def _study(
         tables=tables,
         missing=missing,
         printed=printed_tables(about, missing, papers),
-        gallery=_galleries(about.name, numbered),
+        gallery=_galleries(about.name, ledger.records),
         machine=machine,
-        notes=(*_notes(about, machine), *_small_tables(tables), *torn),
+        notes=(*_notes(about, machine), *_small_tables(tables), *left_out),
         path=file,
     )
 
 
-def _galleries(name: str, numbered: _Numbered) -> dict[str, tuple[Shown, ...]]:
+def _galleries(name: str, records: Iterable[results.Record]) -> dict[str, tuple[Shown, ...]]:
     """The latest gallery of each source; one without pictures counts for none."""
     latest = {
         record["source"]: record["pictures"]
-        for _, record in numbered
+        for record in records
         if record.get("kind") == GALLERY and record["experiment"] == name
     }
     return {source: tuple(map(_shown, pictures)) for source, pictures in latest.items() if pictures}
@@ -140,7 +180,7 @@ def _notes(about: Outline, machine: Mapping[str, str]) -> tuple[str, ...]:
         notes.append(
             f"With {orders} no row is called better or worse: that takes at least {ENOUGH_ORDERS}."
         )
-    if ", " in machine.get("host", ""):
+    if any(", " in machine.get(name, "") for name in ("host", "processor")):
         notes.append("The runs come from several machines, so their times cannot be compared.")
     if ", " in machine.get("crg", ""):
         notes.append(f"The runs come from several versions of crg: {machine['crg']}.")

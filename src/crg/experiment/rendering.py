@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,15 +10,25 @@ from typing import TypeAlias
 
 from crg.datasets.base import PictureSet
 from crg.datasets.shapes import CLEAN, N_CLASSES, shape_pictures
+from crg.datasets.shifts import SEVERITIES, SHIFTS
 from crg.encoders import load_encoder
 from crg.encoding import Progress, encode
 from crg.experiment.design import ShapesRequest
 from crg.generation.relighting import relight
+from crg.types import InputError
 from crg.views import Recipe
 
+FOLDER = Path("build", "bench")  # where stores are made unless another place is named
 MODEL = "mini"
 # Nobody trained the model on these, or chose a shift, a severity or an option with them.
 STREAM_SEED, LABELLED_SEED = 21, 121
+_SHIFTED = f"(?P<shift>{'|'.join(SHIFTS)})-(?P<severity>[{SEVERITIES[0]}-{SEVERITIES[-1]}])"
+_COUNT = "[1-9][0-9]*"
+_STORE_NAME = re.compile(
+    f"(?:{CLEAN}|{_SHIFTED})-"
+    f"(?:(?P<pictures>{_COUNT})x(?P<views>{_COUNT})(?:-(?P<generated>{_COUNT})made)?"
+    f"|labelled-(?P<shots>{_COUNT}))"
+)
 
 Tell: TypeAlias = Callable[[str, Progress], None]  # what is encoded, and how far it is
 
@@ -56,23 +67,32 @@ class Shapes:
 
     def render(self, folder: Path, workers: int, tell: Tell) -> None:
         """Render and encode whatever of it is not there yet."""
-        folder.mkdir(parents=True, exist_ok=True)
-        asked, pictures, mini = self.request, self.pictures(), load_encoder(MODEL)
+        self.render_stream(folder, workers, tell)
+        self.render_labelled(folder, workers)
+
+    def render_stream(self, folder: Path, workers: int, tell: Tell) -> None:
+        """Render and encode the stream, unless it is there."""
+        _make(folder)
+        asked, pictures = self.request, self.pictures()
         made = None
         if asked.generated:
             place = folder / f"{self._kind}-{asked.pictures}-made"
             made = relight(pictures, place, asked.generated)
         encode(
             pictures,
-            mini,
+            load_encoder(MODEL),
             Recipe(views=asked.views),
             self.store(folder),
             variations=made,
             workers=workers,
             on_progress=lambda progress: tell(self.name, progress),
         )
+
+    def render_labelled(self, folder: Path, workers: int) -> None:
+        """Render and encode the labelled pictures, if any are asked for and not there."""
         if few := self.few_store(folder):
-            encode(self.labelled(), mini, Recipe(), few, workers=workers)
+            _make(folder)
+            encode(self.labelled(), load_encoder(MODEL), Recipe(), few, workers=workers)
 
     @property
     def _kind(self) -> str:
@@ -81,3 +101,40 @@ class Shapes:
     def _drawn(self, count: int, seed: int) -> PictureSet:
         shift = None if self.shift == CLEAN else self.shift
         return shape_pictures(shift, self.request.severity, count, seed)
+
+
+def shapes_in(name: str) -> Shapes | None:
+    """The shapes whose ``store`` or ``few_store`` has this name; None for any other name.
+
+    >>> shapes_in("night-3-480x8").request.pictures, shapes_in("clean-labelled-4").request.shots
+    (480, 4)
+    """
+    found = _STORE_NAME.fullmatch(name)
+    if found is None:
+        return None
+    told = {part: value for part, value in found.groupdict().items() if value is not None}
+    shift = told.pop("shift", CLEAN)
+    counts = {part: int(value) for part, value in told.items()}
+    return Shapes(shift, ShapesRequest((shift,), **counts))
+
+
+def render_store(name: str, folder: Path, workers: int, tell: Tell) -> Path | None:
+    """Render what a store of this name holds, unless it is there; None for any other name."""
+    shapes = shapes_in(name)
+    if shapes is None:
+        return None
+    if shapes.request.shots:
+        shapes.render_labelled(folder, workers)
+    else:
+        shapes.render_stream(folder, workers, tell)
+    return folder / name
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"Shapes cannot be rendered into {folder} ({error.strerror}): "
+            "choose another folder with --folder."
+        ) from None

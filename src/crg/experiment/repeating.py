@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from crg import results
 from crg.engine import RunSpec, read_once, results_only, run_all
 from crg.experiment.discovery import discover
+from crg.experiment.rendering import shapes_in
 from crg.experiment.shortening import DIGEST, digest_of, measured_values
 from crg.grid import origin_of
 from crg.joining import joined_sha256
@@ -18,14 +19,7 @@ from crg.plugins import load_plugins
 from crg.scenario import Scenario
 from crg.types import InputError, Result
 
-
-@dataclass(frozen=True)
-class Line:
-    """A run with the place where it stands."""
-
-    file: str
-    number: int
-    record: results.Record
+Render: TypeAlias = Callable[[str], Path | None]  # makes the store of a name again
 
 
 @dataclass(frozen=True)
@@ -40,18 +34,6 @@ class Repetition:
     def is_same(self) -> bool:
         """Whether everything is the same to the last bit."""
         return not self.other
-
-
-def find_line(text: str, files: Sequence[str | Path]) -> Line:
-    """The run that ``NUMBER``, ``FILE:NUMBER`` or the start of a key stands for."""
-    file, colon, number = text.rpartition(":")
-    if colon and number.isdecimal():
-        return _numbered(file, int(number))
-    if text.isdecimal() and len(text) < 10:  # a key has 32 digits and letters
-        if len(files) != 1:
-            raise InputError(f"Line {text} of which file: write FILE:{text}.")
-        return _numbered(str(files[0]), int(text))
-    return _by_key(text, files)
 
 
 def spec_of(record: Mapping[str, Any]) -> RunSpec:
@@ -74,11 +56,21 @@ def check_data(record: Mapping[str, Any]) -> None:
     digests = [_digest(path) for path in (spec.path, *spec.then)]
     now = joined_sha256(digests) if spec.then else digests[0]
     if now != record["data"]["sha256"]:
-        files = " or ".join((spec.path, *spec.then))
-        raise InputError(f"{files} has changed since the run: restore what it was.")
+        raise InputError(_other_data((spec.path, *spec.then)))
     few = record.get("few")
     if few is not None and _digest(few["path"]) != few["sha256"]:
-        raise InputError(f"{few['path']} has changed since the run: restore what it was.")
+        raise InputError(_other_data((few["path"],)))
+
+
+def _other_data(paths: Sequence[str]) -> str:
+    files = " or ".join(paths)
+    if any(shapes_in(Path(path).name) for path in paths):
+        return (
+            f"{files} is not what the run saw, as another processor or version may encode shapes "
+            "with other last bits: repeat the run on a machine like its own, or measure the "
+            "experiment here with crg bench."
+        )
+    return f"{files} has changed since the run: restore what it was."
 
 
 def changed_since(record: Mapping[str, Any]) -> list[str]:
@@ -89,8 +81,8 @@ def changed_since(record: Mapping[str, Any]) -> list[str]:
     for kind in ("versions", "machine"):
         then = record.get(kind) or {}
         for name, value in now[kind].items():
-            if then.get(name) != value:
-                notes.append(f"{name} was {then.get(name)} and is {value}.")
+            if name in then and then[name] != value:  # older lines have fewer of them
+                notes.append(f"{name} was {then[name]} and is {value}.")
     origin = origin_of(record["data"]["path"], None, record["method"], ())
     if origin.code != record.get("code"):
         notes.append(f"the code of {record['method']} was another one.")
@@ -133,15 +125,21 @@ def repeat(record: Mapping[str, Any]) -> Repetition:
     return tried[0]
 
 
-def with_data_at(record: Mapping[str, Any], paths: Iterable[Path]) -> dict[str, Any]:
+def with_data_at(
+    record: Mapping[str, Any], paths: Iterable[Path], render: Render = lambda name: None
+) -> dict[str, Any]:
     """The record with paths that are gone replaced by files of the same name below ``paths``.
 
-    Whether they hold the same data ``check_data`` tells.
+    What is not there either ``render`` may make again, which is given the name and returns the
+    place, or None where it cannot. Whether it is the same data ``check_data`` tells.
     """
     there = {each.path.name: str(each.path) for each in discover(paths)}
 
     def place(path: str) -> str:
-        return path if Path(path).exists() else there.get(Path(path).name, path)
+        name = Path(path).name
+        if Path(path).exists() or name in there:
+            return path if Path(path).exists() else there[name]
+        return str(render(name) or path)
 
     few = record.get("few")
     return {
@@ -159,35 +157,3 @@ def _digest(path: str) -> str | None:
             "the crg bench or crg encode that made it."
         )
     return read_once(path).sha256
-
-
-def _numbered(file: str, number: int) -> Line:
-    if not Path(file).is_file():
-        raise InputError(f"There is no file {file}: name the results file with --results.")
-    ledger = results.read_ledger(file)
-    if number in ledger.torn:
-        raise InputError(f"Line {number} of {file} is torn or not ours: name the line of a run.")
-    record = dict(zip(ledger.numbers, ledger.records, strict=True)).get(number)
-    if record is None:
-        raise InputError(f"{file} has no line {number}: its lines count from 1.")
-    if "metrics" not in record:
-        kind = record.get("kind", "unknown")
-        raise InputError(
-            f"Line {number} of {file} is of the kind {kind!r}: name the line of a run."
-        )
-    return Line(file, number, record)
-
-
-def _by_key(start: str, files: Sequence[str | Path]) -> Line:
-    found: dict[str, Line] = {}
-    for file in files:
-        ledger = results.read_ledger(file)
-        for number, record in zip(ledger.numbers, ledger.records, strict=True):
-            if record["key"].startswith(start) and "metrics" in record:
-                found[record["key"]] = Line(str(file), number, record)  # the latest counts
-    if len(found) == 1:
-        return next(iter(found.values()))
-    where = ", ".join(str(file) for file in files) or "no results file"
-    if not found:
-        raise InputError(f"No run has a key that begins with {start!r} in {where}: see --results.")
-    raise InputError(f"{len(found)} runs have keys that begin with {start!r}: give more of it.")

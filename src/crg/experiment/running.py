@@ -7,13 +7,13 @@ import json
 import os
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 from crg import results
 from crg.engine import Failure, OnProgress, Outcome, RunSpec, run_all, run_all_on_ray
+from crg.experiment.keeping import Keeper
 from crg.experiment.plan import Job, Plan
-from crg.outline import from_record
+from crg.outline import NO_OUTLINE, from_record
 from crg.types import InputError
 
 Engine: TypeAlias = Literal["processes", "ray"]
@@ -51,7 +51,7 @@ def missing_jobs(plan: Plan, path: str | os.PathLike[str]) -> list[Job]:
 
 def begin(plan: Plan, path: str | os.PathLike[str]) -> None:
     """Write the outline into the results file, unless it is the latest one there already."""
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    results.make_folder(path)
     results.check_writable(path)
     append_new(path, {"schema": results.SCHEMA, **plan.outline.as_record()})
 
@@ -62,7 +62,10 @@ def no_longer_shown(plan: Plan, path: str | os.PathLike[str]) -> list[str]:
     earlier = [each for each in results.read_ledger(path).records if each["key"] == key]
     if not earlier:
         return []
-    before = from_record(earlier[-1])
+    try:
+        before = from_record(earlier[-1])
+    except NO_OUTLINE:  # the report tells of it
+        return []
     told = []
     if len(before.seeds) > len(outline.seeds):
         told.append(
@@ -93,17 +96,21 @@ def run_jobs(
     machinery: Machinery,
     on_progress: OnProgress | None = None,
 ) -> Generator[Done, None, None]:
-    """Run the jobs and yield each when it is over and on disk; close it to stop early."""
+    """Run the jobs and yield each when it is over and on disk; close it to stop early.
+
+    What somebody else has written to the file meanwhile is not written again.
+    """
+    kept = Keeper(path)
     by_spec = {id(job.spec): job for job in jobs}  # the engine hands back the very specs
     runs = _runs([job.spec for job in jobs], plugins, machinery, on_progress)
     with contextlib.closing(runs):
         for spec, outcome in runs:
             job = by_spec[id(spec)]
             if isinstance(outcome, Failure):
-                results.append(path, results.make_failure(job.key, outcome.reason))
+                kept.add(results.make_failure(job.key, outcome.reason))
                 yield Done(job, outcome.reason)
             else:
-                results.append(path, results.make_record(outcome, job.origin, spec.options))
+                kept.add(results.make_record(outcome, job.origin, spec.options))
                 yield Done(job)
 
 

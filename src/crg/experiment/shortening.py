@@ -14,10 +14,10 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from crg.saving import replacing
+from crg.soundness import DIGEST as DIGEST
 
 # What no two runs have in common, even on the same machine.
 NOT_COMPARED = ("ms_per_step", "ms_per_step_median", "peak_bytes")
-DIGEST = "digest"
 SHORT = "short"  # kind of a line that tells of no run, and only keeps its place
 _MEASURED = ("options", "n_samples", "metrics", "zero_shot")
 _KEPT = ("schema", "key", "time", "reason", "method", "seed", "given", "scenario",

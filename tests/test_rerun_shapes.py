@@ -1,0 +1,108 @@
+"""Running again on rendered shapes, which are rendered again where they are not there."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from crg.cli import main
+from crg.experiment.design import ShapesRequest
+from crg.experiment.rendering import Shapes, render_store, shapes_in
+from crg.experiment.shortening import shorten_file
+from crg.results import read_ledger
+from made_experiments import save_experiment
+from sentences import refused_in_one_sentence
+
+EXPERIMENT = """orders = 1
+[[row]]
+method = "gda"
+[[setting]]
+order = "domains"
+[[data]]
+shapes = ["night", "clean"]
+pictures = 32
+views = 2
+shots = 1
+"""
+
+
+@pytest.mark.parametrize("shift", ["clean", "night", "recoloured"])
+@pytest.mark.parametrize("views", [1, 12])
+@pytest.mark.parametrize("generated", [0, 8])
+def test_the_name_of_a_store_tells_what_is_in_it(shift: str, views: int, generated: int) -> None:
+    """Whatever decides the content can be read back from the name, part by part."""
+    severity = 3 if shift == "clean" else 5  # which clean shapes do not have
+    shapes = Shapes(shift, ShapesRequest((shift,), severity, 480, views, 0, generated))
+    assert shapes_in(shapes.store(Path("any")).name) == shapes
+
+
+@pytest.mark.parametrize("shift", ["clean", "fog"])
+def test_the_name_of_labelled_pictures_tells_what_is_in_it(shift: str) -> None:
+    """Shift, severity and the number per class are read back."""
+    severity = 3 if shift == "clean" else 1
+    shapes = Shapes(shift, ShapesRequest((shift,), severity, shots=16))
+    few = shapes.few_store(Path("any"))
+    assert few is not None and shapes_in(few.name) == shapes
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["dtd.npz", "night", "night-480x8", "rain-3-480x8", "night-6-480x8", "clean-3-480x8",
+     "night-3-480-made", "night-3-480x8-0made", "night-3-480x8-labelled-4", "night-3-0x8", ""],
+)  # fmt: skip
+def test_other_names_are_no_shapes(name: str, tmp_path: Path) -> None:
+    """Nothing is rendered for a name that no store of shapes has."""
+    assert shapes_in(name) is None
+    assert render_store(name, tmp_path / "new", 1, lambda what, progress: None) is None
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_refused() -> None:
+    """The remedy is another folder."""
+    with refused_in_one_sentence("/dev/null/zz", "choose another folder with --folder."):
+        render_store("night-3-32x1", Path("/dev/null/zz"), 1, lambda what, progress: None)
+
+
+@pytest.fixture
+def short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A short line of a run over two shifts with labelled pictures, all of whose data is lost."""
+    monkeypatch.chdir(tmp_path)
+    words = ["bench", str(save_experiment(tmp_path, EXPERIMENT)), "--workers", "1"]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    whole = tmp_path / "results" / "small.jsonl"
+    shorten_file(whole, tmp_path / "short.jsonl.gz")
+    shutil.rmtree(tmp_path / "build")
+    shutil.rmtree(tmp_path / "results")
+    return "short.jsonl.gz"
+
+
+def _few_shot(file: str) -> str:
+    ledger = read_ledger(file)
+    lines = zip(ledger.numbers, ledger.records, strict=True)
+    return f"{file}:{next(number for number, each in lines if each.get('method') == 'gda')}"
+
+
+def test_lost_shapes_are_rendered_again(short: str) -> None:
+    """Streams, further streams and labelled pictures come back, and the bits are the same."""
+    done = CliRunner().invoke(main, ["rerun", _few_shot(short)])
+    assert done.exit_code == 0, done.output
+    for name in ("night-3-32x2", "clean-32x2", "night-3-labelled-1"):
+        told = f"Note: {name} is not there and is rendered again into {Path('build', 'bench')}."
+        assert told in done.stderr and Path("build", "bench", name).is_dir()
+    assert "Everything was measured again as it was" in done.stdout
+    again = CliRunner().invoke(main, ["rerun", _few_shot(short)])
+    assert again.exit_code == 0 and "rendered" not in again.stderr
+
+
+def test_shapes_that_came_out_otherwise_are_refused(
+    short: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the pictures get other features the run is not repeated, and the reason is told."""
+    monkeypatch.setattr("crg.experiment.rendering.STREAM_SEED", 22)
+    refused = CliRunner().invoke(main, ["rerun", _few_shot(short), "--folder", "other"])
+    assert refused.exit_code == 2 and Path("other", "clean-32x2").is_dir()
+    assert "is not what the run saw, as another processor or version" in refused.stderr
