@@ -165,7 +165,7 @@ def test_a_folder_is_all_its_results_files(tmp_path: Path) -> None:
 
 def test_curves_and_first_pictures(tmp_path: Path) -> None:
     """Accuracy so far is counted in the order of the stream, with a band over orders."""
-    book = Book([A], orders=2)
+    book = Book([A], "cold_start", orders=2)
     book.add("a", [share(120), share(80)], base=share(10), purity=0.5,
              purity_over_time=[[50, 0.9], [200, 0.5]])  # fmt: skip
     line = book.read(tmp_path).tables[0].line("a")

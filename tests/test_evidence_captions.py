@@ -99,7 +99,11 @@ def test_streams_are_told_by_the_deepest_fall(tmp_path: Path) -> None:
     said = caption(book.read(tmp_path), "toy")
     assert "a is 20.00 points below zero_shot (95% interval" in said
     assert ") in the stream 'in bursts, two' and b is 15.00 points above zero_shot (" in said
-    assert said.endswith("1 of 2 rows never falls below zero-shot.")
+    assert "; 1 of 2 rows never falls below zero-shot. Against their gain over " in said
+    assert (
+        "in shuffled, 1 of 2 rows is worse in some stream: a by 30.00 points (95% interval" in said
+    )
+    assert said.endswith(") in the stream 'in bursts, two'.")
 
 
 def test_labels_are_told_by_most_and_least(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_noise_over_sources(tmp_path: Path) -> None:
         "matching -45.00 and Gaussian -5.00."
     )
     assert second.startswith("In what is lost, Gaussian against matching is better on 2 and worse")
-    assert second.endswith("mean difference +40.00 points.")
+    assert second.endswith("mean difference +40.00 points, from +40.00 on toy0 to +40.00 on toy1.")
 
 
 def test_steps_add_take_or_do_nothing(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_steps_add_take_or_do_nothing(tmp_path: Path) -> None:
     said = findings(study, "toy")
     told = caption(study, "toy")
     assert "'+ up' adds 20.00 points" in told and "'+ down' takes 30.00 points" in told
-    assert "+ none" not in told
+    assert "+ none" not in told and "Of 4 steps from zero-shot on the highest" in told
     assert "'+ up' adds 20.00 points to start (95% interval" in said
     assert "'+ down' takes 30.00 points from '+ up' (95% interval" in said
     assert "'+ none' adds 0.00 points to '+ down' (95% interval" in said

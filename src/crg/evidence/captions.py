@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from crg.evaluate import BASELINE
-from crg.evidence import comparing, streaming, sweeping
+from crg.evidence import comparing, starting, streaming, sweeping
 from crg.evidence.stepping import held_against, loss_against, moved_in_words, shown_setting, step
 from crg.evidence.study import Contrast, Line, Study, Table
 from crg.evidence.wording import (
@@ -19,6 +19,7 @@ from crg.evidence.wording import (
     number,
     points,
     quoted,
+    shortened,
 )
 
 Tables = Sequence[Table]
@@ -66,14 +67,16 @@ def _gains(study: Study, tables: Tables) -> list[str]:
 
 
 def _steps(study: Study, tables: Tables) -> list[str]:
-    """The highest row, and the step that brings most and the one that brings least."""
+    """The highest row, and the step that adds most and the one that adds least or takes most."""
     said = _gains(study, tables)[:1]
-    steps = [line for line in _rows(tables[0]) if line.to_like and len(line.unlike) < 2]
-    ranked = sorted(steps, key=lambda line: _mean(line.to_like))
-    ends = [ranked[-1], ranked[0]] if len(ranked) > 1 else ranked
-    words = [step(line, line.to_like) for line in ends if line.to_like is not None]
-    name = "The largest step and the smallest" if len(words) > 1 else "The one step"
-    return [*said, f"{name}: {'; '.join(words)}."] if words else said
+    rows = _rows(tables[0])
+    steps = [(line, line.to_like) for line in rows if line.to_like and len(line.unlike) < 2]
+    steps += [(line, line.to_zero_shot) for line in rows[:1] if line.to_zero_shot]
+    ranked = sorted(steps, key=lambda each: _mean(each[1]))
+    if len(ranked) < 2:
+        return [*said, *(f"The one step: {step(*each)}." for each in ranked)]
+    ends = f"{step(*ranked[-1])}; {step(*ranked[0])}"
+    return [*said, f"Of {len(ranked)} steps from zero-shot on the highest and the lowest: {ends}."]
 
 
 def _noise(study: Study, tables: Tables) -> list[str]:
@@ -110,7 +113,31 @@ def _worst(study: Study, tables: Tables) -> list[str]:
     never = sum(_mean(contrast) >= 0 for _, contrast in worst.values())
     count = f"{never} of {many(len(worst), 'row')} never {'falls' if never == 1 else 'fall'}"
     said = f"{where}, at their worst, {' and '.join(words)}; {count} below zero-shot."
-    return [said, *streaming.left_out(tables, False)]
+    return [said, *_shifted(study, tables), *streaming.left_out(tables, False)]
+
+
+def _shifted(study: Study, tables: Tables) -> list[str]:
+    """How many rows are worse than in the first setting, and which is the most."""
+    rows = {called(row): streaming.placed_shifts(tables, row.label) for row in study.outline.rows}
+    known = {name: placed for name, placed in rows.items() if placed}
+    if not known:
+        return []
+    worse = [
+        (name, *each) for name, placed in known.items() for each in placed
+        if each[1].verdict == "worse"
+    ]  # fmt: skip
+    against = f"Against their gain over zero-shot in {quoted(study.outline.settings[0].label)}"
+    if not worse:
+        return [f"{against}, no row is judged worse in any stream."]
+    name, table, contrast = min(worse, key=lambda each: _mean(each[2]))
+    count, total = len({each[0] for each in worse}), many(len(known), "row")
+    size = f"{points(_mean(contrast))} {bracket(contrast, turned=True)}"
+    verb = "is" if count == 1 else "are"
+    most = "" if len(worse) == 1 else ", the most"
+    return [
+        f"{against}, {count} of {total} {verb} worse in some stream: {name} by {size} in the "
+        f"stream '{table.setting.label}'{most}."
+    ]
 
 
 def _placed(table: Table, contrast: Contrast) -> str:
@@ -122,8 +149,8 @@ def _start(study: Study, tables: Tables) -> list[str]:
     lines = [line for line in _rows(tables[0]) if line.first_gain]
     where = f"On {named(tables[0].source)}"
     if not lines:
-        return [f"{where} the stream is too short to tell of its start."]
-    since = {called(line.row): streaming.better_from(line) for line in lines}
+        return [starting.nothing_told(tables[0])]
+    since = {called(line.row): starting.better_from(line) for line in lines}
     known = {name: count for name, count in since.items() if count is not None}
     soonest = [name for name, count in known.items() if count == min(known.values())]
     if soonest:
@@ -131,11 +158,21 @@ def _start(study: Study, tables: Tables) -> list[str]:
         said = f"{where}, {listing(soonest)} {verb} better than zero-shot soonest: from the first "
         said += f"{min(known.values())} pictures on."
     else:
-        said = f"{where}, no row is better than zero-shot to the end."
+        said = f"{where}, {_never_from_the_first(lines)}."
     first = min(min(line.first_gain) for line in lines)
     worse = [called(line.row) for line in lines
              if first in line.first_gain and line.first_gain[first].verdict == "worse"]  # fmt: skip
     return [said, f"Worse over the first {first}: {listing(worse)}."] if worse else [said]
+
+
+def _never_from_the_first(lines: Sequence[Line]) -> str:
+    """That no row is better from one of the numbers on, and which are over the whole stream."""
+    numbers = sorted({n for line in lines for n in line.first_gain})
+    sizes = listing(map(str, numbers)).replace(" and ", " or ")
+    said = f"no row is judged better than zero-shot from the first {sizes} pictures on"
+    whole = [called(line.row) for line in lines if starting.is_better(line)]
+    verb = "is" if len(whole) == 1 else "are"
+    return f"{said}; over the whole stream {listing(whole)} {verb}" if whole else said
 
 
 def _labels(study: Study, tables: Tables) -> list[str]:
@@ -157,19 +194,21 @@ def _labels(study: Study, tables: Tables) -> list[str]:
 
 def _errors(study: Study, tables: Tables) -> list[str]:
     """Which cache ends with the fewest wrong labels, and which with the most."""
-    found = {
-        called(line.row): 1 - line.purity.mean
-        for line in tables[0].lines
-        if line.purity is not None
-    }
+    caches = [(called(line.row), line.purity) for line in tables[0].lines if line.purity]
+    found = {name: number(1 - purity.mean) for name, purity in caches}
     where = f"On {named(tables[0].source)}"
     if not found:
         return [f"{where} no row kept a cache."]
-    ranked = sorted(found, key=lambda name: found[name])
-    ends = [f"{name} {number(found[name])}%" for name in dict.fromkeys((ranked[0], ranked[-1]))]
-    words = ["fewest", "most"][: len(ends)] if len(ends) > 1 else ["in the only cache"]
-    told = (f"{word} {end}" for word, end in zip(words, ends, strict=True))
-    return [f"{where}, cached under a wrong class at the end: {listing(told)}."]
+    where += ", cached under a wrong class at the end"
+    ranked = sorted(found.values(), key=float)
+    if ranked[0] == ranked[-1]:
+        which = "every cache" if len(found) > 1 else f"{next(iter(found))}, the only cache"
+        return [f"{where}: {ranked[0]}% in {which}."]
+    low, high = (
+        f"{shortened([name for name, error in found.items() if error == end])} {end}%"
+        for end in (ranked[0], ranked[-1])
+    )
+    return [f"{where}: fewest {low} and most {high}."]
 
 
 def _rows(table: Table) -> list[Line]:

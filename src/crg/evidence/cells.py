@@ -7,18 +7,41 @@ from collections.abc import Iterable
 
 from crg.evidence.sentences import watermark
 from crg.evidence.study import Contrast, Line, Spread
-from crg.evidence.wording import listing, number, quoted, signed
+from crg.evidence.wording import TUNED, listing, number, quoted, signed
+from crg.outline import Row, Setting
 
 NOTHING = "-"
+RUN_ONCE = "run once"
+TIMES = (
+    "Milliseconds are those of the machine as it was, perhaps with several runs at a time: "
+    "compare them within a table only."
+)
+_LABELS = "labels"
 _MEGABYTE = 1_000_000
+_ROUNDING = 0.01  # by which the share of wrong labels may differ from the one that was asked for
 
 
-def name_of(line: Line) -> str:
-    """The label with all that must not be overlooked."""
+def name_of(line: Line, once: str | None = None) -> str:
+    """The label with all that must not be overlooked; ``once`` tells of several settings."""
     flags = [watermark(line)] if watermark(line) else []
     flags += ["uses labelled pictures"] if line.row.uses_labels and not line.row.tuned else []
     flags += ["incomplete"] if line.status == "incomplete" else []
+    known = once_mark([line]) if once is None else once
+    flags += [known] if known else []
     return f"{line.row.label} ({', '.join(flags)})" if flags else line.row.label
+
+
+def row_mark(row: Row) -> str:
+    """What must stand below the name of a row that heads a column; empty if no labels went in."""
+    return TUNED if row.tuned else _LABELS if row.uses_labels else ""
+
+
+def once_mark(lines: Iterable[Line]) -> str:
+    """Whether a row was run once, in all of some settings or in part of them."""
+    known = [line.run_once for line in lines if line.traces]
+    if not any(known):
+        return ""
+    return RUN_ONCE if all(known) else f"{RUN_ONCE} in some settings"
 
 
 def spread_text(spread: Spread | None) -> str:
@@ -35,6 +58,11 @@ def contrast_text(contrast: Contrast | None) -> str:
     ends = (contrast.interval.mean, contrast.interval.low, contrast.interval.high)
     mean, low, high = map(signed, ends)
     return f"{mean} [{low}, {high}] {contrast.verdict}".rstrip()
+
+
+def short_contrast_text(contrast: Contrast) -> str:
+    """Difference and the word if it was judged, without the interval."""
+    return f"{signed(contrast.interval.mean)} {contrast.verdict}".rstrip()
 
 
 def rival_text(contrast: Contrast | None) -> str:
@@ -103,6 +131,14 @@ def share_text(share: float | None) -> str:
     return NOTHING if share is None else number(share)
 
 
+def realised_text(line: Line, setting: Setting) -> str:
+    """Such as "18.2% mislabelled", where that is not the share that was asked for."""
+    share = line.mislabelled
+    if share is None or abs(share - setting.scenario.mislabelled) <= _ROUNDING:
+        return ""
+    return f"{100 * share:.1f}% mislabelled"
+
+
 def memory_text(line: Line) -> str:
-    """Peak memory in megabytes."""
-    return NOTHING if line.peak_bytes is None else f"{line.peak_bytes / _MEGABYTE:.0f}"
+    """Peak memory in megabytes of a million bytes."""
+    return NOTHING if line.peak_bytes is None else f"{line.peak_bytes / _MEGABYTE:.1f}"

@@ -13,6 +13,7 @@ from crg.evidence.wording import (
     listing,
     measured,
     named,
+    number,
     per_cent,
     points,
     quoted,
@@ -89,14 +90,14 @@ def _on_table(table: Table, names_setting: bool) -> list[str]:
 def highest(where: str, lines: Sequence[Line]) -> str:
     """The rows that are best, of which there must be one, and what they have over others."""
     best = [line for line in lines if line.best]
-    accuracy = best[0].accuracy
-    assert accuracy is not None
     verb = "is" if len(best) == 1 else "are"
     among = " of the rows without labels" if any(line.row.uses_labels for line in lines) else ""
     names = listing(called(line.row) for line in best)
+    accuracy = best[0].accuracy
+    assert accuracy is not None
+    if len(best) > 1:  # the spread is each row's own, and not named for all of them
+        return f"{where}, {names} {verb} highest{among} with {number(accuracy.mean)}%."
     sentence = f"{where}, {names} {verb} highest{among} with {per_cent(accuracy)}"
-    if len(best) > 1:
-        return f"{sentence}."
     known = (best[0].to_zero_shot, best[0].to_best_rival)
     gains = [above_or_below(contrast) for contrast in known if contrast is not None]
     return f"{sentence}: {listing(gains)}." if gains else f"{sentence}."

@@ -7,12 +7,15 @@ from dataclasses import dataclass, field, replace
 
 from crg.evaluate import BASELINE
 from crg.evidence import measured
+from crg.evidence.beginnings import first_gains, first_ones
 from crg.evidence.pairing import Judged, contrast
 from crg.evidence.printed import printed_for, said_of
 from crg.evidence.runs import Run, answers_of, zero_shot_answers
 from crg.evidence.study import Line
 from crg.outline import Cell, Outline, Row, Source
 from crg.reported import Papers, bundled_papers
+
+_STARTS = ("cold_start", "learning")  # figures that tell of the first pictures
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,18 +42,20 @@ def judged_row(known: Known, source: Source, row: Row, cells: Sequence[Cell]) ->
     line = Line(row, status, reason, reported=printed_for(*about), said=said_of(*about))
     if not runs:
         return Judged(line, None, {})
-    line = _with_figures(line, runs)
     for_all_orders = len(keys) == 1 and known.n_orders > 1  # run once because it forgets
+    line = _with_figures(line, runs)
+    line = _without_start(line, known, cells) if for_all_orders else line
     answers = answers_of(runs, for_all_orders)
-    if not is_baseline(row):
-        base, label = zero_shot_answers(runs, for_all_orders), _baseline_label(known.outline)
-        n_orders = known.n_orders if for_all_orders else len(runs)
+    base = None if is_baseline(row) else zero_shot_answers(runs, for_all_orders)
+    if base is not None:
+        label = _baseline_label(known.outline)
+        shows_start = known.outline.figure in _STARTS and not for_all_orders
         line = replace(
             line,
             to_zero_shot=contrast(answers, base, label, known.n_orders),
-            first_gain=measured.first_gains(runs, label, n_orders),
+            first_gain=first_gains(runs, label, len(runs)) if shows_start else {},
         )
-    return Judged(line, answers, runs[0].record["options"])
+    return Judged(line, answers, runs[0].record["options"], base)
 
 
 def is_baseline(row: Row) -> bool:
@@ -85,6 +90,17 @@ def _last_line(reason: str) -> str:
     return lines[-1].strip() if lines else "No reason was given."
 
 
+def _without_start(line: Line, known: Known, cells: Sequence[Cell]) -> Line:
+    """One order tells nothing of how it starts, as others would start with other pictures.
+
+    As far as the order is up to chance, what is expected of any part of the stream is what the
+    whole of it has; domains come in an order that is not.
+    """
+    by_chance = all(known.outline.settings[c.setting].scenario.order != "domains" for c in cells)
+    level = measured.level(line.learning, line.accuracy) if by_chance else ()
+    return replace(line, run_once=True, learning=level, first={})
+
+
 def _with_figures(line: Line, runs: Sequence[Run]) -> Line:
     return replace(
         line,
@@ -99,6 +115,6 @@ def _with_figures(line: Line, runs: Sequence[Run]) -> Line:
         reliability=measured.reliability(runs),
         learning=measured.learning(runs),
         purity_over_time=measured.purity_over_time(runs),
-        first=measured.first_ones(runs),
+        first=first_ones(runs),
         traces=tuple(run.trace for run in runs),
     )

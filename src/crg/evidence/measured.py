@@ -8,12 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from crg import metrics
-from crg.evidence.pairing import RESAMPLES, judged
 from crg.evidence.runs import Run, in_order
-from crg.evidence.study import Bin, Contrast, Curve, Point, Spread
+from crg.evidence.study import Bin, Curve, Point, Spread
 
-FIRST = (50, 100, 200, 500)  # pictures of a cold start
 _N_PLACES = 60
 _FIRST_PLACE = 20  # a share of fewer pictures says nothing
 
@@ -72,13 +69,20 @@ def reliability(runs: Sequence[Run]) -> tuple[Bin, ...]:
 
 def learning(runs: Sequence[Run]) -> Curve:
     """Accuracy so far at about sixty places, from the twentieth picture on."""
-    streams = _streams(runs, lambda run: run.metrics)
+    streams = streams_of(runs, lambda run: run.metrics)
     length = min((len(stream) for stream in streams), default=0)
     if not length:
         return ()
     places = np.unique(np.linspace(min(_FIRST_PLACE, length), length, _N_PLACES).astype(int))
     shares = np.stack([np.cumsum(stream)[places - 1] / places for stream in streams])
     return _curve(places, shares)
+
+
+def level(curve: Curve, accuracy: Spread | None) -> Curve:
+    """The places of a curve, all of them at the accuracy of the whole stream."""
+    if accuracy is None:
+        return ()
+    return tuple(Point(point.x, *[accuracy.mean] * 3) for point in curve)
 
 
 def purity_over_time(runs: Sequence[Run]) -> Curve:
@@ -93,37 +97,13 @@ def purity_over_time(runs: Sequence[Run]) -> Curve:
     return _curve(places, np.stack([np.interp(places, *track.T) for track in tracks]))
 
 
-def first_ones(runs: Sequence[Run]) -> Mapping[int, Spread]:
-    """Accuracy over the first n pictures, where the stream has so many."""
-    streams = _streams(runs, lambda run: run.metrics)
-    found = {n: spread([float(stream[:n].mean()) for stream in streams]) for n in _sizes(streams)}
-    return {n: each for n, each in found.items() if each is not None}
-
-
-def first_gains(runs: Sequence[Run], label: str, n_orders: int) -> Mapping[int, Contrast]:
-    """The same against zero-shot: each order begins with other pictures, so they are nested."""
-    mine = _streams(runs, lambda run: run.metrics)
-    base = _streams(runs, lambda run: run.zero_shot)
-    gains: dict[int, Contrast] = {}
-    for n in _sizes([*mine, *base]) if mine and base else ():
-        right, baseline = (np.stack([s[:n] for s in each]) for each in (mine, base))
-        interval = metrics.nested_interval(right, baseline, RESAMPLES)
-        gains[n] = judged(label, interval, n_orders, n)
-    return gains
-
-
-def _streams(
+def streams_of(
     runs: Sequence[Run], measured: Callable[[Run], Mapping[str, Any]]
 ) -> list[np.ndarray[Any, Any]]:
     """Right or wrong in the order of the stream, per run; empty where one of them lacks it."""
     found = [in_order(measured(run)) for run in runs]
     known = [stream for stream in found if stream is not None]
     return known if len(known) == len(found) else []
-
-
-def _sizes(streams: Sequence[np.ndarray[Any, Any]]) -> list[int]:
-    shortest = min((len(stream) for stream in streams), default=0)
-    return [n for n in FIRST if n <= shortest]
 
 
 def _curve(places: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> Curve:

@@ -27,6 +27,12 @@ class Judged:
     line: Line
     answers: Answers | None
     options: Mapping[str, object]
+    base: Answers | None = None  # of zero-shot on the same streams; None for zero-shot itself
+
+    @property
+    def gains(self) -> Answers | None:
+        """What it has over zero-shot, answer by answer: 1 mended, -1 spoiled, 0 as it was."""
+        return change(self.answers, self.base)
 
 
 def contrast(one: Answers | None, other: Answers | None, label: str, n_all: int) -> Contrast | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from crg.evidence import comparing, stepping, streaming, sweeping
+from crg.evidence import comparing, starting, stepping, streaming, sweeping
+from crg.evidence.caveats import once_note, verdicts_note
 from crg.evidence.study import Line, Study
 from crg.evidence.wording import TUNED, listing, many
 
-__all__ = ["TUNED", "findings_on", "sentences_of", "watermark"]
+__all__ = ["TUNED", "findings_on", "once_note", "sentences_of", "verdicts_note", "watermark"]
 
 _ON_SOURCE = {
     "purity": sweeping.error_on_source,
@@ -17,7 +18,7 @@ _ON_SOURCE = {
     "heat": sweeping.range_on_source,
     "noise": stepping.noise_on_source,
     "streams": streaming.streams_on_source,
-    "cold_start": streaming.start_on_source,
+    "cold_start": starting.start_on_source,
     "shots": comparing.labels_on_source,
 }
 _OVERALL = {
@@ -27,7 +28,7 @@ _OVERALL = {
     "heat": sweeping.range_overall,
     "noise": stepping.noise_overall,
     "streams": streaming.streams_overall,
-    "cold_start": streaming.start_overall,
+    "cold_start": starting.start_overall,
     "shots": comparing.labels_overall,
 }
 

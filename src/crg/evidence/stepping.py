@@ -21,7 +21,7 @@ from crg.evidence.wording import (
     quoted,
     signed,
 )
-from crg.outline import Outline
+from crg.outline import Outline, Source
 
 Tables = Sequence[Table]
 
@@ -154,14 +154,14 @@ def loss_against(line: Line, contrast: Contrast) -> str:
 
 def noise_overall(study: Study) -> list[str]:
     """The mean loss of each row over sources, and how often it lost less than its own kind."""
-    lines = [line for table in study.tables for line in table.lines if line.change_to]
+    placed = [(t.source, line) for t in study.tables for line in t.lines if line.change_to]
     losses: dict[str, list[float]] = {}
-    pairs: dict[tuple[str, str], list[Contrast]] = {}
-    for line in lines:
+    pairs: dict[tuple[str, str], list[tuple[Source, Contrast]]] = {}
+    for source, line in placed:
         losses.setdefault(line.row.label, []).append(_moved(line))
         other = held_against(line)
         if other in line.change_to:
-            pairs.setdefault((line.row.label, other), []).append(line.change_to[other])
+            pairs.setdefault((line.row.label, other), []).append((source, line.change_to[other]))
     words = [f"{quoted(label)} {signed(sum(each) / len(each))}" for label, each in losses.items()]
     if not words:
         return []
@@ -173,8 +173,16 @@ def noise_overall(study: Study) -> list[str]:
     ]
 
 
-def _held_against_all(label: str, other: str, found: Sequence[Contrast]) -> str:
+def _held_against_all(label: str, other: str, placed: Sequence[tuple[Source, Contrast]]) -> str:
+    """How often it was judged how, and the mean difference with the sources at both ends of it."""
+    found = [contrast for _, contrast in placed]
+    ranked = sorted(placed, key=lambda each: each[1].interval.mean)
+    ends = [
+        f"{signed(contrast.interval.mean)} on {named(source)}"
+        for source, contrast in (ranked[0], ranked[-1])
+    ]
+    spread = f", from {' to '.join(ends)}" if len(ranked) > 1 else ""
     return (
         f"In what is lost, {quoted(label)} against {quoted(other)} {counted(found)}; "
-        f"mean difference {signed(mean_of(found))} points."
+        f"mean difference {signed(mean_of(found))} points{spread}."
     )

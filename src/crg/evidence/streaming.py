@@ -1,40 +1,27 @@
-"""Sentences about streams: where rows fall below zero-shot, and how they start."""
+"""Sentences about streams: where rows fall below zero-shot, and below themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crg.evidence.study import Contrast, Line, Study, Table
-from crg.evidence.wording import (
-    bracket,
-    called,
-    listing,
-    many,
-    measured,
-    named,
-    points,
-    quoted,
-    too_few,
-)
+from crg.evidence.study import Contrast, Study, Table
+from crg.evidence.wording import bracket, called, listing, many, named, points, quoted
 from crg.outline import ENOUGH_PICTURES
 
 Tables = Sequence[Table]
 _Placed = tuple[Table, Contrast]
-_OVER_THE_FIRST = {
-    "better": "is better",
-    "worse": "is worse",
-    "": "cannot be told from it",
-}
 
 
 def streams_on_source(study: Study, tables: Tables) -> list[str]:
-    """In how many streams each row falls below zero-shot, and by how much at its worst."""
-    return _falls(study, tables, f"On {named(tables[0].source)}", names_source=False)
+    """In how many streams each row falls below zero-shot or below its own gain in the first."""
+    falls = _falls(study, tables, f"On {named(tables[0].source)}", names_source=False)
+    return [*falls, *_shifts(study, tables, names_source=False)]
 
 
 def streams_overall(study: Study) -> list[str]:
     """The same over all sources."""
-    return _falls(study, study.tables, "Over all sources", names_source=True)
+    falls = _falls(study, study.tables, "Over all sources", names_source=True)
+    return [*falls, *_shifts(study, study.tables, names_source=True)]
 
 
 def _falls(study: Study, tables: Tables, where: str, names_source: bool) -> list[str]:
@@ -88,62 +75,44 @@ def _fall(below: Sequence[_Placed], total: int, names_source: bool) -> str:
     )
 
 
-def start_on_source(study: Study, tables: Tables) -> list[str]:
-    """From which number of pictures on each row is better than zero-shot."""
+def placed_shifts(tables: Tables, label: str) -> list[_Placed]:
+    """The gain of a row against its own in the first setting, where it has been there, too."""
+    found = ((table, table.line(label).to_first_setting) for table in tables)
+    return [
+        (table, contrast)
+        for table, contrast in found
+        if contrast is not None and table.has_enough_pictures
+    ]
+
+
+def _shifts(study: Study, tables: Tables, names_source: bool) -> list[str]:
+    """In how many streams the gain of a row is judged another than in the first, and the worst."""
     said: list[str] = []
-    for table in tables:
-        words = [_start(line) for line in measured(table.lines) if line.first_gain]
-        if words:
-            said.append(f"On {named(table.source)}, against zero-shot: {'; '.join(words)}.")
-    return said or [f"On {named(tables[0].source)} the stream is too short to tell of its start."]
-
-
-def _start(line: Line) -> str:
-    gains, from_on = line.first_gain, better_from(line)
-    doubtful = [gain for gain in gains.values() if gain.excludes_zero and not gain.verdict]
-    if doubtful:
-        return f"for {called(line.row)} there are {too_few(doubtful[0])}"
-    words = []
-    if from_on is not None:
-        words.append(
-            f"is better from the first {from_on} pictures on, "
-            f"there by {points(gains[from_on].interval.mean)} {bracket(gains[from_on])}"
-        )
-    before = [n for n in sorted(gains) if from_on is None or n < from_on]
-    for verdict, words_of_it in _OVER_THE_FIRST.items():
-        sizes = [str(n) for n in before if gains[n].verdict == verdict]
-        words += [f"{words_of_it} over the first {listing(sizes)} pictures"] if sizes else []
-    return f"{called(line.row)} {listing(words)}"
-
-
-def better_from(line: Line) -> int | None:
-    """The smallest of the numbers from which on it is better at every one."""
-    found: int | None = None
-    for n in sorted(line.first_gain, reverse=True):
-        if line.first_gain[n].verdict != "better":
-            break
-        found = n
-    return found
-
-
-def start_overall(study: Study) -> list[str]:
-    """On how many sources each row is better over the first n pictures, and on how many worse."""
-    words: list[str] = []
+    neither: list[str] = []
+    before = f"gain over zero-shot in {quoted(study.outline.settings[0].label)}"
     for row in study.outline.rows:
-        lines = [table.line(row.label) for table in study.tables]
-        told = [told for verdict in ("better", "worse") if (told := _judged_so(verdict, lines))]
-        if told:
-            words.append(f"{called(row)} is {' and '.join(told)}")
-        elif any(line.first_gain for line in lines):
-            words.append(f"{called(row)} is neither better nor worse on any source")
-    return [f"Against zero-shot over the first pictures: {'; '.join(words)}."] if words else []
+        placed = placed_shifts(tables, row.label)
+        if any(contrast.verdict for _, contrast in placed):
+            said.append(f"Against its own {before}, {called(row)} {_shift(placed, names_source)}.")
+        elif placed:
+            neither.append(called(row))
+    if neither:
+        whose, verb = ("its", "is") if len(neither) == 1 else ("their", "are")
+        said.append(
+            f"Against {whose} own {before}, {listing(neither)} {verb} judged neither worse nor "
+            "better in any stream."
+        )
+    return said
 
 
-def _judged_so(verdict: str, lines: Sequence[Line]) -> str:
-    """Such as "better over the first 100 on 1 of 3 and 200 on 3 of 3 sources"."""
-    counts: list[str] = []
-    for n in sorted({n for line in lines for n in line.first_gain}):
-        known = [line.first_gain[n].verdict for line in lines if n in line.first_gain]
-        found = known.count(verdict)
-        counts += [f"{n} on {found} of {len(known)}"] if found else []
-    return f"{verdict} over the first {listing(counts)} sources" if counts else ""
+def _shift(placed: Sequence[_Placed], names_source: bool) -> str:
+    worse, better = (
+        [each for each in placed if each[1].verdict == verdict] for verdict in ("worse", "better")
+    )
+    total = many(len(placed), "stream")
+    said = f"is judged worse in {len(worse)} and better in {len(better)} of {total}"
+    if not worse:
+        return said
+    table, worst = min(worse, key=lambda each: each[1].interval.mean)
+    size = f"{points(worst.interval.mean)} {bracket(worst, turned=True)}"
+    return f"{said}, at worst by {size}: {_place(table, names_source)}"

@@ -75,6 +75,7 @@ class Line:
     row: Row
     status: str  # "measured", "incomplete" (some orders are missing), "failed", "not run"
     reason: str = ""
+    run_once: bool = False  # no answer of it depends on the order: one run stands for all orders
     accuracy: Spread | None = None
     to_zero_shot: Contrast | None = None  # None for zero-shot itself
     to_best_rival: Contrast | None = None
@@ -83,7 +84,8 @@ class Line:
     unlike: tuple[str, ...] = ()  # the options in which it differs from that row
     to_label_free: Contrast | None = None  # of a row that uses labels, against one without: the
     # one with the same ``Row.x`` where rows stand for numbers, the best one otherwise
-    to_first_setting: Contrast | None = None  # of the same row; where settings are numbers
+    to_first_setting: Contrast | None = None  # of the same row: its accuracy where settings are
+    # numbers; where they are streams its gain over zero-shot, as the task may not be the same
     change_to: Mapping[str, Contrast] = field(default_factory=dict)  # label -> this row's change
     # from the first setting to the last one, against that row's; in the last setting only
     ece: Spread | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from crg.evidence.wording import (
     number,
     points,
     quoted,
+    shortened,
 )
 
 Tables = Sequence[Table]
@@ -25,10 +27,10 @@ Tables = Sequence[Table]
 
 @dataclass(frozen=True)
 class _Range:
-    """How far the numbers move accuracy, beside how far the order does."""
+    """How far the numbers move accuracy, beside how far the order does; ends may be shared."""
 
-    lowest: Line
-    highest: Line
+    lowest: tuple[Line, ...]
+    highest: tuple[Line, ...]
     size: float
     largest_std: float | None
 
@@ -46,17 +48,25 @@ def range_on_source(study: Study, tables: Tables) -> list[str]:
             said.append(f"On {named(table.source)} there are no two rows to compare.")
             continue
         if found.size == 0:
-            words = f"{number(_accuracy(found.lowest))}% for every value"
+            words = f"{number(_accuracy(found.lowest[0]))}% for every value"
             said.append(f"On {named(table.source)}, accuracy is {words}.")
             continue
         said.append(f"On {named(table.source)}, accuracy goes from {_ends(found)}{_beside(found)}.")
-        contrast = found.lowest.to_best_rival
-        if contrast is not None and contrast.against == found.highest.row.label:
-            said.append(
-                f"{called(found.highest.row)} against {called(found.lowest.row)}: "
-                f"{points(contrast.interval.mean)} {bracket(contrast, turned=True)}."
-            )
+        said += _between(found)
     return said
+
+
+def _between(found: _Range) -> list[str]:
+    """An interval of the range; of rows that share an end, the first one stands for all."""
+    lowest, tops = found.lowest[0], {line.row.label: line for line in found.highest}
+    contrast = lowest.to_best_rival
+    if contrast is None or contrast.against not in tops:
+        return []
+    highest = tops[contrast.against]
+    return [
+        f"{called(highest.row)} against {called(lowest.row)}: "
+        f"{points(contrast.interval.mean)} {bracket(contrast, turned=True)}."
+    ]
 
 
 def range_overall(study: Study) -> list[str]:
@@ -66,13 +76,24 @@ def range_overall(study: Study) -> list[str]:
         return []
     table, widest = max(known, key=lambda each: each[1].size)
     wider = sum(found.exceeds_spread for _, found in known)
-    highest = Counter(quoted(found.highest.row.label) for _, found in known)
     return [
         f"Over the values accuracy moves by at most {points(widest.size)} "
         f"(on {named(table.source)}); it moves by more than the standard deviation over orders "
         f"on {wider} of {many(len(known), 'source')}.",
-        f"Highest: {listing(f'{label} on {count}' for label, count in highest.most_common())}.",
+        _highest([found.highest for _, found in known]),
     ]
+
+
+def _highest(tops: Sequence[Sequence[Line]]) -> str:
+    """How often each value is highest; where several tie, it is counted for each of them."""
+    counts = Counter(quoted(line.row.label) for top in tops for line in top)
+    ties = " (ties are counted for each)" if any(len(top) > 1 for top in tops) else ""
+    least = 2 if max(counts.values()) > 1 else 1
+    often = {label: count for label, count in counts.most_common() if count >= least}
+    said = f"Highest{ties}: {listing(f'{label} on {count}' for label, count in often.items())}"
+    rest = len(counts) - len(often)
+    each = " each" if rest > 1 else ""
+    return f"{said}; {many(rest, 'other')} on 1{each}." if rest else f"{said}."
 
 
 def _range(table: Table) -> _Range | None:
@@ -84,8 +105,13 @@ def _range(table: Table) -> _Range | None:
     if len(ranked) < 2:
         return None
     stds = [line.accuracy.std for line in ranked if line.accuracy and line.accuracy.std is not None]
-    size = _accuracy(ranked[-1]) - _accuracy(ranked[0])
-    return _Range(ranked[0], ranked[-1], size, max(stds, default=None))
+    low, high = _accuracy(ranked[0]), _accuracy(ranked[-1])
+    lowest, highest = (
+        tuple(line for line in ranked if math.isclose(_accuracy(line), end, abs_tol=1e-12))
+        for end in (low, high)
+    )
+    size = high - low if len(lowest) < len(ranked) else 0.0
+    return _Range(lowest, highest, size, max(stds, default=None))
 
 
 def _accuracy(line: Line) -> float:
@@ -94,11 +120,16 @@ def _accuracy(line: Line) -> float:
 
 
 def _ends(found: _Range) -> str:
-    low, high = _accuracy(found.lowest), _accuracy(found.highest)
+    low, high = _accuracy(found.lowest[0]), _accuracy(found.highest[0])
     return (
-        f"{number(low)}% ({called(found.lowest.row)}) to {number(high)}% "
-        f"({called(found.highest.row)}), a range of {points(found.size)}"
+        f"{number(low)}% ({_sharing(found.lowest)}) to {number(high)}% "
+        f"({_sharing(found.highest)}), a range of {points(found.size)}"
     )
+
+
+def _sharing(lines: Sequence[Line]) -> str:
+    """The rows at one end of the range."""
+    return shortened([called(line.row) for line in lines])
 
 
 def _beside(found: _Range) -> str:

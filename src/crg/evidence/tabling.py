@@ -26,6 +26,7 @@ from crg.evidence.study import Contrast, Line, Spread, Table
 from crg.outline import Cell, Outline, Source
 
 Tell = Callable[[str], None]
+STREAMS = "streams"  # the figure of an experiment whose settings are kinds of stream
 
 
 def tables_of(known: Known, tell: Tell = lambda what: None) -> tuple[Table, ...]:
@@ -50,7 +51,9 @@ def tables_of(known: Known, tell: Tell = lambda what: None) -> tuple[Table, ...]
                     tuple(each.line for each in table),
                     _scored(known, cells[place, setting]),
                 )
-                for setting, table in zip(settings, _with_changes(known, rows), strict=True)
+                for setting, table in zip(
+                    settings, _with_changes(known, rows, 0 in settings), strict=True
+                )
             ]
     return tuple(tables)
 
@@ -107,24 +110,28 @@ def _with_best(rows: Sequence[Judged]) -> list[Judged]:
     ]
 
 
-def _with_changes(known: Known, tables: list[list[Judged]]) -> list[list[Judged]]:
-    """Where settings are numbers, each row against itself in the first of them."""
-    if not settings_are_numbers(known.outline) or len(tables) < 2:
+def _with_changes(known: Known, tables: list[list[Judged]], has_first: bool) -> list[list[Judged]]:
+    """Where settings are numbers or streams, each row against itself in the first of them."""
+    are_numbers = settings_are_numbers(known.outline)
+    if not (are_numbers or known.outline.figure == STREAMS) or not has_first or len(tables) < 2:
         return tables
-    first, label = tables[0], known.outline.settings[0].label
+    first, *others = tables
     moved = [
         [
-            _with_change(later, earlier, label, known.n_orders)
+            _with_change(later, earlier, known, of_gains=not are_numbers)
             for later, earlier in zip(table, first, strict=True)
         ]
-        for table in tables[1:]
+        for table in others
     ]
-    moved[-1] = _with_changes_compared(moved[-1], first, known.n_orders)
+    if are_numbers:
+        moved[-1] = _with_changes_compared(moved[-1], first, known.n_orders)
     return [first, *moved]
 
 
-def _with_change(later: Judged, earlier: Judged, label: str, n_orders: int) -> Judged:
-    moved = contrast(later.answers, earlier.answers, label, n_orders)
+def _with_change(later: Judged, earlier: Judged, known: Known, of_gains: bool) -> Judged:
+    """``of_gains``: what it has over zero-shot, because another stream may be another task."""
+    now, then = (each.gains if of_gains else each.answers for each in (later, earlier))
+    moved = contrast(now, then, known.outline.settings[0].label, known.n_orders)
     return replace(later, line=replace(later.line, to_first_setting=moved))
 
 

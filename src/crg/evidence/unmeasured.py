@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from crg.evidence.cells import NOTHING
-from crg.evidence.sheets import Sheet, SheetRow
+from crg.evidence.sheet import Sheet, SheetRow
 from crg.evidence.study import PrintedCell, PrintedTable, Study
 
 

@@ -114,6 +114,17 @@ def listing(words: Iterable[str]) -> str:
     return " and ".join([", ".join(known[:-1]), known[-1]] if len(known) > 1 else known)
 
 
+def shortened(names: Sequence[str], most: int = 3) -> str:
+    """The names in a row, of many the first ones and how many more.
+
+    >>> shortened(["a", "b", "c"]), shortened(["a", "b", "c", "d"])
+    ('a, b and c', 'a, b and 2 more')
+    """
+    if len(names) <= most:
+        return listing(names)
+    return listing([*names[: most - 1], f"{len(names) - most + 1} more"])
+
+
 def called(row: Row) -> str:
     """The label of a row, with a watermark where its options were chosen with labels."""
     label = quoted(row.label)

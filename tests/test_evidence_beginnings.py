@@ -1,0 +1,61 @@
+"""The first pictures against zero-shot: a picture that comes early in two orders is one picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from crg import metrics
+from crg.evidence.pairing import RESAMPLES
+from crg.evidence.study import Line
+from crg.outline import Row
+from crg.packing import packed_bits
+from crg.stream import shuffled
+from made_results import Bits, Book, share
+
+ROW = Row("a", "crg", {"x": 1})
+MINE = [share(120, first=10 * seed) for seed in range(5)]
+BASE = share(100)
+
+
+def book_of(orders: list[Bits], figure: str = "cold_start") -> Book:
+    """Five runs whose pictures came in these orders."""
+    book = Book([ROW], figure)
+    book.add("a", MINE, base=BASE)
+    for record, right, order in zip(book.records, MINE, orders, strict=True):
+        record["metrics"]["right_in_order"] = packed_bits(right[order])
+        record["zero_shot"]["right_in_order"] = packed_bits(BASE[order])
+    return book
+
+
+def line_of(book: Book, folder: Path) -> Line:
+    """The line of the row."""
+    return book.read(folder).tables[0].line("a")
+
+
+def test_pictures_are_drawn_in_all_orders_at_once(tmp_path: Path) -> None:
+    """In shuffled streams the seed tells who came first, and the interval is the crossed one."""
+    orders = [shuffled(200, seed) for seed in range(5)]
+    gain = line_of(book_of(orders), tmp_path).first_gain[100]
+    seen = np.zeros((5, 200), dtype=bool)
+    for place, order in enumerate(orders):
+        seen[place, order[:100]] = True
+    base = np.broadcast_to(BASE, (5, 200))
+    expected = metrics.paired_interval(np.stack(MINE), base, seen, RESAMPLES)
+    assert gain.interval == expected
+
+
+def test_orders_that_are_not_the_seeds_are_nested(tmp_path: Path) -> None:
+    """Where the answers do not fit the order of the seed, each order has pictures of its own."""
+    orders = [shuffled(200, seed + 50) for seed in range(5)]
+    gain = line_of(book_of(orders), tmp_path).first_gain[100]
+    mine = np.stack([right[order[:100]] for right, order in zip(MINE, orders, strict=True)])
+    base = np.stack([BASE[order[:100]] for order in orders])
+    assert gain.interval == metrics.nested_interval(mine, base, RESAMPLES)
+
+
+def test_other_figures_do_without(tmp_path: Path) -> None:
+    """Nobody else shows the first pictures, so their intervals are not computed."""
+    orders = [shuffled(200, seed) for seed in range(5)]
+    assert line_of(book_of(orders, "table"), tmp_path).first_gain == {}
