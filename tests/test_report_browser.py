@@ -17,6 +17,7 @@ from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
 
 from crg.report.study_figures import figures_of
 from crg.report.study_page import study_page
@@ -212,14 +213,66 @@ def test_dark_is_dark(page: Chrome) -> None:
 
 
 def test_paper_cuts_nothing_off(page: Chrome) -> None:
-    """Printed, every table fits on the sheet and what is folded on a screen is there."""
-    told(page, "for (const d of document.querySelectorAll('details')) d.open = false")
+    """Printed, every table of an open part fits on the sheet."""
     emulate(page, PAPER, media="print")
     assert told(page, CUT_OFF) == 0
     assert told(page, "return document.scrollingElement.scrollWidth") <= PAPER[0]
-    shown = "return document.querySelectorAll('details.source')[1].querySelector('table')"
-    assert told(page, f"{shown}.getBoundingClientRect().height") > 100
     assert told(page, "return document.querySelector('a.data').offsetParent === null")
+
+
+def test_paper_has_what_the_reader_opened(page: Chrome) -> None:
+    """What is closed stays closed, or a report would be a hundred pages; prompts are all there."""
+    told(page, "for (const d of document.querySelectorAll('details')) d.open = false")
+    told(page, "document.querySelector('details.source').open = true")
+    emulate(page, PAPER, media="print")
+    parts = "[...document.querySelectorAll('details.source')]"
+    heights = told(page, f"return {parts}.map(part => part.offsetHeight)")
+    assert heights[0] > 300 and max(heights[1:]) < 60
+    assert told(page, "return document.querySelector('.prompts li').offsetHeight") > 0
+
+
+def test_all_parts_open_at_once(page: Chrome) -> None:
+    """A button opens every part, as for printing, and closes them again."""
+    told(page, "for (const d of document.querySelectorAll('details')) d.open = false")
+    button = page.find_element(By.ID, "open-all")
+    closed = "return document.querySelectorAll('details.source:not([open])').length"
+    assert told(page, closed) > 10
+    button.click()
+    assert told(page, closed) == 0 and button.text == "Close all parts"
+    button.click()
+    assert told(page, closed) > 10 and button.text == "Open all parts"
+
+
+def test_charts_fit_on_a_phone(page: Chrome) -> None:
+    """No chart is wider than its panel at 390 pixels, so nothing of it is out of sight."""
+    emulate(page, NARROW)
+    boxes = "[...document.querySelectorAll('.pictures')]"
+    assert told(page, f"return {boxes}.filter(b => b.scrollWidth > b.clientWidth + 1).length") == 0
+
+
+def test_the_overview_fits_at_1280_pixels(page: Chrome) -> None:
+    """With the ten rows of the largest tables none of its columns is out of sight."""
+    fits = "return document.querySelector('#table .overview').parentElement"
+    width = told(page, f"{fits}.scrollWidth"), told(page, f"{fits}.clientWidth")
+    assert width[0] <= width[1]
+
+
+def test_a_box_that_scrolls_says_so(page: Chrome) -> None:
+    """The hint stands above what is wider than the screen, and above nothing else."""
+    wrong = """return [...document.querySelectorAll('.wide, .pictures')].filter(box =>
+      box.classList.contains('scrolls') !== (box.scrollWidth > box.clientWidth + 1)).length"""
+    hints = "return document.querySelectorAll('.scrolls').length"
+    for size, some in ((NARROW, True), (WIDE, False)):
+        emulate(page, size)
+        WebDriverWait(page, 5).until(lambda shown: told(shown, wrong) == 0)
+        assert (told(page, hints) > 10) is some
+
+
+def test_means_stay_below_what_they_are_of(page: Chrome) -> None:
+    """Sorting moves sources and leaves the means at the bottom."""
+    page.find_elements(By.CSS_SELECTOR, "#table .overview thead button")[1].click()
+    last = "document.querySelector('#table .overview').rows"
+    assert told(page, f"return [...{last}].at(-1).cells[0].textContent") == "mean of sources"
 
 
 def test_tables_scroll_in_their_own_box(page: Chrome) -> None:

@@ -19,8 +19,8 @@ from crg.cli import main
 from crg.evidence.sentences import TUNED
 from crg.evidence.study import Line, Study
 from crg.report.markup import Figure, data_link
+from crg.report.study_across import overview_table
 from crg.report.study_figures import FIGURES, figures_of
-from crg.report.study_grids import overview_table
 from crg.report.study_page import study_page
 from made_studies import SHAPES, TEXTURES, all_studies, table_study
 from test_report import SVG, Balanced
@@ -212,7 +212,10 @@ def test_papers_numbers_have_their_notes(page: str) -> None:
 
 def test_prompts_models_and_traces_are_named(page: str) -> None:
     """Each source tells its model and prompts, and each number where it came from."""
-    assert "model mini; prompts “a picture of a {}.”" in page
+    assert "model mini; 5 prompts." in page
+    folded = page.partition("<details class='facts prompts'>")[2].partition("</details>")[0]
+    assert "<summary>Prompts: “a picture of a {}.”" in folded and "and 2 more</summary>" in folded
+    assert all(f"<li>{prompt}</li>" in folded for prompt in SHAPES.prompts)
     assert "prompts not told by the file" in page
     assert "crg rerun results/made.jsonl:7" in page and "results/made.jsonl:7,8,9" in page
 
@@ -259,7 +262,7 @@ def known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """An empty working directory in which every results file holds the made studies."""
     monkeypatch.chdir(tmp_path)
     command = importlib.import_module("crg.cli.report")
-    monkeypatch.setattr(command, "read_studies", lambda paths, tell, papers: all_studies())
+    monkeypatch.setattr(command, "read_studies", lambda *_: all_studies())
     return tmp_path
 
 

@@ -51,22 +51,23 @@ class Figure:
     css: str = ""
 
 
-def table(columns: Sequence[Column], entries: Iterable[Entry], css: str = "") -> str:
-    """A table that a script lets the reader sort; without scripts it is as it was given."""
+def table(
+    columns: Sequence[Column], entries: Iterable[Entry], css: str = "", last: Iterable[Entry] = ()
+) -> str:
+    """A table that a script lets the reader sort; without scripts it is as it was given.
+
+    ``last`` are rows that stay at the bottom however it is sorted, such as means.
+    """
     head = "".join(
         f"<th scope='col'{_attribute('title', each.tip)}"
         f"{' data-rises' if each.rises else ''}>{_title(each)}</th>"
         for each in columns
     )
-    body = "".join(
-        f"<tr{_attribute('class', each.css)}>{_cell('th', each.head)}"
-        + "".join(_cell("td", cell) for cell in each.cells)
-        + "</tr>"
-        for each in entries
-    )
+    body, foot = ("".join(map(_entry, each)) for each in (entries, last))
+    foot = f"<tfoot>{foot}</tfoot>" if foot else ""
     return (
         f"<div class='wide' tabindex='0'><table class='{f'sortable {css}'.strip()}'>"
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>{foot}</table></div>"
     )
 
 
@@ -121,6 +122,11 @@ def folded(summary: str, content: str, css: str = "", is_open: bool = False) -> 
         f"<details{_attribute('class', css)}{' open' if is_open else ''}>"
         f"<summary>{summary}</summary>{content}</details>"
     )
+
+
+def _entry(shown: Entry) -> str:
+    cells = "".join(_cell("td", cell) for cell in shown.cells)
+    return f"<tr{_attribute('class', shown.css)}>{_cell('th', shown.head)}{cells}</tr>"
 
 
 def _cell(tag: str, cell: Cell) -> str:

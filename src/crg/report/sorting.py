@@ -1,4 +1,4 @@
-"""A few lines of script: column heads that sort, and print with everything open."""
+"""A few lines of script: heads that sort, a hint where a box scrolls, and all parts at once."""
 
 SCRIPT = """
 for (const table of document.querySelectorAll('table.sortable')) {
@@ -30,12 +30,24 @@ for (const table of document.querySelectorAll('table.sortable')) {
     head.append(button);
   });
 }
-const folded = [];
-addEventListener('beforeprint', () => {
-  for (const each of document.querySelectorAll('details:not([open]):not(.traces)')) {
-    each.open = true;
-    folded.push(each);
-  }
+const boxes = document.querySelectorAll('.wide, .pictures');
+const seen = new ResizeObserver(entries => {
+  for (const {target: box} of entries)
+    box.classList.toggle('scrolls', box.scrollWidth > box.clientWidth + 1);
 });
-addEventListener('afterprint', () => { for (const each of folded.splice(0)) each.open = false; });
+for (const box of boxes) seen.observe(box);
+const parts = [...document.querySelectorAll('details:not(.traces)')];
+const all = document.createElement('button');
+all.id = 'open-all';
+const say = () => {
+  all.textContent = parts.every(part => part.open) ? 'Close all parts' : 'Open all parts';
+};
+all.addEventListener('click', () => {
+  const open = !parts.every(part => part.open);
+  for (const part of parts) part.open = open;
+  say();
+});
+document.addEventListener('toggle', say, true);
+say();
+if (parts.length) document.querySelector('main dl').after(all);
 """

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from crg.evidence.study import Contrast, Curve, Line
-from crg.evidence.wording import quoted
+from crg.evidence.wording import quoted, shortened
 from crg.report.wording import listed, percent
 
 
@@ -38,13 +39,25 @@ def learning_caption(curves: Mapping[str, Curve], base: str | None) -> str:
     others = {name: curve for name, curve in curves.items() if name != base}
     ahead = {name: _ahead_from(curve, curves[base]) for name, curve in others.items()}
     lasting = {name: at for name, at in ahead.items() if at is not None}
+    starting = {name: at for name, at in lasting.items() if not _is_level(curves[name])}
     if lasting:
-        soonest = min(lasting, key=lambda name: lasting[name])
-        said += f" Of {len(others)} means {len(lasting)} end above {quoted(base)}, "
-        said += f"{quoted(soonest)} for good from picture {lasting[soonest]:.0f} on, the soonest."
+        said += f" Of {len(others)} means {len(lasting)} end above {quoted(base)}"
+        said += f"{_soonest(starting)}."
     elif others:
         said += f" None of the others ends above {quoted(base)}."
     return said
+
+
+def _soonest(since: Mapping[str, float]) -> str:
+    if not since:
+        return ""
+    name = min(since, key=lambda each: since[each])
+    return f", {quoted(name)} for good from picture {since[name]:.0f} on, the soonest"
+
+
+def _is_level(curve: Curve) -> bool:
+    """Whether it is of a row that was run once, which has no start."""
+    return len(curve) > 1 and len({point.mean for point in curve}) == 1
 
 
 def _ahead_from(curve: Curve, base: Curve) -> float | None:
@@ -62,13 +75,18 @@ def _ahead_from(curve: Curve, base: Curve) -> float | None:
 
 
 def heat_caption(values: Mapping[str, float]) -> str:
-    """The best and the worst cell and what lies between them."""
-    best, worst = max(values, key=values.__getitem__), min(values, key=values.__getitem__)
+    """The best and the worst cell, or all that share that place, and what lies between them."""
+    top, bottom = max(values.values()), min(values.values())
     return (
-        f"Highest at {quoted(best)} with {percent(values[best], 2)}, lowest at {quoted(worst)} "
-        f"with {percent(values[worst], 2)}: {100 * (values[best] - values[worst]):.2f} points "
+        f"Highest at {_at(values, top)} with {percent(top, 2)}, lowest at {_at(values, bottom)} "
+        f"with {percent(bottom, 2)}: {100 * (top - bottom):.2f} points "
         f"between the best and the worst of {len(values)}."
     )
+
+
+def _at(values: Mapping[str, float], wanted: float) -> str:
+    """The cells of a value, up to what adding up in another order makes of it."""
+    return shortened([quoted(k) for k, v in values.items() if math.isclose(v, wanted)])
 
 
 def settings_caption(gains: Sequence[Contrast]) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from crg.evidence.averages import Group, means_caption
 from crg.evidence.captions import caption, loss_caption
 from crg.evidence.study import Contrast, Curve, Line, Point, Study, Table
 from crg.report.charts.lines import Series, Titles, band_chart, thinned
@@ -14,6 +15,7 @@ from crg.report.markup import Figure
 from crg.report.study_captions import learning_caption
 
 _HEADER = ("row", "x", "mean", "low", "high")
+_WRONG = "share of cache insertions with a wrong label, %"
 
 
 def learning_figure(study: Study, source: str) -> list[Figure]:
@@ -58,17 +60,31 @@ def shots_figure(study: Study, source: str) -> list[Figure]:
 def noise_figures(study: Study, source: str) -> list[Figure]:
     """Accuracy against the share that is mislabelled, and what of it is lost."""
     tables = study.tables_of(source)
-    marks = tuple((share, f"{100 * share:g}") for share in map(_share, tables))
-    x_title = "filed under a wrong class on purpose, %"
+    marks = _marks(tables)
     level = _over_settings(tables, accuracy_point)
-    titles = Titles(x_title, "accuracy, %", marks)
+    titles = Titles(_WRONG, "accuracy, %", marks)
     figures = _figure(study, source, "noise", level, titles, _told(study, source), marked=True)
     lost = _over_settings(tables, _change_point)
     words = loss_caption(study, source)
     if not words:
         return figures
-    loss = Titles(x_title, "change in accuracy, points", marks)
+    loss = Titles(_WRONG, "change in accuracy, points", marks)
     return figures + _figure(study, source, "noise-loss", lost, loss, lambda: words, marked=True)
+
+
+def mean_figures(study: Study, groups: Sequence[Group]) -> list[Figure]:
+    """Mean accuracy over sources against the share that is mislabelled; of noise only."""
+    if study.outline.figure != "noise":
+        return []
+    curves: dict[str, Curve] = {}
+    for row in study.outline.rows:
+        means = [(_share(group.tables[0]), group.average(row.label).mean) for group in groups]
+        known = tuple(Point(x, mean, mean, mean) for x, mean in means if mean is not None)
+        curves |= {row.label: known} if known else {}
+    marks = _marks([group.tables[0] for group in groups])
+    titles = Titles(_WRONG, "mean accuracy, %", marks)
+    words = means_caption(study, groups)
+    return _figure(study, "mean", "noise", curves, titles, lambda: words, marked=True)
 
 
 def zero_shot_label(study: Study) -> str | None:
@@ -105,6 +121,10 @@ def _over_settings(
             if point is not None:
                 curves[line.row.label] = (*curves.get(line.row.label, ()), point)
     return curves
+
+
+def _marks(tables: Sequence[Table]) -> tuple[tuple[float, str], ...]:
+    return tuple((share, f"{100 * share:g}") for share in map(_share, tables))
 
 
 def _share(table: Table) -> float:

@@ -1,16 +1,15 @@
-"""Tables over several settings or sources: who stands where, and how far from zero-shot."""
+"""Tables over several settings or numbers: who stands where, and how far from zero-shot."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from crg.evidence.cells import scored_text
+from crg.evidence.cells import once_mark, realised_text, row_mark, scored_text
 from crg.evidence.leading import first_leading
-from crg.evidence.sentences import TUNED
 from crg.evidence.study import Contrast, Line, Study, Table
-from crg.outline import Source
-from crg.report.markup import Cell, Column, Entry, Figure, data_link, folded, table
+from crg.outline import Setting
+from crg.report.markup import Cell, Column, Entry, Figure, data_link, table
 from crg.report.study_captions import heat_caption, settings_caption
 from crg.report.study_tables import (
     EMPTY,
@@ -31,36 +30,6 @@ _BLUE, _VERMILION = "0,114,178", "213,94,0"
 _STRONGEST = 0.5  # opacity at which text on it can still be read in both modes
 
 
-def flags(source: Source) -> str:
-    """What must stand beside the name of a source wherever it is shown."""
-    kind = source.text_kind
-    return f" <span class='flag'>{escape(kind)} text</span>" if kind else ""
-
-
-def overview_table(study: Study) -> str:
-    """A row per source, a column per row of the experiment; what is missing says so."""
-    rows, tip = study.outline.rows, "accuracy % and points over zero-shot"
-    columns = [Column("source", rises=True)]
-    columns += [Column(row.label, tip, below=TUNED if row.tuned else "") for row in rows]
-    entries = [_source_entry(each) for each in study.tables]
-    entries += [missing_entry(source, len(rows)) for source in study.missing]
-    return table(columns, entries) + short_reasons(_all_lines(study.tables))
-
-
-def missing_table(study: Study) -> str:
-    """The sources that are not there, and what would bring them."""
-    if not study.missing:
-        return ""
-    columns = [Column("not there", rises=True), Column("why")]
-    return table(columns, [missing_entry(source, 1) for source in study.missing], "missing")
-
-
-def missing_entry(source: Source, columns: int) -> Entry:
-    """A source that is not there, as a row."""
-    why = Cell(folded("missing", escape(source.missing or "")), css="reason", span=columns)
-    return Entry(Cell(escape(source.name), source.name), (why,), "absent")
-
-
 def settings_table(study: Study, tables: Sequence[Table]) -> str:
     """Rows against settings: the difference to zero-shot in colour, with its interval."""
     strongest = max((abs(c.interval.mean) for t in tables for c in _gains(t)), default=0) or 1
@@ -71,10 +40,11 @@ def settings_table(study: Study, tables: Sequence[Table]) -> str:
     ]
     entries = []
     for place, line in enumerate(tables[0].lines):
-        cells = tuple(_setting_cell(each.lines[place], strongest) for each in tables)
-        entries.append(Entry(head_cell(line), cells))
-    whole = table(columns, entries, "grid") + short_reasons(_all_lines(tables))
-    return _with_caption(whole, _settings_data(study, tables))
+        row = [each.lines[place] for each in tables]
+        cells = tuple(_setting_cell(each.lines[place], each.setting, strongest) for each in tables)
+        entries.append(Entry(head_cell(line, once=once_mark(row)), cells))
+    whole = table(columns, entries, "grid") + short_reasons(all_lines(tables))
+    return with_caption(whole, _settings_data(study, tables))
 
 
 def _pictures(shown: Table) -> str:
@@ -82,7 +52,8 @@ def _pictures(shown: Table) -> str:
     return "" if shown.scored is None else f"{scored_text(shown.scored)} pictures"
 
 
-def _all_lines(tables: Iterable[Table]) -> list[Line]:
+def all_lines(tables: Iterable[Table]) -> list[Line]:
+    """Every line of some tables."""
     return [line for each in tables for line in each.lines]
 
 
@@ -122,7 +93,7 @@ def heat_table(study: Study, source: str) -> str:
         )
         for value in rows
     ]
-    return _with_caption(table(heads, entries, "grid heat"), _heat_data(study, source, lines))
+    return with_caption(table(heads, entries, "grid heat"), _heat_data(study, source, lines))
 
 
 def _settings_data(study: Study, tables: Sequence[Table]) -> Figure:
@@ -146,7 +117,7 @@ def _heat_data(study: Study, source: str, lines: Sequence[Line]) -> Figure:
     return Figure(name, (), words, ("row", "accuracy"), data)
 
 
-def _with_caption(markup: str, shown: Figure) -> str:
+def with_caption(markup: str, shown: Figure) -> str:
     """A table that is a figure: with what it shows and its data."""
     words = f"<figcaption>{escape(shown.caption)} {data_link(shown)}</figcaption>"
     return f"<figure class='chart'>{markup}{words}</figure>"
@@ -166,32 +137,20 @@ def _heat_cell(line: Line | None, means: Sequence[float]) -> Cell:
     cell = spread_cell(line.accuracy, digits=2)
     gain = line.to_zero_shot
     more = "" if gain is None else f"<br><small>{contrast_text(gain)}</small>"
-    more += f"<br><span class='flag'>{TUNED}</span>" if line.row.tuned else ""
+    mark = row_mark(line.row)
+    more += f"<br><span class='flag'>{mark}</span>" if mark else ""
     shade = f"background:rgba({_BLUE},{_STRONGEST * share:.2f})"
     assert cell is not None
     return Cell(cell.html + more, cell.value, "best" if line.best else "", shade)
 
 
-def _source_entry(shown: Table) -> Entry:
-    cells = []
-    for line in shown.lines:
-        spread, gain = spread_cell(line.accuracy, digits=2), line.to_zero_shot
-        if spread is None:
-            cells.append(missing_cell(line))
-            continue
-        more = "" if gain is None else f"<br><small>{_marked(gain)}</small>"
-        more += incomplete_mark(line)
-        cells.append(Cell(spread.html + more, spread.value, "best" if line.best else ""))
-    name = escape(shown.source.name) + flags(shown.source)
-    return Entry(Cell(name, shown.source.name), tuple(cells))
-
-
-def _marked(gain: Contrast) -> str:
+def marked_gain(gain: Contrast) -> str:
+    """A difference with the mark of its verdict."""
     return f"{points(gain.interval.mean)}{verdict_mark(gain)}"
 
 
-def _setting_cell(line: Line, strongest: float) -> Cell:
-    gain = line.to_zero_shot
+def _setting_cell(line: Line, setting: Setting, strongest: float) -> Cell:
+    gain, realised = line.to_zero_shot, realised_text(line, setting)
     if line.accuracy is None:
         return missing_cell(line)
     css = "best" if line.best else ""
@@ -201,8 +160,8 @@ def _setting_cell(line: Line, strongest: float) -> Cell:
     share = _STRONGEST * min(1.0, abs(gain.interval.mean) / strongest)
     tip = f"{100 * line.accuracy.mean:.1f}% {gain.verdict}".strip()
     return Cell(
-        f"<span title='{tip}'>{_marked(gain)}</span><br><small>{span(gain.interval)}</small>"
-        f"{incomplete_mark(line)}",
+        f"<span title='{tip}'>{marked_gain(gain)}</span><br><small>{span(gain.interval)}</small>"
+        f"{f'<br><small>{realised}</small>' if realised else ''}{incomplete_mark(line)}",
         gain.interval.mean,
         css,
         style=f"background:rgba({hue},{share:.2f})",

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from crg.evidence.cells import TIMES
 from crg.evidence.leading import BOLD
+from crg.evidence.sentences import verdicts_note
 from crg.evidence.study import Study
 from crg.outline import ENOUGH_ORDERS, ENOUGH_PICTURES
-from crg.report.markup import slug
+from crg.report.markup import paragraph, slug
 from crg.report.sorting import SCRIPT
 from crg.report.study_section import study_section
 from crg.report.study_style import STUDY_STYLE
@@ -41,7 +43,8 @@ def _head(studies: Sequence[Study]) -> str:
     rows = "".join(
         f"<dt>{escape(k.replace('_', ' '))}</dt><dd>{escape(v)}</dd>" for k, v in facts.items()
     )
-    return f"{_reading()}<dl>{rows}</dl>"
+    caveats = paragraph(" ".join(filter(None, (verdicts_note(studies), TIMES))), "lead")
+    return f"{_reading()}{caveats}<dl>{rows}</dl>"
 
 
 def _reading() -> str:

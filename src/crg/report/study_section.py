@@ -9,23 +9,18 @@ from pathlib import PurePath
 
 from crg.evidence.cells import scored_text
 from crg.evidence.leading import bold_among
-from crg.evidence.sentences import TUNED, sentences_of, watermark
+from crg.evidence.sentences import TUNED, once_note, sentences_of, watermark
 from crg.evidence.study import Line, Shown, Study, Table
 from crg.outline import Source
 from crg.report.markup import figure, folded, listing, paragraph, slug
+from crg.report.study_across import flags, means_table, missing_table, overview_table
 from crg.report.study_figures import figures_of
-from crg.report.study_grids import (
-    first_table,
-    flags,
-    heat_table,
-    missing_table,
-    overview_table,
-    settings_table,
-)
+from crg.report.study_grids import first_table, heat_table, settings_table
 from crg.report.study_printed import printed_part
 from crg.report.study_tables import rows_table
 
 _OPEN = 1  # sources whose figures are open from the start
+_SHOWN_PROMPTS = 3  # more are folded away
 _MOST_PICTURES = 12  # of a gallery
 
 
@@ -50,14 +45,15 @@ def _notes(study: Study) -> list[str]:
     notes = list(study.notes)
     if any(watermark(line) for table in study.tables for line in table.lines):
         notes.append(f"Rows marked “{TUNED}” owe their options to labels or to one dataset.")
-    return [*notes, bold_among(study)]
+    return [*notes, bold_among(study), once_note(study)]
 
 
 def _across(study: Study) -> str:
     """What can be said over all sources at once."""
     if len(study.outline.settings) == 1 and len(study.tables) + len(study.missing) > 1:
         return overview_table(study)
-    return missing_table(study)
+    means = means_table(study) if len(study.outline.settings) > 1 else ""
+    return means + missing_table(study)
 
 
 def _sources(study: Study) -> list[Source]:
@@ -77,17 +73,17 @@ def _tables(study: Study, tables: Sequence[Table], drawn: str) -> list[str]:
     """Tables and figures in the order in which they are best read."""
     figures = f"<div class='charts'>{drawn}</div>" if drawn else ""
     if len(tables) > 1:
-        whole = "".join(f"<h4>{escape(_heading(t))}</h4>{rows_table(t)}" for t in tables)
+        whole = "".join(f"<h4>{escape(_heading(t))}</h4>{rows_table(study, t)}" for t in tables)
         return [
             settings_table(study, tables),
             figures,
             folded("All columns for every setting", whole),
         ]
     if study.outline.figure == "table":
-        return [rows_table(tables[0]), figures]
+        return [rows_table(study, tables[0]), figures]
     first = first_table(tables[0]) if study.outline.figure == "cold_start" else ""
     heat = heat_table(study, tables[0].source.name) if study.outline.figure == "heat" else ""
-    return [heat, first, figures, rows_table(tables[0])]
+    return [heat, first, figures, rows_table(study, tables[0])]
 
 
 def _heading(table: Table) -> str:
@@ -120,15 +116,25 @@ def _facts(source: Source, tables: Sequence[Table]) -> str:
         said.append(f"text features are {source.text_kind}, not the model's own")
     if source.then:
         said.append(f"then {', '.join(PurePath(path).name for path in source.then)}")
-    return paragraph("; ".join(filter(None, said)) + ".", "facts")
+    return paragraph("; ".join(filter(None, said)) + ".", "facts") + _more_prompts(source.prompts)
 
 
 def _prompts(templates: Sequence[str]) -> str:
     if not templates:
         return "prompts not told by the file"
-    shown = ", ".join(f"“{each}”" for each in templates[:3])
-    more = f" and {len(templates) - 3} more" if len(templates) > 3 else ""
-    return f"{'prompts' if len(templates) > 1 else 'prompt'} {shown}{more}"
+    if len(templates) > _SHOWN_PROMPTS:
+        return f"{len(templates)} prompts"
+    shown = ", ".join(f"“{each}”" for each in templates)
+    return f"{'prompts' if len(templates) > 1 else 'prompt'} {shown}"
+
+
+def _more_prompts(templates: Sequence[str]) -> str:
+    """All prompts, behind a line with the first ones, where there are many."""
+    if len(templates) <= _SHOWN_PROMPTS:
+        return ""
+    first = ", ".join(f"“{each}”" for each in templates[:_SHOWN_PROMPTS])
+    more = f"{first} and {len(templates) - _SHOWN_PROMPTS} more"
+    return folded(f"Prompts: {escape(more)}", listing(templates), "facts prompts")
 
 
 def _gallery(pictures: Sequence[Shown]) -> str:

@@ -1,7 +1,9 @@
 """The look of a report of experiments: on a screen, on a phone and on paper."""
 
 STUDY_STYLE = """
-main.studies { max-width: 76rem; }
+:root { --shade: #0003; }
+@media (prefers-color-scheme: dark) { :root { --shade: #fff3; } }
+main.studies { max-width: 84rem; }
 .studies .lead { font-size: 1rem; max-width: 46rem; }
 .studies section { border-top: 2px solid var(--line); margin-top: 2.5rem; }
 .studies section > p, .findings, .facts, .notes { max-width: 46rem; }
@@ -17,12 +19,23 @@ a.data { white-space: nowrap; }
 .flag { font-size: .72rem; font-weight: 400; color: var(--bad); border: 1px solid;
   border-radius: 3px; padding: 0 .25rem; white-space: nowrap; }
 .wide { margin: .8rem 0; max-width: 100%; }
+.wide, .pictures { background:
+    linear-gradient(to left, var(--page) 60%, transparent) right / 2.5rem 100% no-repeat local,
+    linear-gradient(to left, var(--shade), transparent) right / 1.1rem 100% no-repeat; }
+.scrolls::before { content: 'scroll →'; display: block; position: sticky; left: 0;
+  text-align: right; font-size: .75rem; opacity: .8; }
 .studies table { width: auto; min-width: min(100%, 24rem); }
-.studies th, .studies td { font-size: .86rem; padding: .25rem .55rem; line-height: 1.35; }
+.studies th, .studies td { font-size: .86rem; padding: .25rem .45rem; line-height: 1.35; }
+.studies .overview th, .studies .overview td { padding: .25rem .3rem; font-size: .83rem; }
+small.name { display: inline-block; white-space: normal; max-width: 9rem; }
+.overview td small { white-space: nowrap; }
+tfoot th { font-weight: inherit; }
+tfoot tr:first-child > * { border-top: 2px solid var(--line); }
+.overview td.reason small { white-space: normal; display: inline-block; min-width: 4.5rem; }
 .studies small { font-size: .78rem; font-weight: 400; opacity: .85; }
-.studies tbody th, .studies thead th:first-child { position: sticky; left: 0; z-index: 1;
-  background: var(--page); text-align: left; white-space: normal;
-  min-width: 9.5rem; max-width: 13rem; }
+.studies tbody th, .studies tfoot th, .studies thead th:first-child {
+  position: sticky; left: 0; z-index: 1; background: var(--page); text-align: left;
+  white-space: normal; min-width: 9.5rem; max-width: 13rem; }
 .studies thead th { white-space: normal; }
 .studies th.best, .studies td.best, span.best { font-weight: 700; }
 tr.failed > th, tr.failed > td { color: var(--bad); }
@@ -52,6 +65,7 @@ summary { cursor: pointer; padding: .3rem 0; }
 .small .pictures { display: grid; gap: .5rem;
   grid-template-columns: repeat(auto-fill, minmax(10.5rem, 1fr)); align-items: end; }
 .small { grid-column: 1 / -1; }
+.prompts ul { columns: 18rem; margin: .2rem 0; } #open-all { font: inherit; cursor: pointer; }
 .card ul { list-style: none; margin: 0; padding: 0; }
 .studies .gallery { grid-template-columns: repeat(auto-fill, minmax(min(100%, 15rem), 1fr)); }
 .studies .card { align-items: start; }
@@ -68,16 +82,19 @@ code { overflow-wrap: anywhere; }
   :root { font-size: 11px; color-scheme: light; --page: #fff; --ink: #000;
     --blue: #0072b2; --good: #00795a; --bad: #b3400f; }
   body { font-size: 9.5pt; } main.studies { max-width: none; margin: 0; padding: 0; }
-  .wide { overflow: visible; } a { color: inherit; text-decoration: none; }
+  .wide { overflow: visible; } .wide, .pictures { background: none; }
+  .scrolls::before, #open-all { display: none; } a { color: inherit; text-decoration: none; }
   a.data, .traces, th button::after { display: none; content: none; }
   .studies th, .studies td { font-size: 6.5pt; padding: .1rem .2rem; white-space: normal;
     min-width: 0; }
   .studies small, .flag { font-size: 6pt; }
-  .studies tbody th, .studies thead th:first-child { position: static; min-width: 0; }
+  .studies tbody th, .studies tfoot th, .studies thead th:first-child { position: static;
+    min-width: 0; }
   td, th { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
   .chart svg { min-width: 0 !important; }
   figure, tr { break-inside: avoid; } h2, h3, h4, summary { break-after: avoid; }
   details.source { border: 0; padding: 0; }
-  details:not(.traces)::details-content { content-visibility: visible; block-size: auto; }
+  .prompts::details-content, .reason details::details-content { content-visibility: visible;
+    block-size: auto; }
 }
 """

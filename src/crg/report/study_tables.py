@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 
-from crg.evidence.cells import reasons_in_short
+from crg.evidence.cells import TIMES, memory_text, once_mark, reasons_in_short
+from crg.evidence.full_sheets import change_title, change_words
 from crg.evidence.sentences import watermark
-from crg.evidence.study import Contrast, Line, Spread, Table
+from crg.evidence.study import Contrast, Line, Spread, Study, Table
 from crg.report.markup import Cell, Column, Entry, folded, footnotes, table
-from crg.report.wording import NOTHING, points, size_text, span, spread_text
+from crg.report.wording import NOTHING, points, span, spread_text
 
 EMPTY = Cell(NOTHING)
 _SHOWN_REASONS = 3  # below a table; more are folded away
@@ -25,24 +26,31 @@ class Measure:
     cell: Callable[[Line], Cell | None]
 
 
-def rows_table(shown: Table) -> str:
+def rows_table(study: Study, shown: Table) -> str:
     """All rows with all columns that have anything in them, and what speaks against comparing."""
     notes = _notes(shown.lines)
-    measures = [m for m in _measures(notes) if any(m.cell(line) for line in shown.lines)]
+    change = Column(change_title(shown), change_words(study))
+    measures = [m for m in _measures(notes, change) if any(m.cell(line) for line in shown.lines)]
     entries = [_entry(line, measures) for line in shown.lines]
     columns = [Column("row", rises=True), *(measure.column for measure in measures)]
     return table(columns, entries) + footnotes(notes)
 
 
-def head_cell(line: Line, is_bold: bool = False) -> Cell:
-    """The name of a row with what must be known about it."""
+def head_cell(line: Line, is_bold: bool = False, once: str | None = None) -> Cell:
+    """The name of a row with what must be known about it; ``once`` tells of several settings."""
     flags = [watermark(line)] if watermark(line) else []
-    small = f"<br><small>{escape('needs ' + ', '.join(line.row.needs))}</small>"
+    needs = f"<br><small>{escape('needs ' + ', '.join(line.row.needs))}</small>"
+    small = (needs if line.row.needs else "") + _once(once_mark([line]) if once is None else once)
     marks = "".join(f" <span class='flag'>{escape(flag)}</span>" for flag in flags)
     tip = f"<span title='{escape(line.row.about, quote=True)}'>" if line.row.about else "<span>"
     name = f"{tip}{escape(line.row.label)}</span>"
     css = "best" if is_bold else ""
-    return Cell(f"{name}{marks}{small if line.row.needs else ''}", line.row.label, css)
+    return Cell(f"{name}{marks}{small}", line.row.label, css)
+
+
+def _once(mark: str) -> str:
+    """That one run stands for all orders, in small letters."""
+    return f"<br><small title='No answer depends on the order.'>{mark}</small>" if mark else ""
 
 
 def whole_head(line: Line, is_bold: bool = False) -> Cell:
@@ -130,7 +138,7 @@ def _entry(line: Line, measures: Sequence[Measure]) -> Entry:
     return Entry(whole_head(line, line.best), cells, row_css(line))
 
 
-def _measures(notes: Sequence[str]) -> list[Measure]:
+def _measures(notes: Sequence[str], change: Column) -> list[Measure]:
     return [
         Measure(Column("accuracy %", "mean and standard deviation over stream orders"),
                 lambda line: spread_cell(line.accuracy, digits=2, is_bold=line.best)),
@@ -138,6 +146,7 @@ def _measures(notes: Sequence[str]) -> list[Measure]:
                 lambda line: contrast_cell(line.to_zero_shot)),
         Measure(Column("against the best rival", "points of accuracy with a paired 95% interval"),
                 _rival_cell),
+        Measure(change, lambda line: contrast_cell(line.to_first_setting)),
         Measure(Column("papers report %", "see the notes below the table"),
                 lambda line: _reported_cell(line, notes)),
         Measure(Column("calibration error %", "how far confidence is from accuracy", rises=True),
@@ -150,9 +159,9 @@ def _measures(notes: Sequence[str]) -> list[Measure]:
                 lambda line: spread_cell(line.purity)),
         Measure(Column("mislabelled %", "cache insertions that got a wrong label on purpose"),
                 _mislabelled_cell),
-        Measure(Column("ms per picture", "cost of the method without the encoder", rises=True),
+        Measure(Column("ms per picture", f"The method without the encoder. {TIMES}", rises=True),
                 lambda line: spread_cell(line.milliseconds, 1, 2)),
-        Measure(Column("peak memory", "most that a run held at a time", rises=True),
+        Measure(Column("peak MB", "most that a run held at a time, in 10⁶ bytes", rises=True),
                 _memory_cell),
     ]  # fmt: skip
 
@@ -161,11 +170,14 @@ def _rival_cell(line: Line) -> Cell | None:
     cell = contrast_cell(line.to_best_rival)
     if cell is None or line.to_best_rival is None:
         return None
-    return Cell(f"{cell.html}<br><small>{escape(line.to_best_rival.against)}</small>", cell.value)
+    return Cell(
+        f"{cell.html}<br><small class='name'>{escape(line.to_best_rival.against)}</small>",
+        cell.value,
+    )
 
 
 def _memory_cell(line: Line) -> Cell | None:
-    return None if line.peak_bytes is None else Cell(size_text(line.peak_bytes), line.peak_bytes)
+    return None if line.peak_bytes is None else Cell(memory_text(line), line.peak_bytes)
 
 
 def _mislabelled_cell(line: Line) -> Cell | None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from crg.evidence.cells import TIMES
 from crg.evidence.leading import BOLD, bold_among
-from crg.evidence.sentences import sentences_of
-from crg.evidence.sheets import Sheet, SheetRow, sheets_of
+from crg.evidence.sentences import once_note, sentences_of, verdicts_note
+from crg.evidence.sheet import Sheet, SheetRow
+from crg.evidence.sheets import sheets_of
 from crg.evidence.study import Study
 from crg.evidence.unmeasured import printed_sheets
 from crg.outline import ENOUGH_ORDERS, ENOUGH_PICTURES
@@ -17,7 +19,7 @@ _HOW_TO_READ = (
     "Mean ± standard deviation over stream orders; differences in points with 95% intervals of a "
     "paired bootstrap over pictures and orders. Better and worse stand only where the interval "
     f"excludes zero, there are at least {ENOUGH_ORDERS} orders, and each has at least "
-    f"{ENOUGH_PICTURES} scored pictures. {BOLD}"
+    f"{ENOUGH_PICTURES} scored pictures. {BOLD} {TIMES}"
 )
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -33,15 +35,18 @@ _LATEX = {
 }
 
 
-def markdown(studies: Iterable[Study]) -> str:
+def markdown(studies: Sequence[Study]) -> str:
     """All studies, one section each."""
-    return "\n".join(block for study in studies for block in _markdown_study(study))
+    blocks = (block for study in studies for block in _markdown_study(study))
+    caveat = verdicts_note(studies)
+    return "\n".join((f"{_marked_down(caveat)}\n", *blocks) if caveat else blocks)
 
 
-def latex(studies: Iterable[Study]) -> str:
+def latex(studies: Sequence[Study]) -> str:
     r"""All studies, one section each, to be read in with ``\input``."""
     blocks = (block for study in studies for block in _latex_study(study))
-    return "\n".join((_LATEX_HEAD, *blocks))
+    caveat = verdicts_note(studies)
+    return "\n".join((_LATEX_HEAD, *((f"{escape_latex(caveat)}\n",) if caveat else ()), *blocks))
 
 
 def _introduction(study: Study) -> list[str]:
@@ -49,7 +54,7 @@ def _introduction(study: Study) -> list[str]:
     orders = len(study.outline.seeds)
     counted = f"{orders} stream order{'' if orders == 1 else 's'}."
     machine = ", ".join(f"{name} {value}" for name, value in study.machine.items())
-    reading = [_HOW_TO_READ, bold_among(study), counted]
+    reading = [_HOW_TO_READ, bold_among(study), once_note(study), counted]
     parts = [study.outline.about, *study.notes, *sentences_of(study), *reading]
     parts += [f"Made with: {machine}."] if machine else []
     return [" ".join(part.split()) for part in parts if part.strip()]

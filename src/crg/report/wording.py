@@ -58,11 +58,3 @@ def listed(names: Sequence[str]) -> str:
     'tda, dpe and crg'
     """
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-
-
-def size_text(n_bytes: int) -> str:
-    """Memory in the unit that suits it."""
-    for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("kB", 1 << 10)):
-        if n_bytes >= size:
-            return f"{n_bytes / size:.1f} {unit}"
-    return f"{n_bytes} B"

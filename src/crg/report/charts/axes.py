@@ -11,8 +11,8 @@ from html import escape
 FONT_SIZE = 13
 LINE_HEIGHT = 15.0
 LETTER = 7.7  # mean width of a letter at that size, in the widest of usual fonts
-_LARGEST = 1.1  # times its own size a picture is shown, so that letters are alike on all
-_SMALLEST = 0.8  # below which letters could no longer be read: the picture scrolls instead
+_LARGEST = 1.2  # times its own size a picture is shown, so that letters are alike on all
+_SMALLEST = 0.775  # below which letters could no longer be read: the picture scrolls instead
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,8 @@ def x_frame(x: Axis, bottom: float, title: str, marks: Sequence[tuple[float, str
     """Ticks and title of the level axis; ``marks`` replace the round numbers."""
     shown = marks or [(tick, f"{tick:g}") for tick in x.ticks()]
     parts = [text(x.place(at), bottom + 18, words, "middle") for at, words in shown]
-    return "".join(parts) + text((x.start + x.end) / 2, bottom + 38, title, "middle")
+    middle = max((x.start + x.end) / 2, LETTER * len(title) / 2)  # or it would begin outside
+    return "".join(parts) + text(middle, bottom + 38, title, "middle")
 
 
 def wrapped(words: str, letters: int = 17) -> list[str]:

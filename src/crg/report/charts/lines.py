@@ -22,6 +22,7 @@ from crg.report.charts.axes import (
 from crg.report.charts.pens import Pen
 
 MOST_POINTS = 60
+_PLOT = 254  # width of what is plotted with its axis: with names beside it, it fits on a phone
 _SAMPLE = 22  # length of the piece of line beside a name
 _GAP = 10  # from the end of a line to the sample of its pen
 
@@ -57,7 +58,7 @@ def band_chart(series: Sequence[Series], titles: Titles, height: float = 300) ->
     """All lines on one picture; the names stand at their ends, beside samples of the pens."""
     every = [point for each in series for point in each.points]
     margin = width_of(each.name for each in series) + _SAMPLE + _GAP + 8
-    canvas = Canvas(330 + margin, height, right=margin)
+    canvas = Canvas(_PLOT + margin, height, right=margin)
     x = canvas.horizontal(*_reach(every, titles.marks))
     y = canvas.vertical(*roomy(min(p.low for p in every), max(p.high for p in every)))
     parts = [y_frame(x, y, titles.y), x_frame(x, y.start, titles.x, titles.marks)]

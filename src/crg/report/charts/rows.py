@@ -7,23 +7,25 @@ from dataclasses import dataclass
 
 from crg.metrics import Interval
 from crg.report.charts.axes import (
+    FONT_SIZE,
     LETTER,
     Axis,
     Canvas,
     faint,
-    lines_of_text,
     roomy,
     rule,
     text,
-    width_of,
     x_frame,
 )
 from crg.report.charts.pens import DOWN, NEITHER, UP
 
-_ROW = 36.0
-_LETTERS = 20  # of a name before it is put on two lines
-_PLOT = 250.0
+_ROW = 44.0
+_BASELINE = 15.0  # of the words of a row, above its mark: beside it they would not fit on a phone
+_MIDDLE = 31.0  # of its mark
+_WIDTH = 400.0
+_MARGIN = 16.0
 _TICKS = 7  # about so many
+_HALO = ' paint-order="stroke" stroke="var(--page,#fff)" stroke-width="4"'  # over grid lines
 
 
 @dataclass(frozen=True)
@@ -74,9 +76,9 @@ def waterfall_chart(bars: Sequence[Bar], x_title: str) -> str:
 
 def _laid_out(bars: Sequence[Bar], x_title: str) -> tuple[Canvas, Axis, list[str]]:
     """The picture with names, remarks, grid and the line at zero."""
-    left = width_of((bar.name for bar in bars), _LETTERS) + 12
-    right = LETTER * max(len(bar.remark) for bar in bars) + 14
-    canvas = Canvas(left + _PLOT + right, 60 + _ROW * len(bars), left=left, right=right)
+    widest = max(LETTER * (len(bar.name) + len(bar.remark)) + FONT_SIZE for bar in bars)
+    width = max(_WIDTH, widest + 2 * _MARGIN)
+    canvas = Canvas(width, 60 + _ROW * len(bars), left=_MARGIN, right=_MARGIN)
     reach = [v for bar in bars for v in (bar.interval.low, bar.interval.high, bar.start, 0.0)]
     x = canvas.horizontal(*roomy(min(reach), max(reach)))
     bottom = canvas.height - canvas.bottom
@@ -85,14 +87,14 @@ def _laid_out(bars: Sequence[Bar], x_title: str) -> tuple[Canvas, Axis, list[str
     marks = [(tick, f"{tick:+g}" if tick else "0") for tick in x.ticks(_TICKS)]
     parts.append(x_frame(x, bottom, x_title, marks))
     for number, bar in enumerate(bars):
-        height = _height(canvas, number)
-        parts.append(lines_of_text(left - 10, height, bar.name, "end", _LETTERS))
-        parts.append(text(x.end + 8, height + 4.5, bar.remark))
+        baseline = canvas.top + _ROW * number + _BASELINE
+        parts.append(text(x.start, baseline, bar.name, more=_HALO))
+        parts.append(text(x.end, baseline, bar.remark, "end", _HALO))
     return canvas, x, parts
 
 
 def _height(canvas: Canvas, number: int) -> float:
-    return canvas.top + _ROW * (number + 0.5)
+    return canvas.top + _ROW * number + _MIDDLE
 
 
 def _whisker(bar: Bar, x: Axis, height: float, colour: str) -> str:
