@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from crg.evidence.study import Contrast, Study, Table
 from crg.evidence.wording import bracket, called, listing, many, named, points, quoted
@@ -57,12 +57,7 @@ def _place(table: Table, names_source: bool) -> str:
 
 def placed_gains(tables: Tables, label: str) -> list[_Placed]:
     """Where a row stands against zero-shot, in the streams that are long enough to tell."""
-    found = ((table, table.line(label).to_zero_shot) for table in tables)
-    return [
-        (table, contrast)
-        for table, contrast in found
-        if contrast is not None and table.has_enough_pictures
-    ]
+    return _long_enough((table, table.line(label).to_zero_shot) for table in tables)
 
 
 def _fall(below: Sequence[_Placed], total: int, names_source: bool) -> str:
@@ -77,7 +72,10 @@ def _fall(below: Sequence[_Placed], total: int, names_source: bool) -> str:
 
 def placed_shifts(tables: Tables, label: str) -> list[_Placed]:
     """The gain of a row against its own in the first setting, where it has been there, too."""
-    found = ((table, table.line(label).to_first_setting) for table in tables)
+    return _long_enough((table, table.line(label).to_first_setting) for table in tables)
+
+
+def _long_enough(found: Iterable[tuple[Table, Contrast | None]]) -> list[_Placed]:
     return [
         (table, contrast)
         for table, contrast in found
