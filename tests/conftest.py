@@ -1,6 +1,7 @@
 """Settings and fixtures for all tests."""
 
 import os
+import signal
 from collections.abc import Iterator
 
 # The arrays of the tests are small: threads of two libraries would only fight over them.
@@ -16,6 +17,11 @@ from crg.parts import compiled  # noqa: E402
 settings.register_profile("CI", derandomize=True)
 if "CI" in os.environ:
     settings.load_profile("CI")
+
+
+# Who starts the tests in the background has them, and all that they start, ignore Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")
