@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -10,12 +11,14 @@ from click.testing import CliRunner
 
 from crg.cli import main
 from crg.experiment.design import ShapesRequest
+from crg.experiment.line_finding import find_line
 from crg.experiment.rendering import Shapes, render_store, shapes_in
 from crg.experiment.shortening import shorten_file
 from crg.results import read_ledger
 from made_experiments import save_experiment
 from sentences import refused_in_one_sentence
 
+ROOT = Path(__file__).parents[1]
 EXPERIMENT = """orders = 1
 [[row]]
 method = "gda"
@@ -106,3 +109,15 @@ def test_shapes_that_came_out_otherwise_are_refused(
     refused = CliRunner().invoke(main, ["rerun", _few_shot(short), "--folder", "other"])
     assert refused.exit_code == 2 and Path("other", "clean-32x2").is_dir()
     assert "is not what the run saw, as another processor or version" in refused.stderr
+
+
+@pytest.mark.parametrize("document", ["docs/results/README.md", "docs/command-line.md"])
+def test_the_documented_lines_are_what_the_documents_say(document: str) -> None:
+    """A line that is to be repeated without any data is of shapes, the others of feature files."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    commands = re.findall(r"^crg rerun (docs/results/\S+)( --data)?", text, flags=re.MULTILINE)
+    assert len(commands) == 2
+    for line, with_data in commands:
+        found = find_line(str(ROOT / line), [])
+        name = Path(found.record["data"]["path"]).name
+        assert name.endswith(".npz") if with_data else shapes_in(name) is not None

@@ -62,7 +62,7 @@ def rerun(
       crg rerun 3 --results crg-results.jsonl
       crg rerun 5f2c81d9
       crg rerun docs/results/noise.jsonl.gz:9
-      crg rerun docs/results/ablation.jsonl.gz:200 --data features/
+      crg rerun docs/results/ablation.jsonl.gz:145 --data features/
     """
     found = find_line(line, list(files) or _default_files(line))
     with contextlib.closing(EncodingBar()) as bar:
