@@ -128,7 +128,7 @@ def test_steps_add_take_or_do_nothing(tmp_path: Path) -> None:
     said = findings(study, "toy")
     told = caption(study, "toy")
     assert "'+ up' adds 20.00 points" in told and "'+ down' takes 30.00 points" in told
-    assert "+ none" not in told and "Of 4 steps from zero-shot on the highest" in told
+    assert "+ none" not in told and "Of 4 steps, the highest" in told
     assert "'+ up' adds 20.00 points to start (95% interval" in said
     assert "'+ down' takes 30.00 points from '+ up' (95% interval" in said
     assert "'+ none' adds 0.00 points to '+ down' (95% interval" in said

@@ -34,7 +34,10 @@ def test_page_tables_and_short_lines_are_kept(tmp_path: Path) -> None:
         each["key"] for each in results.read_ledger(whole).records
     ]
     assert str(tmp_path) not in str(short.records)  # no path of this machine
-    assert re.search(r"^\| (\*\*)?crg", (tmp_path / "kept" / "tables.md").read_text(), re.M)
+    tables = (tmp_path / "kept" / "tables.md").read_text()
+    assert re.search(r"^\| (\*\*)?crg", tables, re.M)
+    for text in (tables, (tmp_path / "kept" / "report.html").read_text()):
+        assert "small.jsonl.gz" in text and not re.search(r"small\.jsonl\b(?!\.gz)", text)
 
 
 def test_a_folder_without_results_is_refused(

@@ -112,10 +112,20 @@ def test_a_users_numbers_come_first(tmp_path: Path) -> None:
     crg, tda = (papers.number("robustness", "ViT-B-16:openai", "imagenet-a", m)
                 for m in ("crg", "tda"))  # fmt: skip
     assert crg is not None and (crg.value, crg.source) == (64.5, "my own paper")
-    assert "Tested on Sundays." in crg.notes and "Rounded." not in crg.notes
-    assert tda is not None and tda.value == 60.0 and "Rounded." in tda.notes
+    assert crg.notes == ("Tested on Sundays.",)
+    assert tda is not None and tda.value == 60.0
+    assert tda.notes == ("Rounded.", "Tested on Sundays.")
     other = papers.number("robustness", "RN50", "imagenet-a", "dpe")
     assert other == bundled_papers().number("robustness", "RN50", "imagenet-a", "dpe")
+
+
+def test_what_is_said_of_a_missing_number_goes_when_it_comes(tmp_path: Path) -> None:
+    """The gain that a summary tells of stands only while nobody brings the number."""
+    brought = OWN.replace('"imagenet-a", "average"', '"imagenet", "average"')
+    entry = ("robustness", "ViT-B-16", "imagenet", "crg")
+    assert bundled_papers().stated(*entry) and not with_papers(own(tmp_path, brought)).stated(
+        *entry
+    )
 
 
 def test_the_command_takes_them(tmp_path: Path) -> None:

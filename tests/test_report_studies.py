@@ -166,7 +166,7 @@ def test_verdicts_over_settings_are_marked_and_not_bold() -> None:
     """Up and down are told by a mark that the caption explains."""
     shown = study_page([made_studies.streams_study()])
     assert "<span class='worse' title='worse'>▼</span>" in shown
-    assert "are better (▲) and " in shown and "<b title" not in shown
+    assert " better (▲) and " in shown and "<b title" not in shown
 
 
 def test_rows_that_were_not_run_say_why_in_short() -> None:

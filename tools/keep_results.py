@@ -10,10 +10,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import crg
-from crg.evidence import read_studies
+from crg.evidence import Study, read_studies
 from crg.experiment.shortening import shorten_file
 from crg.report.study_page import study_page
 from crg.report.tables import markdown
@@ -44,11 +45,27 @@ def keep(results: Path, out: Path) -> None:
     if not files:
         raise crg.InputError(f"{results} holds no results files: run crg bench first.")
     out.mkdir(parents=True, exist_ok=True)
-    studies = read_studies(files, lambda what: print(what, file=sys.stderr))
+    kept = {str(file): out / f"{file.name}.gz" for file in files}
+    studies = [
+        _kept_as(study, str(kept[study.path]))
+        for study in read_studies(files, lambda what: print(what, file=sys.stderr))
+    ]
     write_page(out / "report.html", study_page(studies))
     (out / "tables.md").write_text(markdown(studies), encoding="utf-8")
     for file in files:
-        shorten_file(file, out / f"{file.name}.gz")
+        shorten_file(file, kept[str(file)])
+
+
+def _kept_as(study: Study, name: str) -> Study:
+    """The study with its lines where they are kept, so that the printed commands can be used."""
+    tables = tuple(
+        replace(table, lines=tuple(
+            replace(line, traces=tuple(replace(trace, file=name) for trace in line.traces))
+            for line in table.lines
+        ))
+        for table in study.tables
+    )  # fmt: skip
+    return replace(study, tables=tables, path=name)
 
 
 def _place(file: Path) -> tuple[int, str]:

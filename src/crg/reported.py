@@ -36,6 +36,7 @@ class Print:
     source: str  # whose print it was read in
     columns: tuple[str, ...]
     rows: Mapping[str, tuple[float, ...]]
+    file: str = ""  # where it stands: notes of other files do not concern it
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Note:
     backbone: str | None = None
     methods: tuple[str, ...] | None = None
     datasets: tuple[str, ...] | None = None
+    file: str = ""
 
     def concerns(
         self, experiment: str, backbone: str, about: AbstractSet[str], method: str
@@ -87,6 +89,7 @@ class Papers:
                     note.text
                     for note in self.notes
                     if note.kind != "statement"
+                    and note.file == each.file
                     and note.source in (None, each.source)
                     and note.concerns(experiment, backbone, about, method)
                 )
@@ -99,6 +102,8 @@ class Papers:
 
     def stated(self, experiment: str, backbone: str, dataset: str, method: str) -> tuple[str, ...]:
         """What is said of a result whose number is not at hand, each with where it is said."""
+        if self.number(experiment, backbone, dataset, method) is not None:
+            return ()
         return tuple(
             f"{note.text} So says {note.source}."
             for note in self.notes
@@ -129,7 +134,7 @@ class Papers:
         ]
 
 
-def papers_of(data: Mapping[str, Any]) -> Papers:
+def papers_of(data: Mapping[str, Any], file: str = "") -> Papers:
     """The papers of a file such as ``reported.toml``, whose form must have been checked."""
     sources = data.get("sources", {})
     prints = tuple(
@@ -139,10 +144,12 @@ def papers_of(data: Mapping[str, Any]) -> Papers:
             sources[table["source"]],
             tuple(table["columns"]),
             {method: tuple(map(float, row)) for method, row in table["rows"].items()},
+            file,
         )
         for table in data.get("table", ())
     )
-    return Papers(prints, tuple(_note(k, n, sources) for k in NOTES for n in data.get(k, ())))
+    notes = (_note(kind, each, sources, file) for kind in NOTES for each in data.get(kind, ()))
+    return Papers(prints, tuple(notes))
 
 
 @functools.cache
@@ -157,7 +164,7 @@ def known_experiments() -> tuple[str, ...]:
     return tuple(_bundled()["experiments"])
 
 
-def _note(kind: str, note: Mapping[str, Any], sources: Mapping[str, str]) -> Note:
+def _note(kind: str, note: Mapping[str, Any], sources: Mapping[str, str], file: str) -> Note:
     return Note(
         kind,
         note["note"],
@@ -166,6 +173,7 @@ def _note(kind: str, note: Mapping[str, Any], sources: Mapping[str, str]) -> Not
         note.get("backbone"),
         _names(note.get("methods")),
         _names(note.get("datasets")),
+        file,
     )
 
 

@@ -13,6 +13,7 @@ from crg.evidence.study import Contrast, Line, Spread
 from crg.evidence.study import Table as Figures
 
 _NOTHING = "-"
+_SHOWN_MISSING = 2  # datasets that are not there: on most machines that is nearly all of them
 
 
 def study_tables(study: Study) -> Iterator[RenderableType]:
@@ -23,8 +24,11 @@ def study_tables(study: Study) -> Iterator[RenderableType]:
         source = figures.source
         title = f"{source.name}{setting}: {source.n_samples} pictures, {source.n_classes} classes"
         yield Group(Text(title), _table(figures))
-    for source in study.missing:
+    for source in study.missing[:_SHOWN_MISSING]:
         yield Text(f"{source.name}: {source.missing}", style="dim")
+    more = len(study.missing) - _SHOWN_MISSING
+    if more > 0:
+        yield Text(f"{more} more are not there either; --list names them all.", style="dim")
 
 
 def _table(figures: Figures) -> Table:

@@ -76,7 +76,7 @@ def _steps(study: Study, tables: Tables) -> list[str]:
     if len(ranked) < 2:
         return [*said, *(f"The one step: {step(*each)}." for each in ranked)]
     ends = f"{step(*ranked[-1])}; {step(*ranked[0])}"
-    return [*said, f"Of {len(ranked)} steps from zero-shot on the highest and the lowest: {ends}."]
+    return [*said, f"Of {len(ranked)} steps, the highest and the lowest: {ends}."]
 
 
 def _noise(study: Study, tables: Tables) -> list[str]:

@@ -35,7 +35,7 @@ def with_papers(path: str | os.PathLike[str] | None) -> Papers:
         _check_table(table, sources)
     for kind, note in notes:
         _check_note(kind, note, sources)
-    return papers_of(data).before(bundled_papers())
+    return papers_of(data, str(file)).before(bundled_papers())
 
 
 def _check_table(table: Table, sources: Mapping[str, str]) -> None:

@@ -94,6 +94,6 @@ def settings_caption(gains: Sequence[Contrast]) -> str:
     better = sum(gain.verdict == "better" for gain in gains)
     worse = sum(gain.verdict == "worse" for gain in gains)
     return (
-        f"Points over zero-shot with 95% intervals: of {len(gains)} differences {better} are "
-        f"better (▲) and {worse} worse (▼); blue is above, orange below zero-shot."
+        f"Points over zero-shot with 95% intervals: of {len(gains)} differences, {better} better "
+        f"(▲) and {worse} worse (▼); blue is above, orange below zero-shot."
     )

@@ -42,8 +42,15 @@ def in_points(interval: Interval) -> tuple[float, float, float]:
 
 
 def span(interval: Interval, digits: int = 1) -> str:
-    """The ends of an interval in points."""
-    return f"[{points(interval.low, digits)}, {points(interval.high, digits)}]"
+    """The ends of an interval in points, with a digit more where an end would look like zero.
+
+    >>> span(Interval(0.02, 0.0004, 0.039)), span(Interval(0.02, 0.0104, 0.039))
+    ('[+0.04, +3.90]', '[+1.0, +3.9]')
+    """
+    ends = (interval.low, interval.high)
+    if any(end and float(points(end, digits)) == 0 for end in ends):
+        digits += 1
+    return f"[{', '.join(points(end, digits) for end in ends)}]"
 
 
 def contrast_text(contrast: Contrast, digits: int = 1) -> str:

@@ -16,7 +16,10 @@ def check_page(path: Path, option: str = "--report") -> None:
     if path.exists() and GENERATOR.encode() not in path.read_bytes()[:_HEAD]:
         raise InputError(f"{path} exists and is no page of ours: choose another with {option}.")
     if not path.absolute().parent.is_dir():
-        raise InputError(f"{path} cannot be written because its folder does not exist: make it.")
+        raise InputError(
+            f"{path} cannot be written because its folder does not exist: "
+            f"make it or choose another with {option}."
+        )
 
 
 def write_page(path: Path, page: str) -> None:
