@@ -292,3 +292,9 @@ def test_tuned_rows_are_marked_in_the_overview_too() -> None:
     for study in found:
         heads = overview_table(study).split("</thead>")[0]
         assert heads.count(TUNED) == sum(row.tuned for row in study.outline.rows)
+
+
+def test_steps_say_what_their_whiskers_are() -> None:
+    """The bar is a step, the whisker at its end the interval against zero-shot."""
+    shown = study_page([made_studies.waterfall_study()])
+    assert "Whiskers are 95% intervals against zero-shot." in shown

@@ -75,7 +75,8 @@ def waterfall_figure(study: Study, source: str) -> list[Figure]:
     )
     picture = waterfall_chart(bars, "points of accuracy over zero-shot")
     name = f"{study.outline.name} {source} steps"
-    return [Figure(name, (picture,), caption(study, source), (*_HEADER, "starts at"), data)]
+    said = f"{caption(study, source)} Whiskers are 95% intervals against zero-shot."
+    return [Figure(name, (picture,), said, (*_HEADER, "starts at"), data)]
 
 
 def worst_figure(study: Study, source: str) -> list[Figure]:

@@ -26,7 +26,7 @@ a.data { white-space: nowrap; }
   text-align: right; font-size: .75rem; opacity: .8; }
 .studies table { width: auto; min-width: min(100%, 24rem); }
 .studies th, .studies td { font-size: .86rem; padding: .25rem .45rem; line-height: 1.35; }
-.studies .overview th, .studies .overview td { padding: .25rem .3rem; font-size: .83rem; }
+.studies .overview th, .studies .overview td { padding: .25rem .22rem; font-size: .81rem; }
 small.name { display: inline-block; white-space: normal; max-width: 9rem; }
 .overview td small { white-space: nowrap; }
 tfoot th { font-weight: inherit; }
