@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from crg import results
 from crg.cli import main
 from crg.engine import run_all
-from crg.experiment.repeating import repeat
+from crg.experiment.repeating import changed_since, repeat
 from crg.experiment.shortening import shorten_file, shortened
 from made_experiments import FILES, lines_of, save_experiment
 from made_files import raw_values, save_plugin, save_raw, save_stream
@@ -218,3 +219,13 @@ def test_both_ways_of_computing_are_tried(made: Path, monkeypatch: pytest.Monkey
     assert repeat(line).is_same and ways == [True]
     line["metrics"]["nll"] += 1.0
     assert repeat(line).other == ("nll",) and ways == [True, True, False]
+
+
+def test_a_library_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the run had and this machine lacks is told in words; what it did not note is not."""
+    now = {"versions": {"numba": None, "numpy": "2"}, "machine": {"blas": "any"}}
+    monkeypatch.setattr(results, "surroundings", lambda: now)
+    record = {"method": "crg", "data": {"path": "a.npz"},
+              "versions": {"numba": "0.68.1", "numpy": "2"}}  # fmt: skip
+    told = [note for note in changed_since(record) if "code" not in note]
+    assert told == ["numba was 0.68.1 and is not installed."]

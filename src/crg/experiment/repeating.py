@@ -82,7 +82,8 @@ def changed_since(record: Mapping[str, Any]) -> list[str]:
         then = record.get(kind) or {}
         for name, value in now[kind].items():
             if name in then and then[name] != value:  # older lines have fewer of them
-                notes.append(f"{name} was {then[name]} and is {value}.")
+                is_now = "is not installed" if value is None else f"is {value}"
+                notes.append(f"{name} was {then[name]} and {is_now}.")
     origin = origin_of(record["data"]["path"], None, record["method"], ())
     if origin.code != record.get("code"):
         notes.append(f"the code of {record['method']} was another one.")
