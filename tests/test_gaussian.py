@@ -136,7 +136,7 @@ def test_failed_factorisation_is_rescued_and_counted() -> None:
     cache, gaussian, _ = fed(seed=9, n=100)
     precision = gaussian.precision
     precision.scatter = precision.scatter - 3.0 * np.eye(12)  # no longer positive definite
-    precision._rebuild()
+    precision._rebuild(cache)
     assert precision.take_events()
     assert not precision.take_events()  # told once
     assert np.isfinite(discriminant(gaussian, cache.mean(0), cache.features[:, 0, :])).all()

@@ -137,6 +137,30 @@ class Adapter:
         self.n_steps += n
         return predictions
 
+    def correct(
+        self, image: SampleId | Array, class_name: str, sample_id: SampleId | None = None
+    ) -> None:
+        """A person says what an image shows, and the method learns it.
+
+        ``image`` is the id of an image that is still remembered, or a feature (D,) or views
+        (V, D). What the image had been taken for before is taken back, if it is remembered
+        under its id (with a feature: ``sample_id``).
+        """
+        label = self.task.index_of(class_name)
+        self._method.correct(self._corrected(image, sample_id), label)
+
+    def _corrected(self, image: SampleId | Array, sample_id: SampleId | None) -> Sample:
+        if not isinstance(image, (str, int)):
+            name = f"correction {self.n_steps}" if sample_id is None else sample_id
+            return self._sample(image, name)
+        feature = self._method.recall(image)
+        if feature is None:
+            raise InputError(
+                f"The image {image!r} is not remembered by method {self.name!r}: "
+                "give its feature too, correct(feature, class_name, sample_id)."
+            )
+        return Sample(feature[None, :], image)
+
     def reset(self) -> None:
         """Forget every sample; classes stay as they are."""
         self._method.reset()

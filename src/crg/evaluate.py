@@ -64,6 +64,7 @@ def iter_run(
     ids = features.sample_ids
     truth = _truth(features, features.labels if labels is None else labels)
     n_seen = features.n_views - _hidden_views(adapter, features)
+    counted = Counted()
 
     def seen(row: int) -> np.ndarray[Any, Any]:
         return features.views(row)[:n_seen]
@@ -75,10 +76,32 @@ def iter_run(
         predictions = adapter.step_many(views, names)
         milliseconds = (time.perf_counter_ns() - start) / 1e6 / len(rows)
         for place, name, prediction in zip(places, names, predictions, strict=True):
-            purity = _purity(adapter, truth) if truth and place in stops else None
             label = truth.get(name, NO_CLASS)
+            counted.add(prediction.diagnostics.learnt, label)
+            purity = None
+            if truth and place in stops:
+                purity = counted.purity if counted.total else _purity(adapter, truth)
             known = None if label == NO_CLASS else label
             yield Step(place, name, known, prediction, milliseconds, purity)
+
+
+@dataclasses.dataclass
+class Counted:
+    """What images counted for, in a method that learns from all of them, and how much rightly."""
+
+    total: float = 0.0
+    right: float = 0.0
+
+    def add(self, learnt: Any, label: int) -> None:
+        """One image with the weight ``learnt`` (K,) for each class; its own is ``label``."""
+        if learnt is not None:
+            self.total += float(learnt.sum())
+            self.right += float(learnt[label]) if label != NO_CLASS else 0.0
+
+    @property
+    def purity(self) -> float:
+        """The fraction of all that images counted which fell to their true class."""
+        return self.right / self.total
 
 
 def _hidden_views(adapter: Adapter, features: Features) -> int:
@@ -176,14 +199,12 @@ def _measured(
 def _with_mislabelling(
     adapter: Adapter, stream: Stream, share: float, seed: int
 ) -> Mislabelling | None:
-    """Let the method's cache file a share of the pictures wrongly, if it has a cache."""
-    queues = adapter._method.queues
-    if queues is None or share == 0.0:
+    """Let the method learn a fraction of the images under a wrong class, if it learns any."""
+    if share == 0.0:
         return None
     truth = _truth(stream.features, stream.labels)
     mislabelling = Mislabelling(share, truth, adapter.task.n_classes, seed)
-    queues.filing = mislabelling
-    return mislabelling
+    return mislabelling if adapter._method.file_with(mislabelling) else None
 
 
 def _truth(features: Features, labels: Numbers | None) -> dict[SampleId, int]:

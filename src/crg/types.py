@@ -130,7 +130,8 @@ class Diagnostics:
     pseudo_label: int  # the class whose queue was offered the picture
     cache_changed: bool = False
     cache_fill: float = 0.0  # share of the cache's places that hold a picture
-    events: tuple[str, ...] = ()  # numerical rescues in this step, one sentence each
+    events: tuple[str, ...] = ()  # numerical fallbacks in this step, one sentence each
+    learnt: Array | None = None  # (K,), how much the image counts for each class from now on
     extra: Mapping[str, Any] = field(default_factory=dict)  # a method's own figures
 
 

@@ -6,10 +6,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from crg.ops import softmax, softmax_and_entropy
-from crg.parts.cache import Cache
+from crg.ops import confident_views, softmax, softmax_and_entropy
+from crg.parts.cache import Cache, Filing
 from crg.parts.state import Stateful
-from crg.types import Array, Diagnostics, Prediction, Sample, Task, namespace
+from crg.types import (
+    Array,
+    Diagnostics,
+    InputError,
+    Prediction,
+    Sample,
+    SampleId,
+    Task,
+    namespace,
+)
 
 
 class Method(Stateful, ABC):
@@ -54,6 +63,33 @@ class Method(Stateful, ABC):
     def queues(self) -> Cache | None:
         """The cache to show to people, if the method keeps one."""
         return None
+
+    def file_with(self, filing: Filing) -> bool:
+        """Let an experiment decide under which class images are learnt; False if none are."""
+        if self.queues is None:
+            return False
+        self.queues.filing = filing
+        return True
+
+    def recall(self, sample_id: SampleId) -> Array | None:
+        """The feature (D,) of an image that is still kept, by its id."""
+        return None if self.queues is None else self.queues.find(sample_id)
+
+    def correct(self, sample: Sample, label: int) -> None:
+        """Learn that an image is of class ``label``: it goes into that queue, at entropy 0."""
+        if self.queues is None:
+            raise InputError(
+                f"Method {self.name!r} does not learn from images and cannot be corrected: "
+                "use one that does, such as 'anchored'."
+            )
+        task, share = self.task, getattr(self.config, "view_share", 1.0)
+        seen = confident_views(sample.views, task.text_features, task.logit_scale, share)
+        self.queues.forget(sample.id, task.text_features)
+        self.queues.keep(label, seen.feature, sample.id)
+        self._read_cache()
+
+    def _read_cache(self) -> None:
+        """Compute anew what is derived from the queues; override where anything is."""
 
     def _predicted(
         self, logits: Array, diagnostics: Diagnostics, probs: Array | None = None

@@ -96,8 +96,41 @@ class Cache(Stateful):
             self.filing.was_kept(sample_id)
         return change
 
+    def keep(self, label: int, feature: Array, sample_id: SampleId) -> None:
+        """Put an image whose class is known into its queue, at entropy 0; nothing refuses it."""
+        self._insert(label, feature, 0.0, sample_id, certain=True)
+
+    def forget(self, sample_id: SampleId, text: Array) -> None:
+        """Take an image out of all queues; one that is seeded and empty then gets its seed back.
+
+        ``text`` (K, D) holds the seeds.
+        """
+        for label, ids in enumerate(self.ids):
+            while sample_id in ids[: int(self.counts[label])]:
+                self._drop(label, ids.index(sample_id))
+            if self.seeded and self.counts[label] == 0:
+                self.features[label, 0, :] = text[label, :]
+                self.counts[label] = 1
+
+    def _drop(self, label: int, place: int) -> None:
+        """Empty a place by moving the last entry of the queue there."""
+        last = int(self.counts[label]) - 1
+        for rows in (self.features, self.entropies, self.arrivals):
+            rows[label, place, ...] = rows[label, last, ...]
+        self.features[label, last, :] = 0.0
+        self.entropies[label, last], self.arrivals[label, last] = math.inf, 0
+        ids = self.ids[label]
+        ids[place], ids[last] = ids[last], None
+        self.counts[label] = last
+        self.n_pictures -= 1
+
     def _insert(
-        self, label: int, feature: Array, entropy: float, sample_id: SampleId
+        self,
+        label: int,
+        feature: Array,
+        entropy: float,
+        sample_id: SampleId,
+        certain: bool = False,
     ) -> Change | None:
         self.n_offers += 1
         count, removed = int(self.counts[label]), None
@@ -107,7 +140,7 @@ class Cache(Stateful):
             self.n_pictures += 1
         else:
             place = self._least_confident(label)
-            if entropy >= self.entropies[label, place]:
+            if entropy >= self.entropies[label, place] and not certain:
                 return None
             removed = self._copy(self.features[label, place, :])
             self.n_pictures += self.ids[label][place] is None
@@ -116,6 +149,13 @@ class Cache(Stateful):
         self.arrivals[label, place] = self.n_offers
         self.ids[label][place] = sample_id
         return Change(label, place, feature, removed, count)
+
+    def find(self, sample_id: SampleId) -> Array | None:
+        """The feature (D,) of the cached image of that id."""
+        for label, ids in enumerate(self.ids):
+            if sample_id in ids:
+                return self._copy(self.features[label, ids.index(sample_id), :])
+        return None
 
     def entries(self, label: int) -> tuple[Entry, ...]:
         """The queue of one class, most confident first."""

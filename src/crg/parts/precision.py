@@ -10,7 +10,8 @@ rank-one term since,
     (S + r I)^-1 = B - sum_j c_j y_j y_j^T                      (Sherman and Morrison)
 
 and the columns are folded into B by one matrix product when there are enough of them. A
-step of r on its grid, and a fixed number of terms, make a rebuild from S.
+step of r on its grid, and a fixed number of terms, make a rebuild: from S, or from the cached
+features themselves while they are few.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from crg.parts.cache import Cache, Change
+from crg.parts.inverse import inverse, inverse_from_rows
 from crg.parts.state import Stateful
 from crg.types import Array, namespace
 
@@ -55,7 +57,7 @@ class Precision(Stateful):
         self.n_entries = int(np.sum(cache.counts))  # n
         self.trace = float(xp.sum(xp.linalg.diagonal(self.scatter)))
         self.ridge = self._ridge()  # r, zero until there is a trace
-        self._rebuild()
+        self._rebuild(cache)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take over a saved state."""
@@ -76,7 +78,7 @@ class Precision(Stateful):
         worn = self.n_since_rebuild + len(terms) > _REBUILD_AFTER
         taken = [self._add_term(a, u, invert=self.ridge == known and not worn) for a, u in terms]
         if any(each is None for each in taken):
-            self._rebuild()
+            self._rebuild(cache)
             return None
         return [each for each in taken if each is not None]
 
@@ -136,24 +138,27 @@ class Precision(Stateful):
         self.n_columns = 0
         self._narrow_base = None
 
-    def _rebuild(self) -> None:
+    def _rebuild(self, cache: Cache) -> None:
         """Invert S + r I from scratch."""
         self._fold()
         self.n_since_rebuild = 0
         if self.ridge:
-            self.base = self._inverse()
+            self.base = self._inverse(cache)
             xp = namespace(self.base)
             self.diagonal = xp.asarray(xp.linalg.diagonal(self.base), copy=True)
 
-    def _inverse(self) -> Array:
+    def _inverse(self, cache: Cache) -> Array:
         """(S + r I)^-1; if it cannot be factorised, with ten times the ridge, and again."""
-        xp = namespace(self.scatter)
-        eye = xp.eye(self.scatter.shape[0], dtype=xp.float64, device=self.scatter.device)
-        ridge = self.ridge
+        xp, width, ridge = namespace(self.scatter), self.scatter.shape[0], self.ridge
+        rows = _centred_rows(cache) if 2 * _n_centred(cache) < width else None
+        eye = xp.eye(width, dtype=xp.float64, device=self.scatter.device)
         while True:
-            inverse = _invert(self.scatter + ridge * eye)
-            if inverse is not None:
-                return inverse
+            if rows is not None:
+                found = inverse_from_rows(rows, xp.ones_like(rows[:, 0]), ridge)
+            else:
+                found = inverse(self.scatter + ridge * eye)
+            if found is not None:
+                return found
             ridge = ridge * 10.0
             self.events.append("the covariance needed ten times the ridge to be inverted")
 
@@ -161,17 +166,6 @@ class Precision(Stateful):
 def on_grid(ridge: float) -> float:
     """The grid value nearest to ``ridge``; neighbours on the grid are 2% apart."""
     return math.exp(_GRID * round(math.log(ridge) / _GRID))
-
-
-def _invert(matrix: Array) -> Array | None:
-    """The symmetric inverse of a positive definite matrix, None if it is not one."""
-    xp = namespace(matrix)
-    try:
-        xp.linalg.cholesky(matrix)  # fails, unlike inv, when the matrix is not positive definite
-        inverse = xp.linalg.inv(matrix)
-    except (ValueError, RuntimeError):  # NumPy's and torch's LinAlgError
-        return None
-    return 0.5 * (inverse + inverse.T) if bool(xp.all(xp.isfinite(inverse))) else None
 
 
 def _scatter_terms(cache: Cache, change: Change) -> Iterator[tuple[float, Array]]:
@@ -197,12 +191,20 @@ def _scatter_terms(cache: Cache, change: Change) -> Iterator[tuple[float, Array]
 
 def _scatter(cache: Cache) -> Array:
     """S from scratch, (D, D)."""
+    rows = _centred_rows(cache)
+    return rows.T @ rows
+
+
+def _n_centred(cache: Cache) -> int:
+    """How many entries are not alone in their queue."""
+    return int(np.sum(cache.counts[cache.counts > 1]))
+
+
+def _centred_rows(cache: Cache) -> Array:
+    """All entries less the mean of their queue, (J, D); one that is alone is its own mean."""
     xp, features = namespace(cache.features), cache.features
-    width = features.shape[2]
-    scatter = xp.zeros((width, width), dtype=xp.float64, device=features.device)
-    for k in range(features.shape[0]):
-        if cache.counts[k] > 1:  # a lone entry is its own mean
-            rows = xp.astype(features[k, : int(cache.counts[k]), :], xp.float64)
-            centred = rows - xp.mean(rows, axis=0)
-            scatter = scatter + centred.T @ centred
-    return scatter
+    rows = [xp.zeros((0, features.shape[2]), dtype=xp.float64, device=features.device)]
+    for k in np.flatnonzero(cache.counts > 1).tolist():
+        queue = xp.astype(features[k, : int(cache.counts[k]), :], xp.float64)
+        rows.append(queue - xp.mean(queue, axis=0))
+    return xp.concat(rows)

@@ -1,0 +1,320 @@
+"""Anchored: a Gaussian per class, learnt from all images and anchored at the text.
+
+Our own method, not a paper's. One Gaussian per class with a shared covariance is learnt from all
+images, each of which counts for each class by its zero-shot probability. Class means are anchored
+at the text, moved across the gap between images and text; the fewer of the classes are in
+evidence, the more firmly the others are held there. The weight of the Gaussian is fitted to the
+zero-shot probabilities, without labels, and is small until there are enough images per class. An
+image is answered before it is learnt from. No gradient, no queue, one configuration for all data.
+
+| equation | function | symbols |
+| --- | --- | --- |
+| x: the original view, or blended with the mean of all | _feature | f_v views |
+| 1. z = s t . x, p = softmax(z) | step | s logit scale, t text |
+| 2. kappa, a_k, P = (f + D) (S + D v I)^-1 | _refresh | u spread of evidence, S scatter |
+| 3. mu_k = (kappa a_k + M_k) / (kappa + N_k) | _place_means | N, M soft counts and sums |
+| 4. G_k, the log density of x under class k | _densities | P precision |
+| 5. e = min(1, (sum N^2 / sum N / ready)^3) | _readiness | e readiness |
+| 6. z + b + e tau G | _answer | b balance, F, Q sums of answers and of p, tau weight |
+| 7. ln tau += rate clip(...) | _weigh | |
+| 8. r_k = p_k^power, added to the sums | _learn, parts.soft_counts | r responsibilities |
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from crg.methods.base import Method
+from crg.methods.options import option
+from crg.methods.registry import register
+from crg.ops import entropy, normalize, softmax, softmax_and_entropy
+from crg.parts.cache import Filing
+from crg.parts.recent import RecentImages
+from crg.parts.soft_counts import SoftCounts
+from crg.types import Array, Diagnostics, Prediction, Sample, SampleId, namespace
+
+_AGREEMENT = 0.85  # of the mean view with the original, above which both are blended
+_LEAST_VARIANCE = 1e-6  # of all dimensions together
+_FALLBACK = "the covariance needed ten times the prior variance to be inverted"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sight:
+    """An image as the precision sees it."""
+
+    linear: Array  # mu_k . P x, (K,), double precision
+    square: float  # x . P x
+
+
+@register
+class Anchored(Method):
+    """A Gaussian per class, learnt from all images and anchored at the text."""
+
+    name = "anchored"
+    paper = "a method of this project: docs/method.md"
+    _not_saved = Method._not_saved | {"filing"}
+
+    @dataclass(frozen=True)
+    class Config:
+        """One set of constants for all data."""
+
+        power: float = option(
+            1.5, "an image counts for a class by its probability to this power", above=0, at_most=10
+        )
+        strictness: float = option(
+            0.5, "images that hold a class mean to the text, all classes present", above=0,
+            at_most=1e6,
+        )  # fmt: skip
+        firmest: float = option(
+            50.0, "images that hold a class mean to the text at the most", above=0, at_most=1e6
+        )
+        ready: float = option(
+            3.0, "images per class from which on the Gaussian counts in full", above=0, at_most=1e6
+        )
+        rate: float = option(0.02, "step of the Gaussian's weight", at_least=0, at_most=1)
+        first_weight: float = option(
+            math.exp(-4.0), "tau, the Gaussian's weight at the start", above=0, at_most=100
+        )
+        balance: float = option(
+            0.5, "how far class frequencies follow the answers so far", at_least=0, at_most=1
+        )
+        refresh: float = option(
+            1.25, "growth of the number of images after which the covariance is computed anew",
+            at_least=1.01, at_most=100,
+        )  # fmt: skip
+        floor: float = option(1e-3, "what counts less counts nothing", at_least=1e-6, at_most=1)
+        views: str = option(
+            "blend", "several views: blended where they agree, original only, or blended always",
+            choices=("blend", "original", "always"),
+        )  # fmt: skip
+        half_life: float = option(
+            0.0, "images after which one counts half; 0: it never fades", at_least=0, at_most=1e9
+        )
+        memory: int = option(
+            1000, "latest images kept so that they can be corrected", at_least=0, at_most=1_000_000
+        )
+
+    def reset(self) -> None:
+        """Nothing has been seen."""
+        text = self.task.text_features
+        xp, n_classes = namespace(text), text.shape[0]
+        self.filing: Filing | None = None
+        self.seen = SoftCounts(text)
+        self.recent = RecentImages(text, self.config.memory)
+        self.log_weight = math.log(self.config.first_weight)  # ln tau
+        self.answered = xp.zeros(n_classes, dtype=xp.float64, device=text.device)  # F, (K,)
+        self.expected = xp.zeros_like(self.answered)  # Q, (K,)
+        self.n_views, self.n_agreed = 0, 0  # images with several views; where views agreed
+        self.refreshed_at, self.n_since = 0.0, 0  # n at the last refresh; images since
+        self.spread, self.firmness = 1.0, self.config.firmest  # u, kappa
+        self.anchors = xp.asarray(text, copy=True)  # a, (K, D)
+        self.precision = xp.eye(text.shape[1], dtype=text.dtype, device=text.device)  # P, (D, D)
+        self.means = xp.asarray(text, copy=True)  # mu, (K, D)
+        self.quadratic = xp.zeros_like(self.answered)  # mu . P mu, (K,)
+
+    def step(self, sample: Sample) -> Prediction:
+        """Answer one image, then learn from it."""
+        x, text = self._feature(sample.views), self.task.text_features
+        zero_shot = self.task.logit_scale * (text @ x)
+        p, h = softmax_and_entropy(zero_shot)
+        logits, probs, sight = zero_shot, p, None
+        events: tuple[str, ...] = ()
+        if self._has_evidence():
+            events = self._refresh() if self._is_due() else ()
+            sight = self._see(x)
+            logits, probs = self._answer(sight, zero_shot, p)
+        label = int(namespace(p).argmax(p))
+        r = self._responsibilities(p, label, sample.id)
+        self._learn(x, p, r, sample.id, sight)
+        facts = Diagnostics(float(h), label, events=events, learnt=r, extra=self._extra())
+        return self._predicted(logits, facts, probs)
+
+    def _feature(self, views: Array) -> Array:
+        """x: normalise(f_0 + normalise(mean of all views)) where the two agree often enough."""
+        original, how = views[0, :], self.config.views
+        if views.shape[0] == 1 or how == "original":
+            return original
+        xp, text = namespace(views), self.task.text_features
+        mean = normalize(xp.mean(views, axis=0))
+        both = xp.argmax(text @ xp.stack([original, mean], axis=1), axis=0)
+        self.n_views += 1
+        self.n_agreed += int(both[0] == both[1])
+        if how == "blend" and self.n_agreed < _AGREEMENT * self.n_views:
+            return original
+        return normalize(original + mean)
+
+    def _has_evidence(self) -> bool:
+        return self.seen.weight > 0.0 and float(namespace(self.means).sum(self.seen.counts)) > 0.0
+
+    def _is_due(self) -> bool:
+        """Whether the number of images has grown by the factor ``refresh``."""
+        enough = (self.config.refresh - 1.0) * self.refreshed_at
+        return self.refreshed_at == 0.0 or self.n_since >= enough - 1e-9
+
+    def _refresh(self) -> tuple[str, ...]:
+        """Step 2: what changes slowly, from the sums; numerical fallbacks are reported."""
+        seen, c, text = self.seen, self.config, self.task.text_features
+        xp, (n_classes, width) = namespace(text), text.shape
+        share = seen.counts / xp.sum(seen.counts)
+        self.spread = math.exp(float(entropy(share))) / n_classes  # u
+        self.firmness = min(c.firmest, c.strictness / self.spread**2)  # kappa
+        self.anchors = xp.astype(seen.gaps / seen.n_images, text.dtype) + text
+        mean = seen.total / seen.n_images
+        variance = 1.0 - float(mean @ mean) + 1.0 / seen.n_images  # D v
+        variance = max(_LEAST_VARIANCE, min(1.0, variance))
+        freedom = seen.weight - float(xp.sum(seen.counts / (seen.counts + 1.0)))  # f
+        found, events = seen.inverse_scatter(variance), ()  # type: Array | None, tuple[str, ...]
+        while found is None:
+            variance *= 10.0
+            found, events = seen.inverse_scatter(variance), (*events, _FALLBACK)
+        self.precision = xp.astype((max(0.0, freedom) + width) * found, text.dtype)
+        self.refreshed_at, self.n_since = seen.n_images, 0
+        everything = xp.arange(n_classes, device=text.device)
+        self._place_means(everything)
+        self._measure_means(everything)
+        return events
+
+    def _place_means(self, classes: Array) -> None:
+        """Step 3: mu_k = (kappa a_k + M_k) / (kappa + N_k) for some of the classes."""
+        xp, kappa = namespace(self.means), self.firmness
+        share = xp.astype(kappa + self.seen.counts[classes], self.means.dtype)[:, None]
+        means = (kappa * self.anchors[classes, :] + self.seen.sums[classes, :]) / share
+        self.means[classes, :] = means
+
+    def _measure_means(self, classes: Array) -> None:
+        """mu_k . P mu_k for some of the classes."""
+        xp, means = namespace(self.means), self.means[classes, :]
+        form = xp.sum((means @ self.precision) * means, axis=1)
+        self.quadratic[classes] = xp.astype(form, xp.float64)
+
+    def _see(self, x: Array) -> Sight:
+        """The image as the precision sees it."""
+        xp, onto = namespace(x), self.precision @ x
+        return Sight(xp.astype(self.means @ onto, xp.float64), float(x @ onto))
+
+    def _densities(self, sight: Sight) -> Array:
+        """Step 4: G_k = -1/2 (x - mu_k) . P (x - mu_k) / (1 + 1/(kappa + N_k)) - max G."""
+        xp = namespace(self.quadratic)
+        form = self.quadratic - 2.0 * sight.linear + sight.square
+        known = self.firmness + self.seen.counts
+        densities = -0.5 * form * known / (known + 1.0)
+        return densities - xp.max(densities)
+
+    def _readiness(self) -> float:
+        """Step 5: how many images are behind the class of a typical one, of those wanted."""
+        counts = self.seen.counts
+        typical = float(counts @ counts) / float(namespace(counts).sum(counts))
+        return float(min(1.0, (typical / self.config.ready) ** 3))
+
+    def _answer(self, sight: Sight, zero_shot: Array, p: Array) -> tuple[Array, Array]:
+        """Step 6: z + b + e tau G and its probabilities."""
+        xp, e = namespace(p), self._readiness()
+        densities = self._densities(sight)
+        balance = self.config.balance * e * xp.log((self.answered + 1.0) / (self.expected + 1.0))
+        gained = balance + e * math.exp(self.log_weight) * densities
+        logits = zero_shot + xp.astype(gained, zero_shot.dtype)
+        probs, p = softmax(logits), xp.astype(p, xp.float64)
+        self._weigh(densities, p)
+        self.answered += xp.astype(probs, xp.float64)
+        self.expected += p
+        return logits, probs
+
+    def _weigh(self, densities: Array, p: Array) -> None:
+        """Step 7: the Gaussian is trusted as far as it predicts zero-shot."""
+        weighted = math.exp(self.log_weight) * densities
+        slope = float((p - softmax(weighted)) @ weighted)
+        self.log_weight += self.config.rate * min(1.0, max(-1.0, slope))
+
+    def _responsibilities(self, p: Array, label: int, sample_id: SampleId) -> Array:
+        """r_k = p_k^power, or one for the class that ``filing`` gives on purpose, (K,)."""
+        xp, r = namespace(p), p**self.config.power
+        if self.filing is not None:
+            filed = self.filing.filed_under(label, sample_id)
+            self.filing.was_kept(sample_id)
+            if filed != label:
+                return self._certain(filed)
+        return xp.where(r < self.config.floor, xp.zeros_like(r), r)
+
+    def _certain(self, label: int) -> Array:
+        """r of an image whose class is given, (K,)."""
+        text = self.task.text_features
+        r = namespace(text).zeros(text.shape[0], dtype=text.dtype, device=text.device)
+        r[label] = 1.0
+        return r
+
+    def _learn(
+        self, x: Array, p: Array, r: Array, sample_id: SampleId, sight: Sight | None
+    ) -> None:
+        """Step 8: add an image to the sums; step 3 for the classes that it counts for."""
+        if self.config.half_life:
+            self._fade(0.5 ** (1.0 / self.config.half_life))
+        self.seen.see(x, x - p @ self.task.text_features)
+        touched = self.seen.count(x, r)
+        self.recent.add(x, r, sample_id)
+        self.n_since += 1
+        if self.refreshed_at:
+            self._place_means(touched)
+            if sight is None or self.config.half_life:
+                self._measure_means(touched)
+            else:
+                self._follow_means(touched, r[touched], sight)
+
+    def _follow_means(self, classes: Array, r: Array, sight: Sight) -> None:
+        """mu . P mu after mu moved to (1 - c) mu + c x, with c = r / (kappa + N)."""
+        xp = namespace(r)
+        c = xp.astype(r, xp.float64) / (self.firmness + self.seen.counts[classes])
+        kept, linear = 1.0 - c, sight.linear[classes]
+        moved = kept * self.quadratic[classes] + 2.0 * c * linear
+        self.quadratic[classes] = kept * moved + c * c * sight.square
+
+    def _fade(self, factor: float) -> None:
+        self.seen.fade(factor)
+        self.answered *= factor
+        self.expected *= factor
+
+    def _extra(self) -> dict[str, float]:
+        return {"weight": math.exp(self.log_weight), "firmness": self.firmness}
+
+    def file_with(self, filing: Filing) -> bool:
+        """Images that are filed under a wrong class count one there and nothing elsewhere."""
+        self.filing = filing
+        return True
+
+    def recall(self, sample_id: SampleId) -> Array | None:
+        """The feature of an image among the latest ``memory``, (D,)."""
+        known = self.recent.find(sample_id)
+        return None if known is None else known.feature
+
+    def correct(self, sample: Sample, label: int) -> None:
+        """The image counts one for ``label`` and nothing else, whatever it counted before."""
+        known, r = self.recent.find(sample.id), self._certain(label)
+        if known is None:
+            x = self._feature(sample.views)
+            self._learn(x, r, r, sample.id, None)
+        else:
+            faded = 1.0 if not self.config.half_life else 0.5 ** (known.age / self.config.half_life)
+            self.seen.count(known.feature, known.counted, sign=-faded)
+            self.seen.count(known.feature, r, sign=faded)
+            self.recent.counted[known.place, :] = r
+        self.refreshed_at = 0.0  # the next image is answered with what was corrected
+
+    def add_class(self, text: Array) -> None:
+        """A class that stands at its anchor until images count for it."""
+        super().add_class(text)
+        xp = namespace(text)
+        for name in ("answered", "expected", "quadratic"):
+            known = getattr(self, name)
+            setattr(self, name, xp.concat([known, xp.zeros_like(known[:1])]))
+        self.anchors = xp.concat([self.anchors, text[None, :]])
+        self.means = xp.concat([self.means, text[None, :]])
+        self.refreshed_at = 0.0
+
+    def remove_class(self, index: int) -> None:
+        """Drop a class's rows; how images spread around class means stays learnt."""
+        super().remove_class(index)
+        keep = [k for k in range(self.means.shape[0]) if k != index]
+        for name in ("answered", "expected", "quadratic"):
+            setattr(self, name, getattr(self, name)[keep])
+        self.anchors, self.means = self.anchors[keep, :], self.means[keep, :]
+        self.refreshed_at = 0.0

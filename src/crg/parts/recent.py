@@ -1,0 +1,61 @@
+"""Recent images: what the latest images counted for, so that a correction can take it back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from crg.parts.state import Stateful
+from crg.types import Array, SampleId, namespace
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Remembered:
+    """An image that was learnt from."""
+
+    place: int
+    feature: Array  # (D,)
+    counted: Array  # (K,), what it counted for each class
+    age: int  # images learnt since
+
+
+class RecentImages(Stateful):
+    """The latest ``size`` images in a ring: feature, counts per class and id."""
+
+    def __init__(self, text: Array, size: int) -> None:
+        xp, (n_classes, width) = namespace(text), text.shape
+        place = {"dtype": text.dtype, "device": text.device}
+        self.features = xp.zeros((size, width), **place)  # (size, D)
+        self.counted = xp.zeros((size, n_classes), **place)  # (size, K)
+        self.arrivals = np.zeros(size, dtype=np.int64)  # zero for an empty place
+        self.ids: list[SampleId | None] = [None] * size
+        self.n_images = 0
+
+    def add(self, feature: Array, counted: Array, sample_id: SampleId) -> None:
+        """Remember one image in place of the oldest."""
+        self.n_images += 1
+        if not self.ids:
+            return
+        place = (self.n_images - 1) % len(self.ids)
+        self.features[place, :], self.counted[place, :] = feature, counted
+        self.arrivals[place], self.ids[place] = self.n_images, sample_id
+
+    def find(self, sample_id: SampleId) -> Remembered | None:
+        """The latest image of that id, if it is still remembered."""
+        places = [i for i, each in enumerate(self.ids) if each == sample_id and self.arrivals[i]]
+        if not places:
+            return None
+        place = max(places, key=lambda i: int(self.arrivals[i]))
+        age = self.n_images - int(self.arrivals[place])
+        return Remembered(place, self.features[place, :], self.counted[place, :], age)
+
+    def add_class(self, text: Array) -> None:
+        """No image has counted for the new class."""
+        xp = namespace(text)
+        self.counted = xp.concat([self.counted, xp.zeros_like(self.counted[:, :1])], axis=1)
+
+    def remove_class(self, index: int) -> None:
+        """Drop what images counted for a class."""
+        keep = [k for k in range(self.counted.shape[1]) if k != index]
+        self.counted = self.counted[:, keep]

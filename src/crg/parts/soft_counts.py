@@ -1,0 +1,127 @@
+"""Soft counts: sums over all images, each of which counts for each class by a weight r_k.
+
+    N_k = sum r_k,   M_k = sum r_k x,   C = sum (sum_k r_k) x x^T,   w = sum sum_k r_k
+
+together with the number of images, the sum of their features and the sum of their gaps to the
+text. From these follow the class means and the within-class scatter
+
+    S = C - sum over k of M_k M_k^T / N_k
+
+of a Gaussian per class with a shared covariance. The outer products of C wait in a buffer of
+rows, so that they are added by one matrix product for many images; while the buffer has never
+been full, the inverse of S plus a ridge is had from its rows.
+"""
+
+from __future__ import annotations
+
+from crg.parts.inverse import inverse, inverse_from_rows
+from crg.parts.state import Stateful
+from crg.types import Array, namespace
+
+_ROWS = 256  # images whose outer products wait to be added to C
+_TRACE = 1e-9  # a count below this is what rounding left of one that was taken back
+
+
+class SoftCounts(Stateful):
+    """The sums; C and all small ones in double precision, M in that of the features."""
+
+    def __init__(self, text: Array) -> None:
+        """No image yet, for classes with the text features ``text`` (K, D)."""
+        xp, (n_classes, width) = namespace(text), text.shape
+        wide = {"dtype": xp.float64, "device": text.device}
+        self.n_images = 0.0  # n, below the number of images if they fade
+        self.counts = xp.zeros(n_classes, **wide)  # N, (K,)
+        self.sums = xp.zeros_like(text)  # M, (K, D)
+        self.total = xp.zeros(width, **wide)  # sum of x, (D,)
+        self.gaps = xp.zeros(width, **wide)  # g, (D,)
+        self.squares = xp.zeros((width, width), **wide)  # C without the rows below, (D, D)
+        self.squares_fade = 1.0  # what C has yet to be multiplied by
+        self.weight = 0.0  # w
+        self.rows = xp.zeros((_ROWS, width), **wide)  # x of the latest images
+        self.row_weights = xp.zeros(_ROWS, **wide)  # their sum_k r_k; may be negative
+        self.n_rows = 0
+        self.squares_empty = True  # whether all of C is still in the rows
+
+    def see(self, x: Array, gap: Array) -> None:
+        """One image more, with feature ``x`` (D,) and ``gap`` (D,) between it and the text."""
+        xp = namespace(x)
+        self.n_images += 1.0
+        self.total += xp.astype(x, xp.float64)
+        self.gaps += xp.astype(gap, xp.float64)
+
+    def count(self, x: Array, r: Array, sign: float = 1.0) -> Array:
+        """Let ``x`` (D,) count ``r`` (K,) for each class, or take that back with ``sign`` -1.
+
+        Returns the classes that it counts for.
+        """
+        xp = namespace(x)
+        touched = xp.nonzero(r)[0]
+        share = sign * r[touched]
+        self.counts[touched] += xp.astype(share, xp.float64)
+        self.sums[touched, :] += share[:, None] * x[None, :]
+        if sign < 0:
+            self._drop_traces()
+        self._add_square(xp.astype(x, xp.float64), float(xp.sum(share)))
+        return touched
+
+    def fade(self, factor: float) -> None:
+        """All that was seen so far counts less."""
+        self.n_images *= factor
+        self.weight *= factor
+        self.squares_fade *= factor
+        for array in (self.counts, self.sums, self.total, self.gaps, self.row_weights):
+            array *= factor
+        self._drop_traces()
+
+    def inverse_scatter(self, ridge: float) -> Array | None:
+        """(S + ridge I)^-1, (D, D); None if it cannot be had."""
+        xp, (_, width) = namespace(self.sums), self.sums.shape
+        known = xp.nonzero(self.counts)[0]
+        sums, counts = xp.astype(self.sums[known, :], xp.float64), self.counts[known]
+        if self.squares_empty and 2 * (self.n_rows + counts.shape[0]) < width:
+            rows = xp.concat([self.rows[: self.n_rows, :], sums])
+            weights = xp.concat([self.row_weights[: self.n_rows], -1.0 / counts])
+            return inverse_from_rows(rows, weights, ridge)
+        self._fold()
+        scatter = self.squares - (sums.T / counts) @ sums
+        return inverse(scatter + ridge * xp.eye(width, dtype=xp.float64, device=scatter.device))
+
+    def add_class(self, text: Array) -> None:
+        """One more class that no image has counted for."""
+        xp = namespace(text)
+        self.counts = xp.concat([self.counts, xp.zeros_like(self.counts[:1])])
+        self.sums = xp.concat([self.sums, xp.zeros_like(self.sums[:1, :])])
+
+    def remove_class(self, index: int) -> None:
+        """Forget a class; its images go on to tell how images spread around their class mean."""
+        xp = namespace(self.sums)
+        count = float(self.counts[index])
+        if count > 0.0:  # S keeps its part of the class, and so do the degrees of freedom
+            self._add_square(xp.astype(self.sums[index, :], xp.float64), -1.0 / count)
+            self.weight += 1.0 / count - count / (count + 1.0)
+        keep = [k for k in range(self.counts.shape[0]) if k != index]
+        self.counts, self.sums = self.counts[keep], self.sums[keep, :]
+
+    def _add_square(self, row: Array, weight: float) -> None:
+        """C += weight row row^T and w += weight."""
+        if weight == 0.0:
+            return
+        if self.n_rows == self.rows.shape[0]:
+            self._fold()
+        self.rows[self.n_rows, :], self.row_weights[self.n_rows] = row, weight
+        self.n_rows += 1
+        self.weight += weight
+
+    def _fold(self) -> None:
+        """Add the waiting rows to C."""
+        rows, weights = self.rows[: self.n_rows, :], self.row_weights[: self.n_rows]
+        if self.squares_fade != 1.0:
+            self.squares *= self.squares_fade
+        self.squares += (rows.T * weights) @ rows
+        self.squares_fade, self.squares_empty, self.n_rows = 1.0, False, 0
+
+    def _drop_traces(self) -> None:
+        """A class of which nothing but rounding is left has no images."""
+        gone = self.counts < _TRACE
+        self.counts[gone] = 0.0
+        self.sums[gone, :] = 0.0

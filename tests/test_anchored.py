@@ -1,0 +1,220 @@
+"""The anchored Gaussian against its plain form, with views, corrections, noise and fading."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import crg
+from anchored_oracle import AnchoredOracle, unit
+from crg.evaluate import run
+from crg.features import Features
+from crg.scenario import Scenario
+from streams import clustered
+
+TOLERANCE = {"float64": 1e-8, "float32": 1e-4}
+FILES = Path(__file__).parents[2] / "shared" / "features"
+
+
+class Pair:
+    """An adapter and the plain form, which see the same bits and must agree."""
+
+    def __init__(self, text: Any, dtype: str, scale: float = 20.0, **options: Any) -> None:
+        names = [f"class {k}" for k in range(len(text))]
+        self.task = crg.Task(names, np.asarray(text, dtype), scale)
+        self.adapter = crg.create("anchored", self.task, **options)
+        plain = {key: value for key, value in options.items() if key != "memory"}
+        self.plain = AnchoredOracle(self.task.text_features, scale, **plain)
+        self.tolerance = TOLERANCE[dtype]
+        self.n_changed = 0  # answers that are not zero-shot's
+
+    def step(self, views: Any) -> None:
+        """One image for both."""
+        rows = self.adapter._sample(views, None).views  # normalised as the adapter does it
+        expected, got = self.plain.step(rows), self.adapter.step(views)
+        largest = np.abs(expected).max()
+        np.testing.assert_allclose(got.logits, expected, rtol=0, atol=self.tolerance * largest)
+        best = np.sort(expected)[-2:]
+        if best[1] - best[0] > self.tolerance * largest:  # no tie up to rounding
+            assert got.label == expected.argmax()
+        self.n_changed += got.label != int((self.plain.text @ np.asarray(rows[0])).argmax())
+
+    def add_class(self, name: str, text: Any) -> None:
+        """One class more for both."""
+        self.adapter.add_class(name, text)
+        self.plain.add_class(np.asarray(self.adapter.task.text_features[-1, :], np.float64))
+
+    def remove_class(self, name: str) -> None:
+        """One class less for both."""
+        index = self.adapter.task.index_of(name)
+        self.adapter.remove_class(name)
+        self.plain.remove_class(index)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("width", [24, 96])
+def test_equals_its_plain_form_over_2000_images(dtype: str, width: int) -> None:
+    """Labels and logits agree at every step, with classes coming and going."""
+    text, stream = clustered(seed=3, n=2000, n_classes=14, width=width)
+    pair = Pair(text[:10], dtype)
+    for place, views in enumerate(stream.astype(dtype)):
+        if place % 300 == 150:
+            pair.add_class(f"late {place}", text[10 + place // 300 % 4])
+        if place % 300 == 290:
+            pair.remove_class(pair.adapter.task.class_names[place % 7])
+        pair.step(views[0])
+    assert pair.n_changed > 100
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"half_life": 60.0},
+        {"power": 1.0, "strictness": 3.0, "ready": 1.0, "rate": 0.1, "first_weight": 0.2},
+        {"balance": 1.0, "refresh": 3.0, "floor": 0.05, "firmest": 5.0},
+    ],
+    ids=["half-life", "quick", "slow"],
+)
+def test_equals_its_plain_form_with_other_options(dtype: str, options: dict[str, Any]) -> None:
+    """The agreement does not hang on the default constants."""
+    text, stream = clustered(seed=5, n=500, n_classes=8, width=24)
+    pair = Pair(text, dtype, **options)
+    for place, views in enumerate(stream.astype(dtype)):
+        if place == 300:
+            pair.remove_class("class 2")
+        pair.step(views[0])
+
+
+@pytest.mark.parametrize("how", ["blend", "original", "always"])
+def test_views_are_blended_as_the_plain_form_does(how: str) -> None:
+    """Several views make one feature, which is answered and learnt."""
+    text, stream = clustered(seed=8, n=200, n_classes=6, width=24, n_views=5)
+    pair = Pair(text, "float64", views=how)
+    for views in stream:
+        pair.step(views)
+
+
+def test_views_that_contradict_the_original_are_left_out() -> None:
+    """Where the mean of the views says something else too often, the original is taken."""
+    text, stream = clustered(seed=8, n=60, n_classes=6, width=24, n_views=1)
+    rng = np.random.default_rng(0)
+    noise = unit_rows(rng.normal(size=(60, 8, 24)))
+    views = np.concatenate([stream, noise], axis=1)
+    task = crg.Task([str(k) for k in range(6)], text, 20.0)
+    alone, blended = crg.create("anchored", task), crg.create("anchored", task)
+    same = [np.allclose(alone.step(image[0]).logits, blended.step(image).logits) for image in views]
+    assert not blended._method.n_agreed >= 0.85 * blended._method.n_views  # type: ignore[attr-defined]
+    assert alone.n_steps == blended.n_steps and sum(same) < 60
+
+
+def test_corrections_take_back_what_the_image_counted() -> None:
+    """A corrected image counts one for its class, again after a second correction."""
+    text, stream = clustered(seed=4, n=300, n_classes=8, width=24)
+    pair = Pair(text, "float64")
+    for place, views in enumerate(stream):
+        if place in (40, 90, 200):
+            for image in (place - 1, place - 20, 3):
+                label = (image + place) % 8
+                pair.adapter.correct(image, f"class {label}")
+                pair.plain.correct(image, label)
+        pair.step(views[0])
+
+
+def test_a_faded_image_is_taken_back_as_far_as_it_counts() -> None:
+    """With a half-life, a correction replaces what is left of the image."""
+    text, stream = clustered(seed=4, n=120, n_classes=8, width=24)
+    pair = Pair(text, "float64", half_life=30.0)
+    for place, views in enumerate(stream):
+        if place == 80:
+            pair.adapter.correct(20, "class 5")
+            pair.plain.correct(20, 5)
+        pair.step(views[0])
+
+
+def test_only_the_latest_images_are_remembered() -> None:
+    """What is no longer kept is refused with the remedy, and its feature is accepted."""
+    text, stream = clustered(seed=4, n=30, n_classes=8, width=24)
+    adapter = crg.create("anchored", crg.Task([str(k) for k in range(8)], text), memory=10)
+    for views in stream:
+        adapter.step(views)
+    with pytest.raises(crg.InputError, match=r"not remembered.*give its feature"):
+        adapter.correct(5, "3")
+    before = adapter._method.seen.counts.copy()  # type: ignore[attr-defined]
+    adapter.correct(stream[5, 0], "3", sample_id=5)
+    gained = adapter._method.seen.counts - before  # type: ignore[attr-defined]
+    np.testing.assert_allclose(gained, np.eye(8)[3], atol=1e-12)
+    adapter.correct(5, "4")  # it is remembered now
+    gained = adapter._method.seen.counts - before  # type: ignore[attr-defined]
+    np.testing.assert_allclose(gained, np.eye(8)[4], atol=1e-12)
+
+
+def test_saved_and_loaded_it_continues_to_the_last_bit(tmp_path: Path) -> None:
+    """State files hold the sums, the buffer and the remembered images."""
+    text, stream = clustered(seed=6, n=120, n_classes=8, width=24)
+    one = crg.create("anchored", crg.Task([str(k) for k in range(8)], text))
+    for views in stream[:70]:
+        one.step(views)
+    one.save(tmp_path / "state")
+    two = crg.load(tmp_path / "state")
+    for adapter in (one, two):
+        adapter.correct(65, "2")
+    for views in stream[70:]:
+        assert one.step(views).logits.tobytes() == two.step(views).logits.tobytes()
+
+
+def _stream(n: int = 400) -> Features:
+    text, stream = clustered(seed=9, n=n, n_classes=10, width=32)
+    labels = (stream[:, 0] @ text.T).argmax(axis=1)
+    task = crg.Task([f"class {k}" for k in range(10)], text.astype(np.float32), 20.0)
+    return Features(stream.astype(np.float32), task, labels)
+
+
+def test_wrong_labels_count_one_for_a_wrong_class() -> None:
+    """Injected label noise is a fraction of the images, and lowers purity and accuracy."""
+    clean, noisy = (run(_stream(), "anchored", scenario=Scenario(mislabelled=q)) for q in (0, 0.5))
+    assert clean.metrics["mislabelled"] is None
+    assert noisy.metrics["mislabelled"] == {"insertions": 400, "mislabelled": 200}
+    assert noisy.metrics["purity"] < 0.6 < clean.metrics["purity"] <= 1.0
+
+
+def test_purity_is_the_fraction_that_fell_to_the_true_class() -> None:
+    """Purity sums what every image counted for its own class over what it counted at all."""
+    features = _stream(50)
+    result = run(features, "anchored", order=list(range(50)))
+    text = np.asarray(features.task.text_features, np.float64)
+    z = 20.0 * np.asarray(features.image_features[:, 0], np.float64) @ text.T
+    p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+    r = np.where(p**1.5 < 1e-3, 0.0, p**1.5)
+    expected = r[np.arange(50), features.labels].sum() / r.sum()
+    assert result.metrics["purity"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_flat_probabilities_leave_zero_shot_as_it_is() -> None:
+    """While no class has any evidence the answer is zero-shot's."""
+    text = np.eye(200, 256)
+    adapter = crg.create("anchored", crg.Task([str(k) for k in range(200)], text, 0.01))
+    x = unit(np.random.default_rng(1).normal(size=256))
+    for _ in range(5):
+        np.testing.assert_allclose(adapter.step(x).logits, 0.01 * text @ x)
+
+
+@pytest.mark.parametrize("name", ["dtd", "caltech50"])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_equals_its_plain_form_on_real_features(name: str, dtype: str) -> None:
+    """The same on a stream of CLIP features, where they are available."""
+    if not (FILES / f"{name}.npz").exists():
+        pytest.skip("no real feature files here")
+    features = crg.read_features(FILES / f"{name}.npz")
+    pair = Pair(features.task.text_features, dtype, features.task.logit_scale)
+    n = 600 if dtype == "float32" else len(features)
+    for row in np.random.default_rng(0).permutation(len(features))[:n]:
+        pair.step(features.views(int(row))[0])
+
+
+def unit_rows(rows: Any) -> Any:
+    """Rows of unit length."""
+    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
