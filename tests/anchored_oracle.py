@@ -45,6 +45,7 @@ class AnchoredOracle:
         self.n_views = self.n_agreed = 0
         self.left: list[tuple[float, Numbers, float]] = []  # of classes that were removed
         self.refreshed_at, self.since = 0.0, 0
+        self.shifts = np.zeros((k, width))
 
     @property
     def weight(self) -> Numbers:
@@ -114,16 +115,24 @@ class AnchoredOracle:
 
     def answer(self, x: Numbers, z: Numbers, p: Numbers) -> Numbers:
         """Steps 4 to 7."""
+        tau, g, logits = math.exp(self.log_tau), *self.logits(x, z)
+        slope = float(((p - softmax(tau * g)) * tau * g).sum())
+        self.log_tau += self.rate * min(1.0, max(-1.0, slope))
+        self.final, self.zero_shot = self.final + softmax(logits), self.zero_shot + p
+        return logits
+
+    def logits(self, x: Numbers, z: Numbers) -> tuple[Numbers, Numbers]:
+        """G and the answer."""
         counts, tau, d = self.counts, math.exp(self.log_tau), x - self.means
         g = -0.5 * ((d @ self.precision) * d).sum(axis=1) / (1 + 1 / (self.kappa + counts))
         g = g - g.max()
         e = min(1.0, (float(counts @ counts) / counts.sum() / self.ready) ** 3)
         b = self.balance * e * np.log((self.final + 1) / (self.zero_shot + 1))
-        logits: Numbers = z + b + e * tau * g
-        slope = float(((p - softmax(tau * g)) * tau * g).sum())
-        self.log_tau += self.rate * min(1.0, max(-1.0, slope))
-        self.final, self.zero_shot = self.final + softmax(logits), self.zero_shot + p
-        return logits
+        return g, z + b + e * tau * g + self.shifts @ self.centred(x)
+
+    def centred(self, x: Numbers) -> Numbers:
+        """x less the mean of all images."""
+        return np.asarray(x - self.weight @ self.x / self.weight.sum())
 
     def learn(self, x: Numbers, p: Numbers, r: Numbers) -> None:
         """Step 8, and step 3 for the classes that the image counts for."""
@@ -142,13 +151,21 @@ class AnchoredOracle:
         """An image that was seen before counts for its class and for no other."""
         self.whole[image] += 1.0 - self.r[image].sum()
         self.r[image] = np.eye(len(self.text))[label]
-        self.refreshed_at = 0.0
+        self.refit()
+        x = self.x[image]
+        _, logits = self.logits(x, self.scale * self.text @ x)
+        other = int(np.where(np.arange(len(logits)) == label, -np.inf, logits).argmax())
+        lacking = max(0.0, logits[other] + 2.0 - logits[label])
+        c = self.centred(x)
+        self.shifts[label] += 0.5 * lacking * c / (c @ c)
+        self.shifts[other] -= 0.5 * lacking * c / (c @ c)
 
     def add_class(self, text: Numbers) -> None:
         """One more row of everything."""
         self.text = np.vstack([self.text, text])
         self.r = np.hstack([self.r, np.zeros((len(self.r), 1))])
         self.final, self.zero_shot = np.append(self.final, 0), np.append(self.zero_shot, 0)
+        self.shifts = np.vstack([self.shifts, 0 * text])
         self.refreshed_at = 0.0
 
     def remove_class(self, index: int) -> None:
@@ -158,6 +175,7 @@ class AnchoredOracle:
             self.left.append((1.0, row, count))
         self.text, self.r = np.delete(self.text, index, 0), np.delete(self.r, index, 1)
         self.final, self.zero_shot = np.delete(self.final, index), np.delete(self.zero_shot, index)
+        self.shifts = np.delete(self.shifts, index, 0)
         self.refreshed_at = 0.0
 
 

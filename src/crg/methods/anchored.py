@@ -18,6 +18,7 @@ image is answered before it is learnt from. No gradient, no queue, one configura
 | 6. z + b + e tau G | _answer | b balance, F, Q sums of answers and of p, tau weight |
 | 7. ln tau += rate clip(...) | _weigh | |
 | 8. r_k = p_k^power, added to the sums | _learn, parts.soft_counts | r responsibilities |
+| corrections: r is 0 or 1, and logits get W (x - mean) | correct, _shift | W shifts |
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from crg.types import Array, Diagnostics, Prediction, Sample, SampleId, namespac
 
 _AGREEMENT = 0.85  # of the mean view with the original, above which both are blended
 _LEAST_VARIANCE = 1e-6  # of all dimensions together
+_SAME = 1e-6  # squared distance to the mean below which an image has no direction of its own
 _FALLBACK = "the covariance needed ten times the prior variance to be inverted"
 
 
@@ -91,6 +93,9 @@ class Anchored(Method):
         half_life: float = option(
             0.0, "images after which one counts half; 0: it never fades", at_least=0, at_most=1e9
         )
+        margin: float = option(
+            2.0, "nats by which a corrected image's class is put ahead", at_least=0, at_most=100
+        )
         memory: int = option(
             1000, "latest images kept so that they can be corrected", at_least=0, at_most=1_000_000
         )
@@ -112,6 +117,7 @@ class Anchored(Method):
         self.precision = xp.eye(text.shape[1], dtype=text.dtype, device=text.device)  # P, (D, D)
         self.means = xp.asarray(text, copy=True)  # mu, (K, D)
         self.quadratic = xp.zeros_like(self.answered)  # mu . P mu, (K,)
+        self.shifts, self.n_corrections = xp.zeros_like(text), 0  # W, (K, D)
 
     def step(self, sample: Sample) -> Prediction:
         """Answer one image, then learn from it."""
@@ -123,7 +129,7 @@ class Anchored(Method):
         if self._has_evidence():
             events = self._refresh() if self._is_due() else ()
             sight = self._see(x)
-            logits, probs = self._answer(sight, zero_shot, p)
+            logits, probs = self._answer(x, sight, zero_shot, p)
         label = int(namespace(p).argmax(p))
         r = self._responsibilities(p, label, sample.id)
         self._learn(x, p, r, sample.id, sight)
@@ -207,18 +213,29 @@ class Anchored(Method):
         typical = float(counts @ counts) / float(namespace(counts).sum(counts))
         return float(min(1.0, (typical / self.config.ready) ** 3))
 
-    def _answer(self, sight: Sight, zero_shot: Array, p: Array) -> tuple[Array, Array]:
-        """Step 6: z + b + e tau G and its probabilities."""
-        xp, e = namespace(p), self._readiness()
-        densities = self._densities(sight)
-        balance = self.config.balance * e * xp.log((self.answered + 1.0) / (self.expected + 1.0))
-        gained = balance + e * math.exp(self.log_weight) * densities
-        logits = zero_shot + xp.astype(gained, zero_shot.dtype)
+    def _answer(self, x: Array, sight: Sight, zero_shot: Array, p: Array) -> tuple[Array, Array]:
+        """Logits and probabilities; the weight and the balance follow."""
+        xp, densities = namespace(p), self._densities(sight)
+        logits = self._logits(x, zero_shot, densities)
         probs, p = softmax(logits), xp.astype(p, xp.float64)
         self._weigh(densities, p)
         self.answered += xp.astype(probs, xp.float64)
         self.expected += p
         return logits, probs
+
+    def _logits(self, x: Array, zero_shot: Array, densities: Array) -> Array:
+        """Step 6: z + b + e tau G, and what corrections add."""
+        xp, e = namespace(zero_shot), self._readiness()
+        balance = self.config.balance * e * xp.log((self.answered + 1.0) / (self.expected + 1.0))
+        logits = zero_shot + xp.astype(
+            balance + e * math.exp(self.log_weight) * densities, zero_shot.dtype
+        )
+        return logits + self.shifts @ self._centred(x) if self.n_corrections else logits
+
+    def _centred(self, x: Array) -> Array:
+        """x less the mean of all images, (D,)."""
+        xp = namespace(x)
+        return x - xp.astype(self.seen.total / self.seen.n_images, x.dtype)
 
     def _weigh(self, densities: Array, p: Array) -> None:
         """Step 7: the Gaussian is trusted as far as it predicts zero-shot."""
@@ -293,19 +310,41 @@ class Anchored(Method):
             x = self._feature(sample.views)
             self._learn(x, r, r, sample.id, None)
         else:
-            faded = 1.0 if not self.config.half_life else 0.5 ** (known.age / self.config.half_life)
-            self.seen.count(known.feature, known.counted, sign=-faded)
-            self.seen.count(known.feature, r, sign=faded)
+            x, faded = known.feature, 1.0
+            if self.config.half_life:
+                faded = 0.5 ** (known.age / self.config.half_life)
+            self.seen.count(x, known.counted, sign=-faded)
+            self.seen.count(x, r, sign=faded)
             self.recent.counted[known.place, :] = r
-        self.refreshed_at = 0.0  # the next image is answered with what was corrected
+        self._refresh()
+        self._shift(x, label)
+
+    def _shift(self, x: Array, label: int) -> None:
+        """The least shift that puts the class ahead of any other for this image, by ``margin``.
+
+        With c = x - mean, the logits get W c, and row ``label`` of W gains as much as the row
+        of the strongest other class loses: a passive-aggressive step.
+        """
+        xp, c = namespace(x), self._centred(x)
+        zero_shot = self.task.logit_scale * (self.task.text_features @ x)
+        logits = self._logits(x, zero_shot, self._densities(self._see(x)))
+        own, length = float(logits[label]), float(c @ c)
+        logits[label] = -math.inf
+        other = int(xp.argmax(logits))
+        lacking = float(logits[other]) + self.config.margin - own
+        if lacking > 0.0 and length > _SAME:
+            step = (0.5 * lacking / length) * c
+            self.shifts[label, :] += step
+            self.shifts[other, :] -= step
+        self.n_corrections += 1
 
     def add_class(self, text: Array) -> None:
         """A class that stands at its anchor until images count for it."""
         super().add_class(text)
         xp = namespace(text)
-        for name in ("answered", "expected", "quadratic"):
+        for name in ("answered", "expected", "quadratic", "shifts"):
             known = getattr(self, name)
-            setattr(self, name, xp.concat([known, xp.zeros_like(known[:1])]))
+            setattr(self, name, xp.concat([known, xp.zeros_like(known[:1, ...])]))
         self.anchors = xp.concat([self.anchors, text[None, :]])
         self.means = xp.concat([self.means, text[None, :]])
         self.refreshed_at = 0.0
@@ -314,7 +353,6 @@ class Anchored(Method):
         """Drop a class's rows; how images spread around class means stays learnt."""
         super().remove_class(index)
         keep = [k for k in range(self.means.shape[0]) if k != index]
-        for name in ("answered", "expected", "quadratic"):
-            setattr(self, name, getattr(self, name)[keep])
-        self.anchors, self.means = self.anchors[keep, :], self.means[keep, :]
+        for name in ("answered", "expected", "quadratic", "shifts", "anchors", "means"):
+            setattr(self, name, getattr(self, name)[keep, ...])
         self.refreshed_at = 0.0
