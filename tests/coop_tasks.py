@@ -1,4 +1,4 @@
-"""Small tasks with what coop needs: labelled pictures and a text encoder."""
+"""Small tasks with what coop needs: labelled images and a text encoder."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from crg.resources import FEW
 
 
 def law_task(**options: Any) -> crg.Task:
-    """A small task of the laws, with what coop needs."""
+    """A small task of the checks, with what coop needs."""
     return furnished(make_task(**options), CoOp.needs)
 
 
 def without_few(task: crg.Task) -> crg.Task:
-    """The same without labelled pictures."""
+    """The same without labelled images."""
     return task.with_resources({FEW: None})
 
 

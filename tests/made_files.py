@@ -37,7 +37,7 @@ class Constant(crg.Method):
         """Nothing is kept."""
 
     def step(self, sample):
-        """The answer, whatever the picture."""
+        """The answer, whatever the image."""
         time.sleep(self.config.seconds)
         logits = 0.0 * self.task.text_features[:, 0]
         logits[self.config.answer] = 1.0

@@ -21,7 +21,7 @@ SHUFFLED = Setting("shuffled")
 
 
 def share(n_right: int, n: int = 200, first: int = 0) -> Bits:
-    """``n`` pictures of which ``n_right``, from the ``first`` on, are answered rightly."""
+    """``n`` images of which ``n_right``, from the ``first`` on, are answered rightly."""
     return (np.arange(n) >= first) & (np.arange(n) < first + n_right)
 
 

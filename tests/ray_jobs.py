@@ -29,20 +29,20 @@ class OnceDeadlyEncoder(HashEncoder):
         super().__init__()
         self._marker = marker
 
-    def encode_pictures(self, pixels: Pixels) -> Vectors:
+    def encode_images(self, pixels: Pixels) -> Vectors:
         """Unit features (B, D)."""
         if not self._marker.exists():
             self._marker.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().encode_pictures(pixels)
+        return super().encode_images(pixels)
 
 
 def job(place: Path, out: str, engine: str, load: Callable[[], Encoder], bad: int = -1) -> str:
-    """Encode 60 pictures; the complaint, or nothing."""
-    pictures = dot_files(place / "pictures", 60, [bad])
+    """Encode 60 images; the complaint, or nothing."""
+    images = dot_files(place / "images", 60, [bad])
     try:
         encode(
-            *(pictures, HashEncoder(), Recipe(2), place / out),
+            *(images, HashEncoder(), Recipe(2), place / out),
             wording=Wording(cache=None),
             workers=_TWO,
             engine=engine,  # type: ignore[arg-type]
@@ -73,5 +73,5 @@ def all_jobs(place: Path) -> dict[str, str | bool]:
 
 
 if __name__ == "__main__":
-    planning.pictures_per_block = lambda views: 10
+    planning.images_per_block = lambda views: 10
     print(json.dumps(all_jobs(Path(sys.argv[1]))))

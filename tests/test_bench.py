@@ -132,7 +132,7 @@ def test_a_line_that_contradicts_itself_is_run_again() -> None:
 )
 def test_places_that_cannot_be_written_are_one_sentence(words: tuple[str, str], told: str) -> None:
     """The option of crg bench that names another place is the remedy, and no other option."""
-    done = _bench(f"{ROWS}[[data]]\nshapes = ['night']\npictures = 32\n", *words)
+    done = _bench(f"{ROWS}[[data]]\nshapes = ['night']\nimages = 32\n", *words)
     assert done.exit_code == 2 and done.stderr.count("\n") <= 2, done.output
     if words[1] != ".":  # which click itself refuses
         assert done.stderr.rstrip().endswith(told) and "--no-results" not in done.stderr

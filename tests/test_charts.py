@@ -56,7 +56,7 @@ def test_long_curves_are_thinned() -> None:
 
 @given(st.lists(st.floats(0, 300), min_size=1, max_size=15))
 def test_places_are_spread_out(places_before: list[float]) -> None:
-    """Names keep their order, keep apart and stay on the picture."""
+    """Names keep their order, keep apart and stay on the image."""
     room = [LINE_HEIGHT] * len(places_before)
     moved = spread_out(places_before, room, 0, 300)
     order = sorted(range(len(moved)), key=lambda n: places_before[n])

@@ -111,7 +111,7 @@ def test_compare_prints_a_table_with_the_best_in_bold(folder: Path) -> None:
     """Markdown marks the best row and no other."""
     save_stream(folder / "a.npz")
     words = ["compare", "a.npz", "--methods", "tda", "--workers", "1", "--no-results"]
-    assert "a.npz: 40 pictures, 4 classes, 5 orders" in _crg(*words).stdout
+    assert "a.npz: 40 images, 4 classes, 5 orders" in _crg(*words).stdout
     lines = _crg(*words, "--format", "markdown").stdout.splitlines()
     rows = _json(*words, "--json")["files"]["a.npz"]
     for label, row in rows.items():

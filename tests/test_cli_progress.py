@@ -24,7 +24,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
 
 
 def test_a_terminal_shows_the_whole_and_each_run_at_work(screen: io.StringIO) -> None:
-    """There is a line for a run while it is at work, with its pictures, and one for all runs."""
+    """There is a line for a run while it is at work, with its images, and one for all runs."""
     with grid_progress(3) as shown:
         shown.advanced("crg, [dtd]", 0, 0)
         shown.advanced("crg, [dtd]", 120, 1692)

@@ -24,13 +24,13 @@ pytest.importorskip("torch")
 
 
 def learnt_file(path: Path, task: Task, **options: Any) -> Path:
-    """A context learnt from the task's pictures."""
+    """A context learnt from the task's images."""
     save_context(create("coop", task, epochs=5, **options), path)
     return path
 
 
 @pytest.mark.parametrize("per_class", [False, True])
-def test_a_context_from_a_file_needs_no_pictures(tmp_path: Path, per_class: bool) -> None:
+def test_a_context_from_a_file_needs_no_images(tmp_path: Path, per_class: bool) -> None:
     """It answers as the adapter that learnt it, to the last bit."""
     task = law_task()
     file, stream = tmp_path / "learnt", make_stream(task, 8)

@@ -1,4 +1,4 @@
-"""``crg demo``: rendered pictures through every method, a table and a page."""
+"""``crg demo``: rendered images through every method, a table and a page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crg.cli import main
 from crg.demonstration import Scenery, split_changes
 from crg.features import read_features
 
-SMALL = ("--pictures", "64", "--views", "2", "--orders", "2", "--workers", "1")
+SMALL = ("--images", "64", "--views", "2", "--orders", "2", "--workers", "1")
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def demo(*words: str) -> Result:
-    """The command in this process, on few pictures."""
+    """The command in this process, on few images."""
     return CliRunner().invoke(main, ["demo", *SMALL, *words])
 
 
@@ -47,7 +47,7 @@ def test_the_demo_repeats_itself(folder: Path) -> None:
     assert a["crg"]["accuracy"]["per_order"] != []
 
 
-def test_the_pictures_can_be_kept(folder: Path) -> None:
+def test_the_images_can_be_kept(folder: Path) -> None:
     """A kept store is read like a feature file and used again by the next demo."""
     assert demo("--keep", "store").exit_code == 0
     features = read_features("store")
@@ -97,7 +97,7 @@ def test_any_methods_make_a_page(folder: Path, methods: str) -> None:
 
 def test_clean_means_no_shift() -> None:
     """The scenery without a shift is rendered clean."""
-    assert Scenery(shift="clean").picture_set().name == "shapes"
+    assert Scenery(shift="clean").image_set().name == "shapes"
 
 
 def test_changes_are_judged_by_the_label() -> None:

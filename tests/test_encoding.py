@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("small_blocks")
 def test_the_summary_tells_what_is_there(tmp_path: Path) -> None:
     """A job tells how much it encoded, and a second one that nothing was left to do."""
     first = run(dots(20), tmp_path / "s")
-    assert (first.n_pictures, first.n_reused, first.n_views, first.width) == (20, 0, 3, 8)
+    assert (first.n_images, first.n_reused, first.n_views, first.width) == (20, 0, 3, 8)
     encoder = HashEncoder()
     again = run(dots(20), tmp_path / "s", encoder)
     assert (again.n_reused, encoder.encoded, again.sha256) == (20, 0, first.sha256)

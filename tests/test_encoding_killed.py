@@ -37,9 +37,9 @@ def test_jobs_killed_at_random_moments_come_to_an_end(tmp_path: Path) -> None:
     kept = len(journal.read_entries(store))
     assert kept >= 7
     encoder = HashEncoder()
-    run_job(dot_files(tmp_path / "pictures", 60), store, encoder)
+    run_job(dot_files(tmp_path / "images", 60), store, encoder)
     assert encoder.encoded <= 2 * 5 * (12 - kept)
-    run_job(dot_files(tmp_path / "pictures", 60), tmp_path / "whole", HashEncoder())
+    run_job(dot_files(tmp_path / "images", 60), tmp_path / "whole", HashEncoder())
     assert contents(store) == contents(tmp_path / "whole")
 
 

@@ -164,7 +164,7 @@ def test_a_single_worker_may_be_a_process_of_its_own(files: list[str], tmp_path:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_progress_of_each_run_is_told(files: list[str], tmp_path: Path, workers: int) -> None:
-    """Each run begins with none of its pictures and comes nearer to all of them."""
+    """Each run begins with none of its images and comes nearer to all of them."""
     plugin = str(save_plugin(tmp_path))
     specs = [RunSpec(files[0], "constant", {"seconds": 0.02}, seed) for seed in range(2)]
     told: dict[int, list[tuple[int, int]]] = {id(spec): [] for spec in specs}
@@ -179,8 +179,8 @@ def test_progress_of_each_run_is_told(files: list[str], tmp_path: Path, workers:
 
 
 def test_streams_of_several_files_and_other_scenarios_are_run(files: list[str]) -> None:
-    """Files that come after the first, and fewer pictures, are what is measured."""
-    few = Scenario(pictures=30)
+    """Files that come after the first, and fewer images, are what is measured."""
+    few = Scenario(images=30)
     specs = [RunSpec(files[0], "tda", then=(files[1],)), RunSpec(files[0], "tda", scenario=few)]
     assert [result.n_samples for _, result in results_only(run_all(specs))] == [80, 30]
 

@@ -39,10 +39,10 @@ def greedy(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_method_that_takes_more_is_seen_to(tmp_path: Path, greedy: str, workers: int) -> None:
-    """The figure is that of the run alone, with plug-ins and labelled pictures, in any process."""
+    """The figure is that of the run alone, with plug-ins and labelled images, in any process."""
     path, few = str(save_stream(tmp_path / "a.npz")), str(save_stream(tmp_path / "few.npz", seed=1))
     specs = [
-        RunSpec(path, method, few=few, scenario=Scenario(pictures=20), measure_memory=True)
+        RunSpec(path, method, few=few, scenario=Scenario(images=20), measure_memory=True)
         for method in ("greedy", "zero_shot")
     ]
     peaks = {
@@ -59,7 +59,7 @@ def test_memory_is_measured_where_it_is_asked_for(tmp_path: Path) -> None:
     assert "peak_bytes" not in result.metrics
 
 
-def test_only_the_first_pictures_are_run(tmp_path: Path) -> None:
+def test_only_the_first_images_are_run(tmp_path: Path) -> None:
     """A stream that is longer than what is measured is not run to its end."""
     plugin = tmp_path / "own_method.py"
     plugin.write_text(

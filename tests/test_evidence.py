@@ -163,7 +163,7 @@ def test_a_folder_is_all_its_results_files(tmp_path: Path) -> None:
         read_studies([tmp_path / "nowhere.jsonl"])
 
 
-def test_curves_and_first_pictures(tmp_path: Path) -> None:
+def test_curves_and_first_images(tmp_path: Path) -> None:
     """Accuracy so far is counted in the order of the stream, with a band over orders."""
     book = Book([A], "cold_start", orders=2)
     book.add("a", [share(120), share(80)], base=share(10), purity=0.5,
@@ -237,8 +237,8 @@ def test_intervals_come_from_ten_thousand_resamples(tmp_path: Path) -> None:
     assert found.interval != metrics.paired_interval(right, baseline)
 
 
-def test_scored_pictures_are_counted_per_order(tmp_path: Path) -> None:
-    """A setting that leaves pictures out says how many an order has, over all of its rows."""
+def test_scored_images_are_counted_per_order(tmp_path: Path) -> None:
+    """A setting that leaves images out says how many an order has, over all of its rows."""
     settings = [Setting("shuffled"), Setting("imbalanced", Scenario("imbalanced"))]
     book = Book([A], settings=settings, orders=2)
     book.add("a", share(100))

@@ -17,7 +17,7 @@ from made_experiments import FILES, ROWS, save_experiment, save_store
 from made_files import save_raw, save_stream
 
 CATALOGUED = '[[data]]\ndatasets = ["dtd", "eurosat"]\nmodels = ["RN50"]\n'
-SHAPES = '[[data]]\nshapes = ["night", "fog"]\npictures = 32\nshots = 2\n'
+SHAPES = '[[data]]\nshapes = ["night", "fog"]\nimages = 32\nshots = 2\n'
 DOMAINS = '[[setting]]\norder = "domains"\n'
 
 

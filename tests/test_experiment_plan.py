@@ -39,7 +39,7 @@ def test_every_row_has_a_cell_for_every_order(tmp_path: Path) -> None:
 
 
 def test_a_source_tells_what_it_is(tmp_path: Path) -> None:
-    """Numbers of pictures, classes and views, the digest, and where text features come from."""
+    """Numbers of images, classes and views, the digest, and where text features come from."""
     (tmp_path / "data").mkdir()
     save_raw(tmp_path / "data" / "dtd.npz", text_kind="simulated")
     [source] = planned(tmp_path).outline.sources
@@ -57,12 +57,12 @@ def test_missing_datasets_stay_in_the_outline(tmp_path: Path) -> None:
 
 
 def test_needs_that_are_not_met_are_reasons(tmp_path: Path) -> None:
-    """A method without labelled pictures is not run, and the cell tells what it needs."""
+    """A method without labelled images is not run, and the cell tells what it needs."""
     outline = planned(tmp_path, f'{ROWS}[[row]]\nmethod = "gda"\n{FILES}').outline
     [reason] = _reasons(outline, "gda")
     assert reason.endswith("stream.npz.") and "store few_features and few_labels in" in reason
     assert all(cell.key is None for cell in _cells(outline, "gda"))
-    assert outline.rows[3].needs == ("labelled pictures",)
+    assert outline.rows[3].needs == ("labelled images",)
 
 
 def test_data_without_labels_are_not_run(tmp_path: Path) -> None:
@@ -74,9 +74,9 @@ def test_data_without_labels_are_not_run(tmp_path: Path) -> None:
     assert _reasons(made.outline, "crg") == ["bare has no labels: store labels in it."]
 
 
-def test_shapes_without_labelled_pictures_ask_for_shots(tmp_path: Path) -> None:
+def test_shapes_without_labelled_images_ask_for_shots(tmp_path: Path) -> None:
     """What is rendered gets them from the file of the experiment."""
-    text = '[[row]]\nmethod = "gda"\n[[data]]\nshapes = ["clean"]\npictures = 4\nviews = 1\n'
+    text = '[[row]]\nmethod = "gda"\n[[data]]\nshapes = ["clean"]\nimages = 4\nviews = 1\n'
     made = planned(tmp_path, text)
     assert [source.name for source in made.outline.sources] == ["shapes:clean"]
     assert _reasons(made.outline, "gda")[0].endswith("ask for shots beside the shapes in [[data]].")
@@ -99,7 +99,7 @@ def test_a_file_that_nobody_named_and_nobody_can_use_is_missing(tmp_path: Path) 
 
 
 def test_more_shots_than_there_are_is_no_row(tmp_path: Path) -> None:
-    """A row that asks for more labelled pictures than a class has would be another row."""
+    """A row that asks for more labelled images than a class has would be another row."""
     (tmp_path / "data").mkdir()
     save_raw(tmp_path / "data" / "few.npz", **FEW)
     rows = "".join(
@@ -108,11 +108,11 @@ def test_more_shots_than_there_are_is_no_row(tmp_path: Path) -> None:
     )
     outline = planned(tmp_path, rows + FILES).outline
     assert _reasons(outline, "2") == []
-    assert "at most 2 labelled pictures per class" in _reasons(outline, "3")[0]
+    assert "at most 2 labelled images per class" in _reasons(outline, "3")[0]
 
 
 def test_methods_that_forget_run_in_one_order(tmp_path: Path) -> None:
-    """Unless the seed decides which pictures come; zero-shot runs in every order."""
+    """Unless the seed decides which images come; zero-shot runs in every order."""
     (tmp_path / "data").mkdir()
     save_raw(tmp_path / "data" / "few.npz", **FEW)
     settings = "".join(f'[[setting]]\norder = "{order}"\n' for order in ("by_class", "outsiders"))
@@ -124,9 +124,7 @@ def test_methods_that_forget_run_in_one_order(tmp_path: Path) -> None:
 def test_luck_in_training_is_part_of_the_spread(tmp_path: Path) -> None:
     """A method that trains with a seed runs with one per order, unless the row sets the seed."""
     text = '[[row]]\nmethod = "coop"\n[[row]]\nlabel = "same luck"\nmethod = "coop"\n'
-    text += (
-        'options = { seed = 3 }\n[[data]]\nshapes = ["fog"]\npictures = 6\nviews = 2\nshots = 1\n'
-    )
+    text += 'options = { seed = 3 }\n[[data]]\nshapes = ["fog"]\nimages = 6\nviews = 2\nshots = 1\n'
     made = planned(tmp_path, text)
     specs = {job.key: job.spec for job in made.jobs}
     open_seed, same_luck = (
@@ -138,10 +136,10 @@ def test_luck_in_training_is_part_of_the_spread(tmp_path: Path) -> None:
 
 
 def test_rows_for_several_views_wait_for_views(tmp_path: Path) -> None:
-    """Where pictures have one view the row is not run."""
+    """Where images have one view the row is not run."""
     row = '[[row]]\nlabel = "views"\nmethod = "zero_shot"\nseveral_views = true\n'
     row += 'options = { predict_on = "confident" }\n'
-    assert "one view per picture" in _reasons(planned(tmp_path, row + FILES).outline, "views")[0]
+    assert "one view per image" in _reasons(planned(tmp_path, row + FILES).outline, "views")[0]
 
 
 @pytest.mark.parametrize(
@@ -211,9 +209,9 @@ def test_memory_is_measured_once_per_row_and_source(tmp_path: Path) -> None:
 
 
 def test_shapes_are_rendered_once(tmp_path: Path) -> None:
-    """Labelled pictures and stand-ins for generated views are there for those who need them."""
+    """Labelled images and stand-ins for generated views are there for those who need them."""
     text = '[[row]]\nmethod = "difftpt"\n[[row]]\nmethod = "gda"\n[[data]]\nshapes = ["fog"]\n'
-    text += "pictures = 6\nviews = 2\nshots = 1\ngenerated = 2\n"
+    text += "images = 6\nviews = 2\nshots = 1\ngenerated = 2\n"
     design = read_design(save_experiment(tmp_path, text))
     prospects = find_prospects(design, (), tmp_path)
     told: list[str] = []

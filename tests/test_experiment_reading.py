@@ -47,7 +47,7 @@ models = ["RN50"]
 [[data]]
 shapes = ["night", "clean"]
 severity = 2
-pictures = 64
+images = 64
 views = 2
 shots = 1
 
@@ -56,7 +56,7 @@ files = true
 
 [quick]
 shapes = ["fog"]
-pictures = 32
+images = 32
 orders = 2
 at_most = 100
 """
@@ -107,7 +107,7 @@ MISTAKES = {
     "[[data]]\nshapes = []": "shapes is []: give a list of names",
     "[[data]]\nshapes = ['fog']\nfiles = true": "it asks for shapes and files: give one of",
     "[[data]]\nfiles = false": "data 1: files is false: leave the table out.",
-    "[quick]\npictures = 'few'": "[quick]: pictures is 'few': give a whole number.",
+    "[quick]\nimages = 'few'": "[quick]: images is 'few': give a whole number.",
     "title = ": "is no TOML",
 }
 
@@ -151,11 +151,11 @@ def test_zero_shot_is_always_a_row(tmp_path: Path) -> None:
 
 
 def test_the_quick_form_changes_what_it_names(tmp_path: Path) -> None:
-    """Fewer pictures, orders and shifts; what [quick] does not name stays."""
+    """Fewer images, orders and shifts; what [quick] does not name stays."""
     design = read_design(save_experiment(tmp_path, WHOLE)).reduced()
     assert design.is_quick and design.orders == 2
     assert design.data[1] == ShapesRequest(("fog",), 2, 32, 2, 1)
-    assert design.settings[0].scenario.pictures == 100
+    assert design.settings[0].scenario.images == 100
 
 
 @pytest.mark.parametrize("text", MISTAKES)

@@ -153,7 +153,7 @@ def test_an_experiment_from_end_to_end(tmp_path: Path, monkeypatch: pytest.Monke
     """Two shifts are rendered, run in two processes, shown in tables and kept with a gallery."""
     monkeypatch.chdir(tmp_path)
     text = f'gallery = true\norders = 2\n{ROWS}[[setting]]\n[[setting]]\norder = "domains"\n'
-    text += '[[data]]\nshapes = ["night", "fog"]\npictures = 40\nviews = 2\n'
+    text += '[[data]]\nshapes = ["night", "fog"]\nimages = 40\nviews = 2\n'
     text += '[[data]]\ndatasets = ["dtd"]\nmodels = ["RN50"]\n'
     file = save_experiment(tmp_path, text)
     listed = CliRunner().invoke(main, ["bench", str(file), "--list"])
@@ -165,9 +165,9 @@ def test_an_experiment_from_end_to_end(tmp_path: Path, monkeypatch: pytest.Monke
     kinds = [line.get("kind", "run") for line in lines]
     assert kinds == ["experiment", *["run"] * 18, "gallery", "gallery"]
     assert {len(line["metrics"]["right_in_order"]) for line in lines[1:19]} == {10, 20}
-    picture = lines[-1]["pictures"][0]
-    assert set(picture["answers"]) == {"zero_shot", "tda", "crg"}
-    assert len(set(picture["answers"].values())) > 1
+    image = lines[-1]["images"][0]
+    assert set(image["answers"]) == {"zero_shot", "tda", "crg"}
+    assert len(set(image["answers"].values())) > 1
     again = CliRunner().invoke(main, ["bench", str(file), "--quick"])
     runs = lines_of(tmp_path / "results" / "small-quick.jsonl")
     assert again.exit_code == 0 and len(runs) == len(lines)  # nothing was run or written again

@@ -1,4 +1,4 @@
-"""Mislabelling: pictures that are filed under a wrong class on purpose."""
+"""Mislabelling: images that are filed under a wrong class on purpose."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def stream() -> Features:
 
 
 def hits(share: float, n: int = 2000, seed: int = 0, keeps: int = 1) -> tuple[set[int], int]:
-    """Pictures that get another class than the method's, which is 1 of 6, and how many are kept.
+    """Images that get another class than the method's, which is 1 of 6, and how many are kept.
 
-    A picture is kept if its own class was left to it and ``keeps`` divides its number, or if it
+    An image is kept if its own class was left to it and ``keeps`` divides its number, or if it
     was given another: what is hit is taken in ``keeps`` times as often.
     """
     filing = Mislabelling(share, {}, 6, seed)
@@ -52,14 +52,14 @@ def hits(share: float, n: int = 2000, seed: int = 0, keeps: int = 1) -> tuple[se
 @pytest.mark.parametrize("keeps", [1, 2, 7])
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.35, 0.6, 1.0])
 def test_the_share_of_insertions_is_reached(share: float, keeps: int) -> None:
-    """However much more readily wrong queues take pictures in, and not only at the end."""
+    """However much more readily wrong queues take images in, and not only at the end."""
     for n in (50, 300, 2000):
         found, insertions = hits(share, n, keeps=keeps)
         assert abs(len(found) - share * insertions) <= 1
 
 
 def test_a_seed_decides_what_is_hit() -> None:
-    """Another seed hits other pictures, and hits are spread over them without a pattern."""
+    """Another seed hits other images, and hits are spread over them without a pattern."""
     some, others = hits(0.3)[0], hits(0.3, seed=1)[0]
     assert some != others
     gaps = np.diff(sorted(some))
@@ -85,7 +85,7 @@ def test_wrong_classes_are_equally_likely() -> None:
     assert counts[[0, 2, 3, 5]] == pytest.approx([1500] * 4, rel=0.1)
 
 
-def test_another_process_hits_the_same_pictures() -> None:
+def test_another_process_hits_the_same_images() -> None:
     """Nothing depends on Python's own hashes, which differ from process to process."""
     code = (
         "from crg.mislabelling import Mislabelling as M;"

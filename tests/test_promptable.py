@@ -127,8 +127,8 @@ def test_contexts_that_leave_no_room_are_refused(text: Any) -> None:
         text.encode(vector.expand(limit + 1, -1), ["cat"])
 
 
-def test_picture_towers_are_left_behind(encoder: Any, text: Any) -> None:
-    """The text half of a model of open_clip takes no picture tower along."""
+def test_image_towers_are_left_behind(encoder: Any, text: Any) -> None:
+    """The text half of a model of open_clip takes no image tower along."""
     if text.name != "mini":
         assert not hasattr(text.model, "visual") and hasattr(encoder.model, "visual")
 

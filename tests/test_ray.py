@@ -39,7 +39,7 @@ def test_other_weights_on_the_cluster_are_noticed(told: dict[str, Any]) -> None:
     assert "weights of hash" in told["weights"] and told["weights"].endswith("on each.")
 
 
-def test_unreadable_pictures_are_told_from_afar(told: dict[str, Any]) -> None:
+def test_unreadable_images_are_told_from_afar(told: dict[str, Any]) -> None:
     """The sentence arrives, what was done is kept, and the mended set ends in the same bytes."""
     assert "dot 33.png" in told["unreadable"] and "--skip-unreadable" in told["unreadable"]
     assert told["mended"] == ""

@@ -88,7 +88,7 @@ def test_rows_that_were_run_once_say_so() -> None:
 
 
 def test_run_once_in_some_settings_is_told() -> None:
-    """A row whose pictures differ between orders in some of the settings is not called more."""
+    """A row whose images differ between orders in some of the settings is not called more."""
     study = changed(streams_study(), "gda", run_once=True)
     assert "gda (run once)" in markdown([study])
     lines = [table.line("gda") for table in study.tables[:2]]
@@ -105,5 +105,5 @@ def test_caveats_stand_at_the_top() -> None:
     assert note in page.partition("<section")[0] and TIMES in page.partition("<section")[0]
     assert markdown(studies).startswith(note) and TIMES in markdown(studies)
     assert note in latex(studies)
-    tips = re.findall(r"title='([^']*)'[^>]*>ms per picture", page)
+    tips = re.findall(r"title='([^']*)'[^>]*>ms per image", page)
     assert tips and all(TIMES in tip for tip in tips)

@@ -36,7 +36,7 @@ def with_accuracy(
 
 
 def test_a_mean_counts_each_source_once() -> None:
-    """Whatever the number of its pictures."""
+    """Whatever the number of its images."""
     study = with_accuracy(table_study(), 1, "tda", 0.83)
     assert groups_of(study)[-1].average("tda").mean == pytest.approx((0.63 + 0.83) / 2)
 
@@ -53,7 +53,7 @@ def test_a_row_that_lacks_a_source_has_no_mean() -> None:
 
 
 def test_sequences_are_in_no_mean() -> None:
-    """They repeat the pictures of other sources."""
+    """They repeat the images of other sources."""
     study = streams_study()
     sequence = replace(TEXTURES, name="both", then=("other.npz",))
     more = tuple(replace(table, source=sequence) for table in study.tables_of(TEXTURES.name))

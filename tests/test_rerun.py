@@ -53,7 +53,7 @@ def _rerun(*words: str) -> Result:
 
 
 def test_every_run_of_an_experiment_is_the_same_again(made: Path) -> None:
-    """Options, scenario, further files and labelled pictures are all in the line."""
+    """Options, scenario, further files and labelled images are all in the line."""
     runs = [number for number, line in enumerate(lines_of(made), start=1) if "metrics" in line]
     assert len(runs) == 15
     for number in runs:

@@ -80,8 +80,8 @@ def test_corrupt_headers_are_refused(saved: Path, place: int) -> None:
 
 
 def test_foreign_files_are_refused(tmp_path: Path) -> None:
-    """A picture, a text and another program's safetensors file are no states."""
-    (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(500))
+    """An image, a text and another program's safetensors file are no states."""
+    (tmp_path / "image.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(500))
     (tmp_path / "notes.txt").write_text("not a state at all, but long enough to look at")
     save_file({"weights": np.ones(3)}, tmp_path / "model.safetensors")
     save_file({"weights": np.ones(3)}, tmp_path / "other.safetensors", {"crg": "{}"})

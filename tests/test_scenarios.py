@@ -11,7 +11,7 @@ import pytest
 
 import crg
 from crg import packing
-from crg.checks import LawSkipped
+from crg.checks import CheckSkipped
 from crg.checks.furnishing import furnished
 from crg.checks.streams import make_stream, make_task
 from crg.evaluate import iter_run, run
@@ -30,7 +30,7 @@ N = 90
 
 @pytest.fixture(scope="module")
 def features() -> Features:
-    """Two labelled files of six classes, joined, with labelled pictures beside them."""
+    """Two labelled files of six classes, joined, with labelled images beside them."""
     whole = gaussian_stream(n=N + 24, n_classes=6, width=12, n_views=3)
     assert whole.labels is not None
     parts = [
@@ -73,7 +73,7 @@ def test_every_method_runs_over_every_stream(method: str, order: str, features: 
 
 
 def _check_told(told: Any, rows: Any, labels: Any) -> None:
-    """What a run tells of every picture fits together, and gives its accuracy again."""
+    """What a run tells of every image fits together, and gives its accuracy again."""
     answers, scored = packing.predicted_rows(told), packing.scored_rows(told, N)
     streamed = np.isin(np.arange(N), rows)
     np.testing.assert_array_equal(scored, streamed & (labels >= 0))
@@ -99,7 +99,7 @@ def test_a_plain_scenario_is_a_plain_run(features: Features) -> None:
 
 
 def test_cached_outsiders_are_impure(features: Features) -> None:
-    """Pictures of no class are offered to the cache, and wherever they are they are wrong."""
+    """Images of no class are offered to the cache, and wherever they are they are wrong."""
     stream = lay_out(features, Scenario("outsiders", 0.5), 0)
     adapter = crg.create("tda", stream.features.task, positive_size=50)
     steps = list(iter_run(adapter, stream.features, stream.rows, labels=stream.labels))
@@ -117,7 +117,7 @@ def test_cached_outsiders_are_impure(features: Features) -> None:
 
 
 def test_outsiders_change_the_state_and_not_the_score(features: Features) -> None:
-    """Accuracy is over pictures of the task, though the method met the others too."""
+    """Accuracy is over images of the task, though the method met the others too."""
     seen: list[Any] = []
     scenario = Scenario("outsiders")
     result = run(features, "tda", scenario=scenario, on_step=seen.append)
@@ -155,11 +155,11 @@ def test_zero_shot_may_predict_the_confident_views(features: Features) -> None:
 
 @pytest.mark.parametrize("method", crg.list_methods())
 def test_methods_that_forget_say_so(method: str) -> None:
-    """A method forgets if, and only if, a picture is answered alike whatever came before."""
+    """A method forgets if, and only if, an image is answered alike whatever came before."""
     task = make_task()
     try:
         task = furnished(task, get_method(method).needs)
-    except LawSkipped as reason:
+    except CheckSkipped as reason:
         pytest.skip(str(reason))
     stream = make_stream(task, 40, 8)
     options = {"epochs": 1} if method == "coop" else {}

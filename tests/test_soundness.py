@@ -29,9 +29,9 @@ def path(tmp_path: Path) -> Path:
     scored = share(150)
     book.add("a", share(90), scored=scored)
     made = book.write(tmp_path / "toys.jsonl")
-    picture = {"id": "1", "png": "", "truth": "x", "answers": {}}
+    image = {"id": "1", "png": "", "truth": "x", "answers": {}}
     results.append(made, {"schema": 1, "kind": "gallery", "key": "g", "experiment": "toys",
-                          "source": "toy", "pictures": [picture]})  # fmt: skip
+                          "source": "toy", "images": [image]})  # fmt: skip
     return made
 
 
@@ -65,7 +65,7 @@ def test_what_is_measured_agrees_with_itself(path: Path) -> None:
         (lambda run: run["metrics"].update(accuracy="0.6"), "has '0.6' for 'accuracy'"),
         (lambda run: run["metrics"].update(nll=float("nan")), "has nan for 'nll'"),
         (lambda run: run["metrics"].update(correct="xyz"), "has no usable 'correct'"),
-        (lambda run: run["metrics"].update(n_scored=151), "counts 151 scored pictures"),
+        (lambda run: run["metrics"].update(n_scored=151), "counts 151 scored images"),
         (lambda run: run["metrics"].pop("n_scored"), "lacks 'n_scored'"),
         (lambda run: run["metrics"].update(right_in_order="ff"), "has answers to fewer than"),
         (lambda run: run["metrics"].update(reliability=[[1]]), "has no usable 'reliability'"),
@@ -96,7 +96,7 @@ def test_a_run_that_was_measured_again_counts(path: Path) -> None:
     assert results.find(results.read_ledger(path).records, [run["key"]]) == {run["key"]: run}
 
 
-@pytest.mark.parametrize(("number", "part"), [(1, "experiment"), (7, "pictures"), (7, "source")])
+@pytest.mark.parametrize(("number", "part"), [(1, "experiment"), (7, "images"), (7, "source")])
 def test_other_lines_may_lack_something_too(path: Path, number: int, part: str) -> None:
     """A gallery that is none is left out; without an outline there is nothing to draw."""
     _change(path, number, lambda line: line.update({part: None}))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from crg import storage
-from crg.datasets.base import PictureSet
+from crg.datasets.base import ImageSet
 from crg.encoding import Wording, encode
 from crg.features import Features, read_features
 from crg.store import open_store
@@ -27,7 +27,7 @@ NO_CACHE = Wording(cache=None)
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished store of 40 pictures with 3 views."""
+    """A finished store of 40 images with 3 views."""
     folder = tmp_path_factory.mktemp("stores") / "made"
     encode(dots(), HashEncoder(), Recipe(views=3), folder, wording=NO_CACHE)
     return folder
@@ -68,12 +68,12 @@ def test_the_large_file_is_an_ordinary_array(made: Path) -> None:
 
 
 def test_the_features_are_those_of_the_encoder(made: Path) -> None:
-    """Row 0 of a picture is its original, encoded and rounded to half precision."""
+    """Row 0 of an image is its original, encoded and rounded to half precision."""
     from crg.views import make_views
 
-    encoder, pictures = HashEncoder(), dots()
-    views = make_views(pictures.sources[7], encoder.preprocessing, Recipe(views=3), "dot 7")
-    expected = encoder.encode_pictures(views).astype(np.float16)
+    encoder, images = HashEncoder(), dots()
+    views = make_views(images.sources[7], encoder.preprocessing, Recipe(views=3), "dot 7")
+    expected = encoder.encode_images(views).astype(np.float16)
     np.testing.assert_array_equal(open_store(made).image_features[7], expected)
 
 
@@ -104,7 +104,7 @@ def test_truncated_files_are_refused(copy: Path, name: str, keep: int) -> None:
 
 
 def test_a_longer_file_is_refused(copy: Path) -> None:
-    """Bytes after the last picture are found out even without checksums."""
+    """Bytes after the last image are found out even without checksums."""
     with (copy / storage.IMAGES).open("ab") as file:
         file.write(b"more")
     with refused_in_one_sentence("the start of image_features.npy"):
@@ -124,14 +124,14 @@ def test_flipped_bits_are_found_wherever_they_are(copy: Path, name: str) -> None
             read_features(copy)
 
 
-def test_the_damaged_pictures_are_named(copy: Path) -> None:
-    """The sentence tells which pictures a flipped bit is among."""
+def test_the_damaged_images_are_named(copy: Path) -> None:
+    """The sentence tells which images a flipped bit is among."""
     with (copy / storage.IMAGES).open("r+b") as file:
         file.seek(-3, 2)
         file.write(b"\x55")
-    with refused_in_one_sentence("pictures 0 to 39"):
+    with refused_in_one_sentence("images 0 to 39"):
         read_features(copy)
-    with refused_in_one_sentence("pictures 0 to 39"):  # encoding again does not hide it
+    with refused_in_one_sentence("images 0 to 39"):  # encoding again does not hide it
         encode(dots(), HashEncoder(), Recipe(views=3), copy, wording=NO_CACHE)
 
 
@@ -178,20 +178,20 @@ def _encoder(**changes: Any) -> HashEncoder:
     return encoder
 
 
-def _pictures(**changes: Any) -> PictureSet:
+def _images(**changes: Any) -> ImageSet:
     return replace(dots(), **changes)
 
 
 _SIZE_9 = replace(HashEncoder().preprocessing, size=9)
-_OTHERS: dict[str, tuple[Callable[[], tuple[PictureSet, HashEncoder, Recipe, Wording]], str]] = {
+_OTHERS: dict[str, tuple[Callable[[], tuple[ImageSet, HashEncoder, Recipe, Wording]], str]] = {
     "dataset": (lambda: (dots(name="spots"), _encoder(), Recipe(3), NO_CACHE),
                 'dataset is "dots" in the store but "spots" was asked for'),
     "count": (lambda: (dots(39), _encoder(), Recipe(3), NO_CACHE),
-              "number of pictures is 40 in the store but 39 was asked for"),
-    "list": (lambda: (_pictures(labels=None), _encoder(), Recipe(3), NO_CACHE),
-             "list of pictures is"),
+              "number of images is 40 in the store but 39 was asked for"),
+    "list": (lambda: (_images(labels=None), _encoder(), Recipe(3), NO_CACHE),
+             "list of images is"),
     "content": (lambda: (dots(shift=1), _encoder(), Recipe(3), NO_CACHE),
-                "content of the pictures is"),
+                "content of the images is"),
     "model": (lambda: (dots(), _encoder(name="other"), Recipe(3), NO_CACHE),
               'model is "hash" in the store but "other" was asked for'),
     "weights": (lambda: (dots(), _encoder(fingerprint="new"), Recipe(3), NO_CACHE),
@@ -218,10 +218,10 @@ _OTHERS: dict[str, tuple[Callable[[], tuple[PictureSet, HashEncoder, Recipe, Wor
 def test_what_differs_is_named(made: Path, part: str) -> None:
     """A store that something else made is refused, and every part of its key can be named."""
     other, words = _OTHERS[part]
-    pictures, encoder, recipe, wording = other()
+    images, encoder, recipe, wording = other()
     before = contents(made)
     with refused_in_one_sentence(str(made), words, "--out"):
-        encode(pictures, encoder, recipe, made, wording=wording)
+        encode(images, encoder, recipe, made, wording=wording)
     assert contents(made) == before
 
 

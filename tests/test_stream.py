@@ -12,7 +12,7 @@ from crg.synthetic import gaussian_stream
 
 @given(n=st.integers(0, 200), seed=st.integers(0, 2**32))
 def test_a_shuffle_is_a_permutation_that_the_seed_decides(n: int, seed: int) -> None:
-    """Every picture comes once, and the same seed gives the same order."""
+    """Every image comes once, and the same seed gives the same order."""
     order = shuffled(n, seed)
     assert sorted(order.tolist()) == list(range(n))
     assert order.tolist() == shuffled(n, seed).tolist()
@@ -56,8 +56,8 @@ def test_the_made_stream_is_decided_by_its_seed() -> None:
     assert not np.array_equal(first, other)
 
 
-def test_views_start_with_the_picture_itself() -> None:
-    """View 0 is the picture; the others are near it and of unit length."""
+def test_views_start_with_the_image_itself() -> None:
+    """View 0 is the image; the others are near it and of unit length."""
     flat, many = gaussian_stream(n=5), gaussian_stream(n=5, n_views=4)
     assert many.image_features.shape == (5, 4, 64)
     np.testing.assert_allclose(many.image_features[:, 0], flat.image_features, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Pictures that arrive while we work."""
+"""Images that arrive while we work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def watch(folder: Path, events: Sequence[Callable[[], object]], idle: float = 2.
     return [path.name for path in arrivals]
 
 
-def test_pictures_come_once_in_the_order_of_arrival(tmp_path: Path) -> None:
+def test_images_come_once_in_the_order_of_arrival(tmp_path: Path) -> None:
     """What was there comes first, then what arrives, each once."""
     for age, name in enumerate(("later", "sooner")):
         (tmp_path / name).write_text("x")

@@ -119,7 +119,7 @@ class Twin(nn.Module):
         self.text_head = nn.Linear(plan.word_width, plan.width)
         self.log_scale = nn.Parameter(torch.tensor(2.7))
 
-    def pictures(self, pixels: Tensor) -> Tensor:
+    def images(self, pixels: Tensor) -> Tensor:
         """Unit features (B, D) of uint8 or float pixels (B, S, S, 3), 0 to 255."""
         mean, std = torch.tensor(self.plan.mean), torch.tensor(self.plan.std)
         x = self.stem(((pixels.float() / 255 - mean) / std).permute(0, 3, 1, 2))

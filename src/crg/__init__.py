@@ -1,4 +1,4 @@
-"""Test-time adaptation for CLIP-like models: better predictions, one picture at a time."""
+"""Test-time adaptation for CLIP-like models: better predictions, one image at a time."""
 
 from crg import checks, evaluate
 from crg.adapter import Adapter, create, load

@@ -97,14 +97,14 @@ class Adapter:
 
     @property
     def cache(self) -> dict[str, tuple[Entry, ...]]:
-        """Per class the cached pictures, most confident first; empty without a cache."""
+        """Per class the cached images, most confident first; empty without a cache."""
         queues = self._method.queues
         if queues is None:
             return {}
         return {name: queues.entries(k) for k, name in enumerate(self.task.class_names)}
 
     def step(self, views: Array, sample_id: SampleId | None = None) -> Prediction:
-        """Adapt to one picture, (D,) or (V, D) with the original in row 0, and predict it."""
+        """Adapt to one image, (D,) or (V, D) with the original in row 0, and predict it."""
         prediction = self._method.step(self._sample(views, sample_id))
         self.n_steps += 1
         return prediction
@@ -112,24 +112,22 @@ class Adapter:
     def step_many(
         self, stream: Array, sample_ids: Sequence[SampleId] | None = None
     ) -> list[Prediction]:
-        """What ``step`` gives for each picture of (N, D) or (N, V, D), with one check for all.
+        """What ``step`` gives for each image of (N, D) or (N, V, D), with one check for all.
 
-        If a picture is refused, none has been taken.
+        If an image is refused, none has been taken.
         """
         rows = as_floats(stream, "stream")
         if rows.ndim not in (2, 3):
             raise InputError(
-                f"The stream has shape {tuple(rows.shape)}: give pictures as (N, D) or (N, V, D)."
+                f"The stream has shape {tuple(rows.shape)}: give images as (N, D) or (N, V, D)."
             )
         n, n_views = rows.shape[0], 1 if rows.ndim == 2 else rows.shape[1]
         given = range(self.n_steps, self.n_steps + n) if sample_ids is None else sample_ids
         if len(given) != n:
-            raise InputError(
-                f"There are {n} pictures but {len(given)} ids: give one id per picture."
-            )
+            raise InputError(f"There are {n} images but {len(given)} ids: give one id per image.")
         if n == 0:
             return []
-        what = "stream" if n_views == 1 else f"stream ({n_views} rows a picture)"
+        what = "stream" if n_views == 1 else f"stream ({n_views} rows an image)"
         rows, ids = self._checked(rows, n_views, what), [_checked_id(each) for each in given]
         views = namespace(rows).reshape(rows, (n, n_views, -1))
         samples = [Sample(views[i, :, :], ids[i]) for i in range(n)]
@@ -165,7 +163,7 @@ class Adapter:
         if rows.ndim != 2:
             raise InputError(
                 f"The views have shape {tuple(rows.shape)}: "
-                "give one picture at a time, (D,) or (V, D)."
+                "give one image at a time, (D,) or (V, D)."
             )
         identity = self.n_steps if sample_id is None else _checked_id(sample_id)
         return Sample(self._checked(rows, rows.shape[0], "views"), identity)

@@ -1,6 +1,6 @@
-"""Predictions on disk: one line per picture as it is decided, as JSON lines or CSV.
+"""Predictions on disk: one line per image as it is decided, as JSON lines or CSV.
 
-Every line has the same fields, and a picture that could not be read has its ``error`` instead
+Every line has the same fields, and an image that could not be read has its ``error`` instead
 of an answer. A file that was cut off is continued: its whole lines stay as they are.
 """
 

@@ -1,4 +1,4 @@
-"""Classifier: pictures and class names in, predictions out, adapting as it goes."""
+"""Classifier: images and class names in, predictions out, adapting as it goes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from crg.adapter import Adapter, create, load
 from crg.encoders import load_encoder
 from crg.encoders.base import Encoder, Vectors
 from crg.features import read_features
+from crg.images import read_image
 from crg.labelled import few_for
 from crg.methods.options import build_config
 from crg.methods.registry import get_method
 from crg.ops import softmax
-from crg.pictures import read_picture
 from crg.presets import with_preset
 from crg.prompts import PHOTO, Mode, make_task, read_descriptions
 from crg.resources import FEW, TEXT_ENCODER
@@ -30,18 +30,18 @@ from crg.types import InputError, Prediction, Task
 from crg.views import Augment, Recipe, iter_views, make_views
 
 _SAME_TEXT = 1e-3  # how far text features of the same words and weights may lie apart
-_VIEWS_AT_ONCE = 64  # views that the encoder gets in one call, whole pictures
+_VIEWS_AT_ONCE = 64  # views that the encoder gets in one call, whole images
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a picture shows, with and without adaptation."""
+    """What an image shows, with and without adaptation."""
 
     label: str
     probability: float
     zero_shot_label: str
     zero_shot_probability: float
-    step: int  # how many pictures had been seen by then, this one included
+    step: int  # how many images had been seen by then, this one included
     prediction: Prediction
 
     @property
@@ -81,7 +81,7 @@ class Classifier:
         """Load the model and encode the class names.
 
         ``state`` names a file that ``save`` wrote; classes, method and options are then
-        those of the file. ``few`` names a feature file or store of labelled pictures, for
+        those of the file. ``few`` names a feature file or store of labelled images, for
         methods that need some. ``on_note`` is told, a sentence each, what is worth a remark.
         """
         saved = None if state is None else load(state)
@@ -118,25 +118,25 @@ class Classifier:
             **asdict(self.recipe),
         }
 
-    def predict(self, picture: Any, sample_id: str | None = None) -> Answer:
-        """Adapt to one picture and say what it shows.
+    def predict(self, image: Any, sample_id: str | None = None) -> Answer:
+        """Adapt to one image and say what it shows.
 
-        ``picture`` is a path, a Pillow image, the bytes of a file or an array (H, W, 3).
+        ``image`` is a path, a Pillow image, the bytes of a file or an array (H, W, 3).
         ``sample_id`` seeds its random views: the path, or a running number if none is given.
         """
-        name = _name_of(picture, self.adapter.n_steps) if sample_id is None else sample_id
+        name = _name_of(image, self.adapter.n_steps) if sample_id is None else sample_id
         recipe, wanted = self.recipe, self.encoder.preprocessing
-        views = make_views(read_picture(picture), wanted, recipe, name)
-        return self._answer(self.encoder.encode_pictures(views), name)
+        views = make_views(read_image(image), wanted, recipe, name)
+        return self._answer(self.encoder.encode_images(views), name)
 
     def predict_many(
-        self, pictures: Iterable[Any], sample_ids: Iterable[str] | None = None, workers: int = 1
+        self, images: Iterable[Any], sample_ids: Iterable[str] | None = None, workers: int = 1
     ) -> Iterator[Answer | InputError]:
         """What ``predict`` gives for each, encoded in batches with views made by ``workers``.
 
-        A picture that cannot be read yields its error, and the stream goes on.
+        An image that cannot be read yields its error, and the stream goes on.
         """
-        known, again = itertools.tee(pictures)
+        known, again = itertools.tee(images)
         numbers = itertools.count(self.adapter.n_steps)
         names = map(_name_of, again, numbers) if sample_ids is None else sample_ids
         ids, kept = itertools.tee(names)
@@ -164,7 +164,7 @@ class Classifier:
         readable = [views for _, views in batch if not isinstance(views, InputError)]
         features = iter(())  # type: Iterator[Vectors]
         if readable:
-            rows = self.encoder.encode_pictures(np.concatenate(readable))
+            rows = self.encoder.encode_images(np.concatenate(readable))
             features = iter(rows.reshape(len(readable), -1, rows.shape[-1]))
         for name, views in batch:
             yield views if isinstance(views, InputError) else self._answer(next(features), name)
@@ -185,8 +185,8 @@ class Classifier:
         )
 
 
-def _name_of(picture: Any, number: int) -> str:
-    return str(picture) if isinstance(picture, (str, Path)) else str(number)
+def _name_of(image: Any, number: int) -> str:
+    return str(image) if isinstance(image, (str, Path)) else str(number)
 
 
 def _checked_names(classes: Sequence[str] | None, saved: Adapter | None) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
-"""The demonstration: rendered pictures, a shift, the bundled model, and every method on them.
+"""The demonstration: rendered images, a shift, the bundled model, and every method on them.
 
-Everything is done the way a user would do it: the pictures are encoded into a store, and the
+Everything is done the way a user would do it: the images are encoded into a store, and the
 methods run over the store in several stream orders with their default options.
 """
 
@@ -19,15 +19,15 @@ import numpy as np
 import crg
 from crg.adapter import create
 from crg.comparison import Summary
-from crg.datasets.base import PictureSet
-from crg.datasets.shapes import shape_pictures
+from crg.datasets.base import ImageSet
+from crg.datasets.shapes import shape_images
 from crg.encoders import load_encoder
 from crg.encoding import encode
 from crg.encoding.job import Progress
 from crg.evaluate import BASELINE, correct_rows, iter_run
 from crg.features import Features, read_features
 from crg.grid import Finished, Grid, Variant
-from crg.pictures import read_picture
+from crg.images import read_image
 from crg.stream import shuffled
 from crg.views import Recipe
 
@@ -39,11 +39,11 @@ Curve = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True)
 class Scenery:
-    """Which pictures are rendered, and how they are shown to the model."""
+    """Which images are rendered, and how they are shown to the model."""
 
     shift: str = "night"  # or "clean"
     severity: int = 3
-    pictures: int = 960
+    images: int = 960
     views: int = 8
     seed: int = 0
 
@@ -54,24 +54,24 @@ class Scenery:
             f"rendered shapes, {self.shift}, severity {self.severity}"
         )  # fmt: skip
 
-    def picture_set(self) -> PictureSet:
-        """The pictures, drawn when they are needed."""
+    def image_set(self) -> ImageSet:
+        """The images, drawn when they are needed."""
         shift = None if self.shift == "clean" else self.shift
-        return shape_pictures(shift, self.severity, self.pictures, self.seed)
+        return shape_images(shift, self.severity, self.images, self.seed)
 
 
 def encode_scenery(
     scenery: Scenery, store: Path, workers: int, on_progress: Callable[[Progress], None]
-) -> PictureSet:
-    """Render and encode into a store; gives the pictures."""
-    dataset, recipe = scenery.picture_set(), Recipe(views=scenery.views, seed=scenery.seed)
+) -> ImageSet:
+    """Render and encode into a store; gives the images."""
+    dataset, recipe = scenery.image_set(), Recipe(views=scenery.views, seed=scenery.seed)
     encode(dataset, load_encoder(MODEL), recipe, store, workers=workers, on_progress=on_progress)
     return dataset
 
 
 @dataclass(frozen=True)
 class Example:
-    """A picture whose answer adaptation changed."""
+    """An image whose answer adaptation changed."""
 
     png: bytes
     truth: str
@@ -86,8 +86,8 @@ class Demonstration:
     title: str
     summary: Summary  # of one file
     shown: str  # label of the row whose changed answers are shown
-    running: Mapping[str, Curve]  # per row: pictures seen and per cent right so far
-    purity: Mapping[str, Curve]  # per row with a cache: pictures seen and per cent
+    running: Mapping[str, Curve]  # per row: images seen and per cent right so far
+    purity: Mapping[str, Curve]  # per row with a cache: images seen and per cent
     mended: tuple[Example, ...]  # wrong zero-shot, right with adaptation
     spoiled: tuple[Example, ...]  # the other way round
     n_mended: int  # in the first order, of which the examples are the first
@@ -97,7 +97,7 @@ class Demonstration:
 
 def demonstrate(
     scenery: Scenery,
-    dataset: PictureSet,
+    dataset: ImageSet,
     store: Path,
     grid: Grid,
     finished: Sequence[Finished],
@@ -110,7 +110,7 @@ def demonstrate(
     changes = changed_rows(features, shown.method, shown.options, grid.seeds[0])
     mended, spoiled = split_changes(changes, labels)
     facts = {
-        "pictures": f"{len(dataset)} rendered, {scenery.title}, {scenery.views} views each",
+        "images": f"{len(dataset)} rendered, {scenery.title}, {scenery.views} views each",
         "classes": f"{len(dataset.class_names)}: {', '.join(dataset.class_names)}",
         "prompts": " | ".join(dataset.templates),
         "model": f"{MODEL}, bundled; it never saw these combinations in training",
@@ -150,7 +150,7 @@ def titled(summary: Summary, title: str) -> Summary:
 def running_accuracy(finished: Iterable[Finished], window_start: int = 20) -> dict[str, Curve]:
     """Per label the share of right answers so far, in per cent, as a mean over orders.
 
-    The first pictures are left out, where the share still jumps.
+    The first images are left out, where the share still jumps.
     """
     curves: dict[str, list[np.ndarray[Any, Any]]] = defaultdict(list)
     for item in finished:
@@ -162,7 +162,7 @@ def running_accuracy(finished: Iterable[Finished], window_start: int = 20) -> di
 
 
 def purity_over_time(finished: Iterable[Finished]) -> dict[str, Curve]:
-    """Per label with a cache the share of rightly filed pictures, as a mean over orders."""
+    """Per label with a cache the share of rightly filed images, as a mean over orders."""
     values: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
     for item in finished:
         for cell in item.cells:
@@ -186,15 +186,15 @@ def changed_rows(
     return [(row, before, after) for row, before, after in labels if before != after]
 
 
-def as_example(pictures: PictureSet, row: int, before: int, after: int, side: int = 96) -> Example:
-    """The picture of a row with its three names, as a small PNG."""
-    assert pictures.labels is not None
-    picture = read_picture(pictures.sources[row])
-    picture.thumbnail((side, side))
+def as_example(images: ImageSet, row: int, before: int, after: int, side: int = 96) -> Example:
+    """The image of a row with its three names, as a small PNG."""
+    assert images.labels is not None
+    image = read_image(images.sources[row])
+    image.thumbnail((side, side))
     png = io.BytesIO()
-    picture.save(png, "PNG", optimize=True)
-    names = pictures.class_names
-    return Example(png.getvalue(), names[pictures.labels[row]], names[before], names[after])
+    image.save(png, "PNG", optimize=True)
+    names = images.class_names
+    return Example(png.getvalue(), names[images.labels[row]], names[before], names[after])
 
 
 def split_changes(

@@ -1,6 +1,6 @@
 """Evaluation: a method meets a stream, and afterwards its predictions meet the labels.
 
-This is the one place where labels meet predictions. The method has answered for a picture
+This is the one place where labels meet predictions. The method has answered for an image
 before its label is looked at, and never learns it.
 """
 
@@ -30,7 +30,7 @@ from crg.types import InputError, Result, SampleId, Step
 
 BASELINE = "zero_shot"
 N_CHECKPOINTS = 20
-_BLOCK = 32  # pictures that share one check of their features
+_BLOCK = 32  # images that share one check of their features
 
 Numbers = np.ndarray[Any, Any]
 Order = Sequence[int] | Numbers
@@ -53,11 +53,11 @@ def iter_run(
     block: int = 1,
     labels: Numbers | None = None,
 ) -> Iterator[Step]:
-    """One step per picture of ``order``; at ``checkpoints`` with the purity of the cache.
+    """One step per image of ``order``; at ``checkpoints`` with the purity of the cache.
 
-    The adapter takes ``block`` pictures at a time, never beyond a checkpoint; with more than
+    The adapter takes ``block`` images at a time, never beyond a checkpoint; with more than
     one it is ahead of what was yielded, and the time of a step is the mean of its block.
-    ``labels`` stand in for those of the file; a picture of no class has -1 there, counts as
+    ``labels`` stand in for those of the file; an image of no class has -1 there, counts as
     wrong wherever it is cached, and has no label in its step.
     """
     stops = evenly_spaced(len(order)) if checkpoints is None else checkpoints
@@ -111,7 +111,7 @@ def run(
     The stream is shuffled by ``seed`` unless an ``order`` or a ``scenario`` is given;
     ``save_state`` names a file for what the method has learnt by the end; ``on_step`` is told
     of every step. Of the metrics, ``correct``, ``predicted`` and ``right_in_order`` tell of
-    every picture: ``crg.packing`` reads them.
+    every image: ``crg.packing`` reads them.
     """
     if not isinstance(features, Features):
         raise InputError(
@@ -176,7 +176,7 @@ def _measured(
 def _with_mislabelling(
     adapter: Adapter, stream: Stream, share: float, seed: int
 ) -> Mislabelling | None:
-    """Let the method's cache file a share of the pictures wrongly, if it has a cache."""
+    """Let the method's cache file a share of the images wrongly, if it has a cache."""
     queues = adapter._method.queues
     if queues is None or share == 0.0:
         return None
@@ -187,7 +187,7 @@ def _with_mislabelling(
 
 
 def _truth(features: Features, labels: Numbers | None) -> dict[SampleId, int]:
-    """The true class of each picture by its name, -1 for one of no class; empty if unknown."""
+    """The true class of each image by its name, -1 for one of no class; empty if unknown."""
     return {} if labels is None else dict(zip(features.sample_ids, labels.tolist(), strict=True))
 
 
@@ -198,5 +198,5 @@ def _purity(adapter: Adapter, truth: Mapping[SampleId, int]) -> float | None:
 def _cached(adapter: Adapter, truth: Mapping[SampleId, int]) -> Iterable[tuple[int, int]]:
     for queue, entries in enumerate(adapter.cache.values()):
         for entry in entries:
-            if entry.sample_id is not None:  # a seed is no picture
+            if entry.sample_id is not None:  # a seed is no image
                 yield queue, truth[entry.sample_id]

@@ -22,7 +22,7 @@ def check_vectors(what: str, array: Any, ndims: tuple[int, ...], width: int) -> 
         allowed = " or ".join({2: "(N, D)", 3: "(N, V, D)"}[n] for n in ndims)
         raise InputError(f"{what} has shape {shape}: store it as {allowed}.")
     if 0 in shape:
-        raise InputError(f"{what} has shape {shape} and so holds no pictures: store at least one.")
+        raise InputError(f"{what} has shape {shape} and so holds no images: store at least one.")
     if shape[-1] != width:
         raise InputError(
             f"{what} is {shape[-1]} wide but text_features {width}: "
@@ -43,7 +43,7 @@ def _check_rows(what: str, array: Numbers) -> None:
         view = f", view {first[1]}," if len(first) > 1 else ""
         raise InputError(
             f"Row {start + first[0]}{view} of {what} {fault}: "
-            "encode that picture again or leave it out."
+            "encode that image again or leave it out."
         )
 
 
@@ -62,7 +62,7 @@ def checked_labels(what: str, labels: Any, count: int, n_classes: int) -> Number
     array = np.asarray(labels)
     if array.shape != (count,):
         raise InputError(
-            f"{what} has shape {array.shape} but there are {count} pictures: store one label each."
+            f"{what} has shape {array.shape} but there are {count} images: store one label each."
         )
     if array.dtype.kind not in "iu":
         raise InputError(
@@ -90,18 +90,18 @@ def checked_generated(stored: Any, n_views: int) -> int:
 
 
 def checked_ids(ids: Any, count: int) -> tuple[SampleId, ...]:
-    """``count`` distinct names of pictures."""
+    """``count`` distinct names of images."""
     array = np.asarray(ids)
     if array.shape != (count,):
         raise InputError(
-            f"ids has shape {array.shape} but there are {count} pictures: store one id each."
+            f"ids has shape {array.shape} but there are {count} images: store one id each."
         )
     if array.dtype.kind not in "iuUS":
         raise InputError(f"ids holds {array.dtype} values: store strings or whole numbers.")
     names: list[Any] = _decoded(array).tolist()
     if len(set(names)) != count:
         [(twice, _)] = Counter(names).most_common(1)
-        raise InputError(f"The id {twice!r} occurs more than once: give each picture its own.")
+        raise InputError(f"The id {twice!r} occurs more than once: give each image its own.")
     return tuple(names)
 
 

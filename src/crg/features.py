@@ -1,16 +1,16 @@
-"""Feature files: pictures and class names that were encoded once, for every run to read.
+"""Feature files: images and class names that were encoded once, for every run to read.
 
 A feature file is an ``.npz`` archive or a ``.safetensors`` file with these names:
 
 ==================  ==============  ===================================================
-``image_features``  (N, D) or       one picture per row, or V views of it with the
+``image_features``  (N, D) or       one image per row, or V views of it with the
                     (N, V, D)       original first; float16, float32 or float64
 ``text_features``   (K, D)          one class per row
 ``class_names``     K strings       distinct
 ``logit_scale``     one number      the model's own, 100 for CLIP
-``labels``          (N,) integers   optional: the true class of each picture
+``labels``          (N,) integers   optional: the true class of each image
 ``ids``             N names         optional: strings or integers, distinct
-``few_features``    (F, D)          optional: labelled pictures for few-shot methods
+``few_features``    (F, D)          optional: labelled images for few-shot methods
 ``few_labels``      (F,) integers   optional: their classes
 ``generated``       one integer     optional: how many views, the last ones, were generated
 ``text_kind``       one string      optional: where ``text_features`` come from if not from
@@ -58,7 +58,7 @@ OPTIONAL = ("labels", "ids", "few_features", "few_labels", "generated", "text_ki
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Encoded pictures with their task; checked when made.
+    """Encoded images with their task; checked when made.
 
     ``image_features`` stays in the precision it was stored in, because half precision
     halves the memory; ``views`` hands it out in the precision that is computed in.
@@ -77,7 +77,7 @@ class Features:
     text_kind: str | None = None  # where text features come from if not from the model
     prompts: tuple[str, ...] = ()  # templates of the text features, where they are known
     dataset: str | None = None  # its name, where it is known
-    domains: Numbers | None = None  # (N,): which of the joined files a picture comes from
+    domains: Numbers | None = None  # (N,): which of the joined files an image comes from
 
     def __post_init__(self) -> None:
         """Check everything against the task."""
@@ -86,7 +86,7 @@ class Features:
         if self.labels is not None:
             object.__setattr__(self, "labels", checked_labels("labels", self.labels, n, k))
         if self.domains is not None and np.shape(self.domains) != (n,):
-            raise InputError(f"domains has shape {np.shape(self.domains)}: give one per picture.")
+            raise InputError(f"domains has shape {np.shape(self.domains)}: give one per image.")
         if self.ids is not None:
             object.__setattr__(self, "ids", checked_ids(self.ids, n))
         object.__setattr__(self, "text_kind", text_kind_of(self.text_kind))
@@ -105,30 +105,30 @@ class Features:
             object.__setattr__(self, "task", self.task.with_resources({GENERATED: count}))
 
     def __len__(self) -> int:
-        """N, the number of pictures."""
+        """N, the number of images."""
         return len(self.image_features)
 
     @property
     def n_views(self) -> int:
-        """V, the number of views of each picture."""
+        """V, the number of views of each image."""
         return self.image_features.shape[1] if self.image_features.ndim == 3 else 1
 
     @property
     def sample_ids(self) -> tuple[SampleId, ...]:
-        """The name of each picture: its row number where the file gives none."""
+        """The name of each image: its row number where the file gives none."""
         return self.ids if self.ids is not None else tuple(range(len(self)))
 
     def views(self, row: int) -> Numbers:
-        """The views (V, D) of one picture in the precision of the task."""
-        picture = np.atleast_2d(self.image_features[row])
-        return picture.astype(self.task.text_features.dtype, copy=False)
+        """The views (V, D) of one image in the precision of the task."""
+        image = np.atleast_2d(self.image_features[row])
+        return image.astype(self.task.text_features.dtype, copy=False)
 
 
 def read_features(path: str | os.PathLike[str], verify: bool = True) -> Features:
     """Read and check a feature file or a store; what is wrong is told in one sentence.
 
     A store is mapped into memory rather than loaded; without ``verify`` the checksums of its
-    pictures are not computed.
+    images are not computed.
     """
     source = Path(path)
     if source.is_dir():

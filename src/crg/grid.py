@@ -95,7 +95,7 @@ def plan_grid(
 ) -> Grid:
     """Check every file, method and option before the first run, and lay out the cells.
 
-    ``few`` is a file or store of labelled pictures for methods that need some.
+    ``few`` is a file or store of labelled images for methods that need some.
     """
     variants = [
         replace(variant, options=typed_options(variant.method, variant.options))
@@ -164,7 +164,7 @@ def origin_of(
     plugins: Sequence[str],
     labelled: tuple[str, str | None] | None = None,
 ) -> results.Origin:
-    """Where a run of ``method`` on a file comes from; ``labelled`` are few-shot pictures."""
+    """Where a run of ``method`` on a file comes from; ``labelled`` are few-shot images."""
     own = str(Path(path).resolve()), sha256, _code_digest(method), tuple(plugins)
     if labelled is None or FEW not in get_method(method).needs:
         return results.Origin(*own)  # what a method does not look at is no part of its run

@@ -1,4 +1,4 @@
-"""Joining: the pictures of several files one after the other, as one file of several domains."""
+"""Joining: the images of several files one after the other, as one file of several domains."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SIMULATED = "simulated"
 
 
 def joined(parts: Sequence[Features]) -> Features:
-    """All pictures over all classes; ``domains`` tells which of the ``parts`` one comes from.
+    """All images over all classes; ``domains`` tells which of the ``parts`` one comes from.
 
-    A class that several files name has the text feature of the first of them. A picture is
-    called by the number of its file and its own id, such as ``1/photo-7``. Every picture keeps
+    A class that several files name has the text feature of the first of them. An image is
+    called by the number of its file and its own id, such as ``1/photo-7``. Every image keeps
     as many views as the file with the fewest has: the first ordinary ones, and of those that a
     generator made, which stay last, the first ones too.
     """

@@ -1,4 +1,4 @@
-"""Labelled pictures for few-shot methods, taken from a file or store of their own."""
+"""Labelled images for few-shot methods, taken from a file or store of their own."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ def few_for(task: Task, few: Features) -> FewShot:
 
     Both need the same classes, in any order.
     """
-    where = few.source or "The file of labelled pictures"
+    where = few.source or "The file of labelled images"
     if few.labels is None:
         raise InputError(f"{where} has no labels: encode a labelled dataset.")
     if few.task.width != task.width:
         raise InputError(
-            f"{where} is {few.task.width} wide but the pictures {task.width}: "
+            f"{where} is {few.task.width} wide but the images {task.width}: "
             "encode both with the same model."
         )
     odd = sorted(set(few.task.class_names) ^ set(task.class_names))
     if odd:
         raise InputError(
             f"{where} has other classes ({odd[0]!r} is only in one of the two): "
-            "give labelled pictures of the same classes."
+            "give labelled images of the same classes."
         )
     place = {name: k for k, name in enumerate(task.class_names)}
     labels = tuple(place[few.task.class_names[label]] for label in few.labels)
@@ -37,7 +37,7 @@ def few_for(task: Task, few: Features) -> FewShot:
 
 
 def with_few(features: Features, few: Features) -> Features:
-    """The features with the pictures of ``few`` as labelled ones."""
+    """The features with the images of ``few`` as labelled ones."""
     found = few_for(features.task, few)
     labels = np.array(found.labels)
     return dataclasses.replace(features, few_features=found.features, few_labels=labels)

@@ -15,9 +15,9 @@ from crg.scenario import Scenario
 KIND = "experiment"
 # What reading a record that is no outline, or one of another version, may raise.
 NO_OUTLINE = (KeyError, TypeError, ValueError, AttributeError)
-LABELLED_PICTURES = "labelled pictures"  # among the needs of a row
+LABELLED_IMAGES = "labelled images"  # among the needs of a row
 ENOUGH_ORDERS = 5  # fewer tell too little of how much the order matters
-ENOUGH_PICTURES = 30  # scored in each order: of fewer, a handful would make a verdict
+ENOUGH_IMAGES = 30  # scored in each order: of fewer, a handful would make a verdict
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Row:
     method: str
     options: Mapping[str, Any] = field(default_factory=dict)  # those that differ from the defaults
     tuned: bool = False  # its options were chosen with labels, or for one dataset
-    needs: tuple[str, ...] = ()  # such as labelled pictures
+    needs: tuple[str, ...] = ()  # such as labelled images
     about: str = ""  # a few words for the report
     x: float | None = None  # its place in figures that show rows against a number
     series: str = ""  # rows of the same series are points of one line in such figures
@@ -36,19 +36,19 @@ class Row:
 
     @property
     def uses_labels(self) -> bool:
-        """Whether labels went into it: labelled pictures, or options chosen with them."""
-        return self.tuned or LABELLED_PICTURES in self.needs
+        """Whether labels went into it: labelled images, or options chosen with them."""
+        return self.tuned or LABELLED_IMAGES in self.needs
 
 
 @dataclass(frozen=True)
 class Source:
-    """Pictures that the experiment runs on, or would if they were there."""
+    """Images that the experiment runs on, or would if they were there."""
 
     name: str  # short and distinct, such as "shapes:night:3" or "dtd, RN50"
     dataset: str = ""  # name in the catalogue or stem of the file, for what papers report
     path: str = ""
-    then: tuple[str, ...] = ()  # files whose pictures come after those of ``path``
-    few: str | None = None  # labelled pictures for the methods that need some
+    then: tuple[str, ...] = ()  # files whose images come after those of ``path``
+    few: str | None = None  # labelled images for the methods that need some
     sha256: str = ""
     n_samples: int = 0
     n_classes: int = 0
@@ -86,7 +86,7 @@ class Outline:
     name: str
     title: str
     about: str  # what it is about and how to read it, in a few sentences
-    figure: str  # which picture shows it: see crg.report
+    figure: str  # which image shows it: see crg.report
     rows: tuple[Row, ...]
     sources: tuple[Source, ...]
     settings: tuple[Setting, ...]

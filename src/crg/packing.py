@@ -1,7 +1,7 @@
-"""Packing: what a run tells of every picture, short enough for a line of the results file.
+"""Packing: what a run tells of every image, short enough for a line of the results file.
 
 Bits become hexadecimal text, and class numbers compressed bytes in base64. What is by row of
-the file lets runs in different orders pair up picture by picture.
+the file lets runs in different orders pair up image by image.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def scored_rows(metrics_of_run: Mapping[str, Any], n_rows: int) -> Numbers:
 
 
 def right_in_order(metrics_of_run: Mapping[str, Any]) -> Numbers:
-    """Which answers were right, by place in the stream; pictures of no class are left out."""
+    """Which answers were right, by place in the stream; images of no class are left out."""
     return unpacked_bits(metrics_of_run["right_in_order"], metrics_of_run["n_scored"])
 
 

@@ -1,7 +1,7 @@
-"""A stream of picture files through a classifier, one line each, resumable at any moment.
+"""A stream of image files through a classifier, one line each, resumable at any moment.
 
 The state is saved only after the lines that it knows of are written, so after a crash the
-file of answers is never behind the state. Pictures whose line is there but which the state
+file of answers is never behind the state. Images whose line is there but which the state
 does not know are shown to the classifier again, in the same order, without a second line.
 """
 
@@ -28,21 +28,21 @@ class Tally:
 
 
 @dataclass
-class PictureStream:
-    """Where pictures go: a classifier, a file of answers, perhaps a file for the state."""
+class ImageStream:
+    """Where images go: a classifier, a file of answers, perhaps a file for the state."""
 
     classifier: Classifier
     answers: AnswerFile
     state: Path | None = None
-    save_every: int = 100  # pictures
+    save_every: int = 100  # images
     skip_unreadable: bool = False
     workers: int = 1
     _known: dict[str, str | None] = field(default_factory=dict, init=False)  # None: answered
 
     def run(self, paths: Iterable[Path], live: bool = False) -> Iterator[Tally]:
-        """Decide every picture that has no answer yet; yields the tally after each.
+        """Decide every image that has no answer yet; yields the tally after each.
 
-        One that could not be read before is tried again. With ``live`` each picture is
+        One that could not be read before is tried again. With ``live`` each image is
         decided before the next path is asked for. The state is saved whatever ends the stream.
         """
         self.replay()
@@ -60,12 +60,12 @@ class PictureStream:
                 self.classifier.save(self.state)
 
     def replay(self) -> None:
-        """Show the classifier the pictures that have a line but are not in its state."""
+        """Show the classifier the images that have a line but are not in its state."""
         lines = [line for line in self.answers.before if "step" in line]
         seen = self.classifier.adapter.n_steps
         if lines and lines[-1]["step"] < seen:
             raise InputError(
-                f"The state has seen {seen} pictures but the answers end at {lines[-1]['step']}: "
+                f"The state has seen {seen} images but the answers end at {lines[-1]['step']}: "
                 "give the state and the answers of the same stream."
             )
         missing = [Path(line["path"]) for line in lines if line["step"] > seen]
@@ -91,7 +91,7 @@ class PictureStream:
         self.answers.add(as_line(path, answer))
 
     def _in_batches(self, paths: Iterable[Path]) -> Iterator[tuple[Path, Answer | InputError]]:
-        asked: list[Path] = []  # the views are made some pictures ahead of the answers
+        asked: list[Path] = []  # the views are made some images ahead of the answers
         answers = self.classifier.predict_many(_noted(paths, asked), workers=self.workers)
         with contextlib.closing(answers):  # type: ignore[type-var]
             for answer in answers:

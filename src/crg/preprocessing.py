@@ -1,4 +1,4 @@
-"""What a model wants pictures to look like; views are made for it, encoders normalise by it."""
+"""What a model wants images to look like; views are made for it, encoders normalise by it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Fit: TypeAlias = Literal["shortest", "squash"]
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """How the original picture becomes the square that the model sees."""
+    """How the original image becomes the square that the model sees."""
 
     size: int  # S, the side of that square in pixels
     mean: tuple[float, float, float]  # per channel, of pixels in [0, 1]
@@ -35,9 +35,9 @@ class Preprocessing:
         if kernels is not None:
             kernels.normalise(np.ascontiguousarray(pixels), scale, shift, out)
             return out
-        for picture, planes in zip(pixels, out, strict=True):
+        for image, planes in zip(pixels, out, strict=True):
             for c, plane in enumerate(planes):  # small enough to stay in the cache
-                plane[:] = picture[:, :, c]
+                plane[:] = image[:, :, c]
                 plane *= scale[c]
                 plane -= shift[c]
         return out

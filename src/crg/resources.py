@@ -1,4 +1,4 @@
-"""What some methods need beyond a task: labelled pictures, a text encoder, generated views.
+"""What some methods need beyond a task: labelled images, a text encoder, generated views.
 
 A method names its needs in ``needs``; whoever makes the task puts them into
 ``Task.resources`` under these names.
@@ -19,7 +19,7 @@ TEXT_ENCODER = "text_encoder"
 GENERATED = "generated"  # how many of the views, the last ones, a generator made
 
 _REMEDIES = {
-    FEW: "labelled pictures: give a file with few_features and few_labels, "
+    FEW: "labelled images: give a file with few_features and few_labels, "
     "or name a labelled file or store with --few",
     TEXT_ENCODER: "a text encoder that takes embeddings: give a store that crg encode made "
     "with mini or a model of open_clip",
@@ -30,25 +30,25 @@ _REMEDIES = {
 
 @dataclass(frozen=True, eq=False)
 class FewShot:
-    """Labelled pictures; where a class has more than a method wants, the first ones count."""
+    """Labelled images; where a class has more than a method wants, the first ones count."""
 
     features: Array  # (F, D), unit rows
     labels: tuple[int, ...]  # F of them
 
     def __post_init__(self) -> None:
-        rows = as_floats(self.features, "labelled pictures")
-        rows = unit_rows(rows, "labelled pictures") if rows.shape[0] else rows
+        rows = as_floats(self.features, "labelled images")
+        rows = unit_rows(rows, "labelled images") if rows.shape[0] else rows
         labels = tuple(int(label) for label in np.asarray(self.labels).tolist())
         if len(labels) != rows.shape[0]:
             raise InputError(
-                f"There are {rows.shape[0]} labelled pictures but {len(labels)} labels: "
+                f"There are {rows.shape[0]} labelled images but {len(labels)} labels: "
                 "give one label each."
             )
         object.__setattr__(self, "features", rows)
         object.__setattr__(self, "labels", labels)
 
     def shots(self, per_class: int) -> FewShot:
-        """The first ``per_class`` pictures of each class, in their order."""
+        """The first ``per_class`` images of each class, in their order."""
         seen: dict[int, int] = {}
         rows = []
         for row, label in enumerate(self.labels):
@@ -58,7 +58,7 @@ class FewShot:
         return FewShot(self.features[rows, :], tuple(self.labels[row] for row in rows))
 
     def without_class(self, index: int) -> FewShot:
-        """The pictures of the other classes, renumbered."""
+        """The images of the other classes, renumbered."""
         rows = [row for row, label in enumerate(self.labels) if label != index]
         labels = tuple(self.labels[row] - (self.labels[row] > index) for row in rows)
         return FewShot(self.features[rows, :], labels)

@@ -41,7 +41,7 @@ class Origin:
     sha256: str | None
     code: str = ""  # digest of the file that defines the method
     plugins: tuple[str, ...] = ()
-    few: str | None = None  # file or store of labelled pictures
+    few: str | None = None  # file or store of labelled images
     few_sha256: str | None = None
     then: tuple[str, ...] = ()  # further files of the stream; ``sha256`` covers them too
     scenario: Mapping[str, Any] = field(default_factory=dict)  # what is not as usual

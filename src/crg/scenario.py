@@ -1,4 +1,4 @@
-"""Scenario: what a stream is like beyond its pictures, as plain values that a file can hold."""
+"""Scenario: what a stream is like beyond its images, as plain values that a file can hold."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ORDERS = (
     "imbalanced",  # few classes are frequent, most are rare
     "few_present",  # most of the classes never come
     "domains",  # one file after the other
-    "outsiders",  # some pictures belong to no class
+    "outsiders",  # some images belong to no class
 )
 STRENGTHS = {"dirichlet": 0.1, "imbalanced": 20.0, "few_present": 0.2, "outsiders": 0.2}
 _SHARES = ("few_present", "outsiders")
@@ -22,7 +22,7 @@ _SHARES = ("few_present", "outsiders")
 
 @dataclass(frozen=True)
 class Scenario:
-    """Which pictures of a file come, in what order, and how many are filed under a wrong class.
+    """Which images of a file come, in what order, and how many are filed under a wrong class.
 
     ``strength`` belongs to the order: the concentration of ``dirichlet``, how many times more
     frequent the most frequent class of ``imbalanced`` is than the rarest, the share of classes
@@ -31,7 +31,7 @@ class Scenario:
 
     order: str = SHUFFLED
     strength: float | None = None
-    pictures: int | None = None  # at most so many, the same ones for every seed
+    images: int | None = None  # at most so many, the same ones for every seed
     mislabelled: float = 0.0  # share of what a cache takes in that goes to a wrong class
 
     def __post_init__(self) -> None:
@@ -41,8 +41,8 @@ class Scenario:
             _check_strength(self.order, self.strength)
         if not 0.0 <= self.mislabelled <= 1.0:
             raise InputError(f"mislabelled is {self.mislabelled}: give a share from 0 to 1.")
-        if self.pictures is not None and self.pictures < 1:
-            raise InputError(f"pictures is {self.pictures}: ask for at least one.")
+        if self.images is not None and self.images < 1:
+            raise InputError(f"images is {self.images}: ask for at least one.")
 
     @property
     def chosen_strength(self) -> float | None:

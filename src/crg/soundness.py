@@ -24,9 +24,9 @@ _IF_THERE: _Parts = {"time": str, "versions": dict, "machine": dict}  # older li
 _PARTS_OF: Mapping[str, _Parts] = {
     "failure": {"reason": str},
     "experiment": {"experiment": dict},
-    "gallery": {"experiment": str, "source": str, "pictures": list},
+    "gallery": {"experiment": str, "source": str, "images": list},
 }
-_PICTURE = {"id", "png", "truth", "answers"}  # of a gallery
+_IMAGE = {"id", "png", "truth", "answers"}  # of a gallery
 _NUMBERS = ("accuracy", "worst_class_accuracy", "ece", "nll", "purity",
             "ms_per_step_median", "peak_bytes")  # fmt: skip
 _COLUMNS = {"reliability": 3, "purity_over_time": 2}
@@ -99,8 +99,8 @@ def _is_filled(name: str, part: Any) -> bool:
     """Whether a part of the right type also holds what it must."""
     if name == "data":
         return isinstance(part.get("path"), str)
-    if name == "pictures":
-        return all(isinstance(each, dict) and each.keys() >= _PICTURE for each in part)
+    if name == "images":
+        return all(isinstance(each, dict) and each.keys() >= _IMAGE for each in part)
     return True
 
 
@@ -125,7 +125,7 @@ def _fault_in(measured: Mapping[str, Any], n_samples: int) -> str | None:
 
 
 def _contradiction(measured: Mapping[str, Any], n_scored: int) -> str | None:
-    """Where the accuracy or the count of pictures is not that of the answers themselves."""
+    """Where the accuracy or the count of images is not that of the answers themselves."""
     counts: dict[str, int] = {}
     for name in ("streamed", "correct", "right_in_order"):
         if name in measured:
@@ -134,9 +134,9 @@ def _contradiction(measured: Mapping[str, Any], n_scored: int) -> str | None:
                 return f"has no usable {name!r}"
             counts[name] = count
     if counts.pop("streamed", n_scored) != n_scored:
-        return f"counts {n_scored} scored pictures and names others"
+        return f"counts {n_scored} scored images and names others"
     if "right_in_order" in counts and 4 * len(measured["right_in_order"]) < n_scored:
-        return f"has answers to fewer than its {n_scored} pictures"
+        return f"has answers to fewer than its {n_scored} images"
     accuracy = measured.get("accuracy")
     if accuracy is None:
         return None

@@ -6,9 +6,9 @@ A finished store is a folder with these files:
 ``store.json``           format version, the key (what made it), shape, and all checksums
 ``image_features.npy``   (N, V, D) float16; mapped into memory, never loaded as a whole
 ``text_features.npy``    (K, D) float32
-``labels.npy``           (N,) int64; only where the classes of the pictures are known
+``labels.npy``           (N,) int64; only where the classes of the images are known
 ``ids.json``             N names
-``skipped.json``         the pictures that were left out, each with the reason
+``skipped.json``         the images that were left out, each with the reason
 =======================  ==================================================================
 
 What is read here is raw, as from a feature file; ``features`` checks it and ``store`` writes it.
@@ -52,7 +52,7 @@ class Header:
     logit_scale: float
     logit_bias: float
     shape: list[int]  # N, V, D
-    block: int  # pictures that share a checksum
+    block: int  # images that share a checksum
     finished: bool = False
     checksums: dict[str, str] = field(default_factory=dict)  # of the small files
     preamble: str = ""  # checksum of what comes before the numbers in image_features.npy
@@ -88,7 +88,7 @@ def read_header(folder: Path) -> Header:
     if version != VERSION:
         raise InputError(
             f"{folder} is a store of format version {version} but this crg reads version "
-            f"{VERSION}: use the crg that made it or encode the pictures again."
+            f"{VERSION}: use the crg that made it or encode the images again."
         )
     if facts.pop("sha256", None) != _digest(facts):
         raise _damaged(folder, f"the checksum of {HEADER} does not fit")
@@ -116,8 +116,8 @@ def read_store(folder: Path, verify: bool = True) -> tuple[dict[str, Any], str]:
     return _raw(folder, header, images), _digest(asdict(header))
 
 
-def skipped_pictures(folder: Path) -> list[dict[str, str]]:
-    """Id and reason of each picture that was left out of a finished store."""
+def skipped_images(folder: Path) -> list[dict[str, str]]:
+    """Id and reason of each image that was left out of a finished store."""
     header = read_header(folder)
     found: list[dict[str, str]] = json.loads(_small_file(folder, header, SKIPPED))
     return found
@@ -164,7 +164,7 @@ def _verify(folder: Path, header: Header, images: Numbers) -> None:
     for rows, told, is_now in zip(rows_of_blocks, header.blocks, found, strict=True):
         if told != is_now:
             raise _damaged(
-                folder, f"the checksum of pictures {rows.start} to {rows.stop - 1} does not fit"
+                folder, f"the checksum of images {rows.start} to {rows.stop - 1} does not fit"
             )
 
 

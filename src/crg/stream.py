@@ -1,7 +1,7 @@
-"""Streams: which pictures of a file reach a method, and in which order.
+"""Streams: which images of a file reach a method, and in which order.
 
 Each order is a pure function of the labels (or domains) and a seed that gives rows; classes
-without pictures do not count. ``lay_out`` makes a stream of a file for a scenario.
+without images do not count. ``lay_out`` makes a stream of a file for a scenario.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from crg.types import InputError
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 Numbers = np.ndarray[Any, Any]
 
-NO_CLASS = -1  # label of a picture that belongs to none of the classes of the task
-_SUBSET_SEED = 8  # of the pictures that a limited stream consists of, for all orders
+NO_CLASS = -1  # label of an image that belongs to none of the classes of the task
+_SUBSET_SEED = 8  # of the images that a limited stream consists of, for all orders
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,13 +37,13 @@ class Stream:
 
 def lay_out(features: Features, scenario: Scenario, seed: int) -> Stream:
     """The stream that a scenario makes of a file; the shuffle and the classes are the seed's."""
-    offered = _subset(features, scenario.pictures)
+    offered = _subset(features, scenario.images)
     if scenario.order == SHUFFLED:
         return Stream(features, offered[shuffled(len(offered), seed)], features.labels)
     if scenario.order == "domains":
         if features.domains is None:
             raise InputError(
-                "The order 'domains' needs pictures of several files: name the files that follow."
+                "The order 'domains' needs images of several files: name the files that follow."
             )
         rows = offered[by_domain(features.domains[offered], seed)]
         return Stream(features, rows, features.labels)
@@ -114,7 +114,7 @@ def by_domain(domains: Numbers, seed: int) -> Rows:
 def dirichlet(labels: Numbers, seed: int, strength: float = STRENGTHS["dirichlet"]) -> Rows:
     """Classes in bursts: there are as many slots as classes, one after the other.
 
-    The pictures of each class are split over the slots in proportions from a Dirichlet
+    The images of each class are split over the slots in proportions from a Dirichlet
     distribution of concentration ``strength``: near zero a class keeps to one slot, and a
     large one makes a plain shuffle of it. Within a slot all is shuffled.
 
@@ -135,8 +135,8 @@ def dirichlet(labels: Numbers, seed: int, strength: float = STRENGTHS["dirichlet
 def imbalanced(labels: Numbers, seed: int, factor: float = STRENGTHS["imbalanced"]) -> Rows:
     """A long tail: few classes are frequent and most are rare; shuffled.
 
-    The class of rank r of K keeps n factor^(-r / (K - 1)) of its pictures, n being the size
-    of the largest class, but at least one and at most all. The seed decides ranks and pictures.
+    The class of rank r of K keeps n factor^(-r / (K - 1)) of its images, n being the size
+    of the largest class, but at least one and at most all. The seed decides ranks and images.
 
     >>> labels = np.repeat([0, 1, 2], 100)
     >>> sorted(np.bincount(labels[imbalanced(labels, seed=0, factor=25)]).tolist())
@@ -155,7 +155,7 @@ def imbalanced(labels: Numbers, seed: int, factor: float = STRENGTHS["imbalanced
 def few_present(
     labels: Numbers, n_classes: int, seed: int, share: float = STRENGTHS["few_present"]
 ) -> Rows:
-    """The pictures of a ``share`` of the classes, at least two, that the seed chooses; shuffled.
+    """The images of a ``share`` of the classes, at least two, that the seed chooses; shuffled.
 
     >>> labels = np.arange(100) % 10
     >>> len(few_present(labels, 10, seed=0)), len(set(labels[few_present(labels, 10, seed=0)]))
@@ -171,10 +171,10 @@ def few_present(
 def outside_classes(
     labels: Numbers, n_classes: int, seed: int, share: float = STRENGTHS["outsiders"]
 ) -> tuple[int, ...]:
-    """Classes that are taken out of the task, so that their pictures belong to none.
+    """Classes that are taken out of the task, so that their images belong to none.
 
     A ``share`` of the classes, at least one; two classes of the task are left, and one that
-    has pictures.
+    has images.
 
     >>> len(outside_classes(np.arange(100) % 10, 10, seed=0))
     2
@@ -183,8 +183,8 @@ def outside_classes(
     most = min(n_classes - 2, len(present) - 1)
     if most < 1:
         raise InputError(
-            "The order 'outsiders' needs at least three classes, two of them with pictures, and "
-            f"here are {n_classes}, {len(present)} of them with pictures: give another file."
+            "The order 'outsiders' needs at least three classes, two of them with images, and "
+            f"here are {n_classes}, {len(present)} of them with images: give another file."
         )
     count = min(most, max(1, round(share * n_classes)))
     return tuple(sorted(_generator(seed).permutation(present)[:count].tolist()))
@@ -236,7 +236,7 @@ def _equal_parts(total: int, available: list[int]) -> list[int]:
 
 
 def _without(features: Features, classes: Iterable[int]) -> Features:
-    """The file with a task that lacks some classes, whose labelled pictures go with them."""
+    """The file with a task that lacks some classes, whose labelled images go with them."""
     task = features.task
     for name in [task.class_names[k] for k in classes]:
         task = task.without_class(name)

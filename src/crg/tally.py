@@ -22,7 +22,7 @@ class Tally:
 
     predicted: list[int] = field(default_factory=list)
     confidence: list[float] = field(default_factory=list)
-    surprise: list[float] = field(default_factory=list)  # of pictures that have a class
+    surprise: list[float] = field(default_factory=list)  # of images that have a class
     milliseconds: list[float] = field(default_factory=list)
     purity: list[list[float]] = field(default_factory=list)  # [step, purity]
 
@@ -48,7 +48,7 @@ class Tally:
     def quality(self, stream: Stream) -> dict[str, Any]:
         """Everything that needs labels; plain values, ready for JSON.
 
-        Pictures of no class are answered, but not scored.
+        Images of no class are answered, but not scored.
         """
         assert stream.labels is not None
         truth = stream.labels[stream.rows]
@@ -67,11 +67,11 @@ class Tally:
             "purity_over_time": self.purity,
             "n_scored": len(labels),
             "n_outside": len(truth) - len(labels),
-            **self._by_picture(stream, scored, right),
+            **self._by_image(stream, scored, right),
         }
 
-    def _by_picture(self, stream: Stream, scored: Numbers, right: Numbers) -> dict[str, str]:
-        """What is told of every picture, by row of the file and by place in the stream."""
+    def _by_image(self, stream: Stream, scored: Numbers, right: Numbers) -> dict[str, str]:
+        """What is told of every image, by row of the file and by place in the stream."""
         n_rows, rows = len(stream.features), stream.rows[scored]
         answers = np.full(n_rows, -1)
         answers[stream.rows] = self.predicted

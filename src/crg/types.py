@@ -1,6 +1,6 @@
 """The values that flow: Task and Sample go into a method, Prediction comes out.
 
-Shapes use fixed letters: K classes, D feature width, V views of one picture. An
+Shapes use fixed letters: K classes, D feature width, V views of one image. An
 ``Array`` is a NumPy array or a torch tensor; code that handles one asks for its
 namespace with array-api-compat and so works on both.
 
@@ -116,7 +116,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """One picture: its views as unit rows (row 0 is the original) and its id."""
+    """One image: its views as unit rows (row 0 is the original) and its id."""
 
     views: Array  # (V, D)
     id: SampleId
@@ -127,16 +127,16 @@ class Diagnostics:
     """What happened inside one step."""
 
     entropy: float  # of the averaged zero-shot probabilities, in nats
-    pseudo_label: int  # the class whose queue was offered the picture
+    pseudo_label: int  # the class whose queue was offered the image
     cache_changed: bool = False
-    cache_fill: float = 0.0  # share of the cache's places that hold a picture
+    cache_fill: float = 0.0  # share of the cache's places that hold an image
     events: tuple[str, ...] = ()  # numerical rescues in this step, one sentence each
     extra: Mapping[str, Any] = field(default_factory=dict)  # a method's own figures
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prediction:
-    """The answer for one picture."""
+    """The answer for one image."""
 
     logits: Array  # (K,)
     probs: Array  # (K,)
@@ -147,14 +147,14 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """One step of an evaluation: the prediction beside what is known of the picture."""
+    """One step of an evaluation: the prediction beside what is known of the image."""
 
     index: int  # place in the stream
     sample_id: SampleId
     label: int | None  # the true class, where known
     prediction: Prediction
     milliseconds: float
-    purity: float | None = None  # share of cached pictures rightly labelled, at checkpoints
+    purity: float | None = None  # share of cached images rightly labelled, at checkpoints
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def as_floats(values: Any, what: str) -> Array:
     if not array_api_compat.is_array_api_obj(values):
         array = _from_python(values, what)
     if getattr(array, "requires_grad", False):
-        array = array.detach()  # a graph would grow with every picture that is remembered
+        array = array.detach()  # a graph would grow with every image that is remembered
     xp = namespace(array)
     if array.dtype in (xp.float32, xp.float64):
         return array

@@ -1,10 +1,10 @@
-"""One picture becomes V views: row 0 is the original, the others are random crops of it.
+"""One image becomes V views: row 0 is the original, the others are random crops of it.
 
-Row 0 is what the model's own preprocessing makes of the picture. Rows 1 to V - 1 are random
+Row 0 is what the model's own preprocessing makes of the image. Rows 1 to V - 1 are random
 resized crops, flipped half of the time, and with ``augment="augmix"`` also mixed with
 distorted copies of themselves, as in TPT (Shu et al., 2022). A view depends on the seed, the
-id of the picture and its row, and on nothing else: neither on V, nor on the order of the
-pictures, nor on who makes it. Generated variations of the picture may follow, each as row 0
+id of the image and its row, and on nothing else: neither on V, nor on the order of the
+images, nor on who makes it. Generated variations of the image may follow, each as row 0
 would be made of it.
 """
 
@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from crg.pictures import read_picture
+from crg.images import read_image
 from crg.pixels.augmix import DRAWS_FOR_AUGMIX, mix, random_mixture
 from crg.pixels.crops import DRAWS_FOR_CROPS, Crop, original, random_crop
 from crg.pixels.resampling import Source
@@ -30,7 +30,7 @@ from crg.types import InputError
 Augment: TypeAlias = Literal["crops", "augmix"]
 _DRAWS = 64  # random numbers that belong to one view, used or not
 assert DRAWS_FOR_CROPS + DRAWS_FOR_AUGMIX <= _DRAWS
-_AHEAD = 2  # pictures that each worker may be ahead of who takes them
+_AHEAD = 2  # images that each worker may be ahead of who takes them
 _VIEWS_PER_THREAD = 8  # fewer are not worth a thread
 
 
@@ -44,7 +44,7 @@ class Recipe:
     views: int = 1  # V, row 0 included
     augment: Augment = "crops"
     seed: int = 0
-    least_area: float = 0.08  # share of the picture that a crop has at least
+    least_area: float = 0.08  # share of the image that a crop has at least
     crop_interpolation: Interpolation = "bilinear"
 
     def __post_init__(self) -> None:
@@ -59,25 +59,28 @@ class Recipe:
 
 
 def make_views(
-    picture: Any,
+    image: Any,
     preprocessing: Preprocessing,
     recipe: Recipe,
     sample_id: str,
     threads: int | None = None,
 ) -> Pixels:
-    """The views of a picture, (V, S, S, 3), made by as many threads as there are cores.
+    """The views of an image, (V, S, S, 3), made by as many threads as there are cores.
 
-    ``picture`` is anything that ``read_picture`` takes.
+    ``image`` is anything that ``read_image`` takes.
 
     >>> from PIL import Image
     >>> clip = Preprocessing(224, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
     >>> make_views(Image.new("RGB", (640, 480)), clip, Recipe(views=3), "a.jpg").shape
     (3, 224, 224, 3)
     """
-    image = read_picture(picture)
+    original = read_image(image)
     draws = _random_numbers(recipe.seed, sample_id, recipe.views)
-    crops = _crops(image.size, preprocessing, recipe, draws)
-    source, views = Source(image, recipe.views), np.empty(_shape(preprocessing, recipe), np.uint8)
+    crops = _crops(original.size, preprocessing, recipe, draws)
+    source, views = (
+        Source(original, recipe.views),
+        np.empty(_shape(preprocessing, recipe), np.uint8),
+    )
 
     def make(rows: range) -> None:
         for row in rows:
@@ -98,11 +101,11 @@ def iter_views(
     workers: int,
     variations: Callable[[str], Sequence[Any]] | None = None,
 ) -> Iterator[Pixels | InputError]:
-    """The views of each picture in turn, or why it could not be read.
+    """The views of each image in turn, or why it could not be read.
 
-    What ``variations`` gives for the id of a picture is read too, and comes last.
-    With ``workers`` above zero that many threads read ahead, by two pictures each; with zero
-    each picture is read when it is asked for. Closing the iterator ends the threads.
+    What ``variations`` gives for the id of an image is read too, and comes last.
+    With ``workers`` above zero that many threads read ahead, by two images each; with zero
+    each image is read when it is asked for. Closing the iterator ends the threads.
     """
     tasks = zip(sources, ids, strict=True)
     if workers < 1:

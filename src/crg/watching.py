@@ -1,4 +1,4 @@
-"""Watching for pictures that arrive while we work."""
+"""Watching for images that arrive while we work."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def iter_arrivals(
     idle: float | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Path]:
-    """Each picture of ``list_now()`` in the order of arrival, for ever.
+    """Each image of ``list_now()`` in the order of arrival, for ever.
 
     A file that has changed since the last look is still being written and has to wait for
     the next one. One that changes after it was given is given again: it may have been taken
-    in the middle of a slow copy. After ``idle`` seconds without a picture the watch ends.
+    in the middle of a slow copy. After ``idle`` seconds without an image the watch ends.
     """
     before: dict[Path, _Stamp] = {}
     given: dict[Path, _Stamp] = {}

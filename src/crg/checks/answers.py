@@ -1,4 +1,4 @@
-"""Laws of the answer: what a prediction looks like, and that it is finite whatever comes."""
+"""Checks of the answer: what a prediction looks like, and that it is finite whatever comes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from crg.adapter import Adapter
-from crg.checks.law import Law, Make, on_host, require
+from crg.checks.base import Check, Make, on_host, require
 from crg.checks.options import small_queues
 from crg.checks.streams import VIEW_COUNTS, Floats, another_direction, make_stream, make_task
 from crg.types import Prediction, Task
@@ -24,7 +24,7 @@ def predictions_are_consistent(make: Make) -> None:
             require(adapter.n_steps == 60, f"After 60 steps n_steps is {adapter.n_steps}")
 
 
-def hostile_streams_give_finite_logits(make: Make) -> None:
+def adversarial_streams_give_finite_logits(make: Make) -> None:
     """Whatever finite samples come, in whatever task, the logits are finite."""
     for name, task, stream in _hostile():
         adapters = [make(task)]
@@ -86,4 +86,4 @@ def _extremes(dtype: str) -> Floats:
     return np.array([limits.tiny, limits.max / 4], dtype=dtype)[:, None, None]
 
 
-LAWS: list[Law] = [predictions_are_consistent, hostile_streams_give_finite_logits]
+CHECKS: list[Check] = [predictions_are_consistent, adversarial_streams_give_finite_logits]

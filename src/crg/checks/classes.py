@@ -1,4 +1,4 @@
-"""Laws of classes: their order does not matter, and they may come and go."""
+"""Checks of classes: their order does not matter, and they may come and go."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from crg.checks.answers import require_sound
-from crg.checks.law import Law, Make, require, require_close, run
+from crg.checks.base import Check, Make, require, require_close, run
 from crg.checks.streams import ADDED, VIEW_COUNTS, another_direction, make_stream, make_task
 from crg.types import Task
 
@@ -71,7 +71,7 @@ def classes_may_come_and_go(make: Make) -> None:
 
 
 def classes_are_still_recognised_after_changes(make: Make) -> None:
-    """Rows stay with their classes: after changes clear pictures still get their own names."""
+    """Rows stay with their classes: after changes clear images still get their own names."""
     task = make_task().with_class(ADDED, another_direction(make_task()))
     adapter = make(make_task())
     run(adapter, make_stream(make_task(), 40, 8, noise=0.3))
@@ -82,7 +82,7 @@ def classes_are_still_recognised_after_changes(make: Make) -> None:
     for views, name in zip(clear, names, strict=True):
         if name != "class 0":
             got = adapter.step(views).class_name
-            require(got == name, f"After changes a clear picture of {name!r} was called {got!r}")
+            require(got == name, f"After changes a clear image of {name!r} was called {got!r}")
 
 
 def _require_sound_names(name: str, task: Task, expected: Sequence[str]) -> None:
@@ -90,7 +90,7 @@ def _require_sound_names(name: str, task: Task, expected: Sequence[str]) -> None
     require(name in expected, f"{name!r} is no class of the task")
 
 
-LAWS: list[Law] = [
+CHECKS: list[Check] = [
     order_of_classes_does_not_matter,
     class_added_at_once_counts_as_given,
     class_removed_at_once_counts_as_never_given,

@@ -1,6 +1,6 @@
-"""What laws give to methods that need more than a task, made from class names alone.
+"""What checks give to methods that need more than a task, made from class names alone.
 
-Only the classes that every task of the laws begins with have labelled pictures, so that a
+Only the classes that every task of the checks begins with have labelled images, so that a
 class that is added later has none, as it would be for a user.
 """
 
@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from crg.checks.law import LawSkipped
+from crg.checks.base import CheckSkipped
 from crg.checks.streams import ADDED, N_CLASSES, another_direction
 from crg.resources import FEW, GENERATED, TEXT_ENCODER, FewShot
 from crg.types import Task, like
 
 _SHOTS = 3
 _CONTEXT_WIDTH = 6
-_GENERATED = 3  # of eight views; where a law gives one view, it is the original
+_GENERATED = 3  # of eight views; where a check gives one view, it is the original
 _LABELLED = frozenset(f"class {k}" for k in range(N_CLASSES))
 
 
@@ -32,7 +32,7 @@ def furnished(task: Task, needs: Iterable[str]) -> Task:
 
 
 class WordHashes:
-    """A text encoder that knows the classes of the laws' tasks, and bends them by the context.
+    """A text encoder that knows the classes of the checks' tasks, and bends them by the context.
 
     Any other text has a random direction that depends on the text alone.
     """
@@ -89,7 +89,7 @@ def _text_encoder(task: Task) -> WordHashes:
     try:
         import torch  # noqa: F401
     except ImportError:
-        raise LawSkipped("The method tunes prompts and torch is not installed.") from None
+        raise CheckSkipped("The method tunes prompts and torch is not installed.") from None
     return WordHashes(task)
 
 

@@ -1,4 +1,4 @@
-"""Laws of input: it is not modified, and equal pictures count as equal however given."""
+"""Checks of input: it is not modified, and equal images count as equal however given."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from crg.checks.law import (
-    Law,
+from crg.checks.base import (
+    Check,
     Make,
     on_host,
     require,
@@ -94,7 +94,7 @@ def _everything(task: Task) -> tuple[Any, ...]:
     return (*facts, on_host(task.text_features).tobytes())
 
 
-LAWS: list[Law] = [
+CHECKS: list[Check] = [
     inputs_are_not_modified,
     predictions_are_not_modified,
     length_of_views_does_not_matter,

@@ -1,4 +1,4 @@
-"""Laws of state: it can be saved, copied and taken up again, and it does not grow."""
+"""Checks of state: it can be saved, copied and taken up again, and it does not grow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import array_api_compat
 
 from crg.adapter import Adapter, load
-from crg.checks.law import Law, Make, require, require_same_bits, run
+from crg.checks.base import Check, Make, require, require_same_bits, run
 from crg.checks.streams import VIEW_COUNTS, another_direction, make_stream, make_task
 from crg.resources import TEXT_ENCODER
 
@@ -113,7 +113,7 @@ def _parts_of(thing: Any) -> list[Any]:
     return parts + list(getattr(thing, "__dict__", {}).values())
 
 
-LAWS: list[Law] = [
+CHECKS: list[Check] = [
     saved_state_goes_on,
     pickled_adapter_goes_on,
     copied_adapter_goes_on,

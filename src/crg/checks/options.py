@@ -1,11 +1,11 @@
-"""Laws of options: a method can be set up from its declared options, and only from those."""
+"""Checks of options: a method can be set up from its declared options, and only from those."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any
 
-from crg.checks.law import Law, LawBroken, Make, require
+from crg.checks.base import Check, CheckFailed, Make, require
 from crg.checks.streams import make_task
 from crg.types import InputError
 
@@ -35,7 +35,7 @@ def unknown_options_are_refused(make: Make) -> None:
         make(make_task(), no_such_option=1)
     except InputError:
         return
-    raise LawBroken("An unknown option was accepted in silence")
+    raise CheckFailed("An unknown option was accepted in silence")
 
 
 def small_queues(config: Any) -> dict[str, int]:
@@ -44,7 +44,7 @@ def small_queues(config: Any) -> dict[str, int]:
     return {field.name: 1 for field in sizes if field.metadata.get("at_least") == 1}
 
 
-LAWS: list[Law] = [
+CHECKS: list[Check] = [
     options_are_documented,
     options_may_be_given_as_text,
     unknown_options_are_refused,

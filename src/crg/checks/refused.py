@@ -1,4 +1,4 @@
-"""Laws of refusal: bad input raises InputError and changes nothing."""
+"""Checks of refusal: bad input raises InputError and changes nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from crg.adapter import Adapter
-from crg.checks.law import Law, LawBroken, Make, require, require_same_bits, run
+from crg.checks.base import Check, CheckFailed, Make, require, require_same_bits, run
 from crg.checks.streams import another_direction, make_stream, make_task
 from crg.types import InputError
 
@@ -91,11 +91,11 @@ def _require_refused(adapter: Adapter, action: Callable[[], Any], what: str) -> 
         require(adapter.n_steps == n_steps, f"{what} was refused but counted as a step")
         return
     except Exception as error:
-        raise LawBroken(f"{what} raised {type(error).__name__}, not InputError") from error
-    raise LawBroken(f"{what} was accepted")
+        raise CheckFailed(f"{what} raised {type(error).__name__}, not InputError") from error
+    raise CheckFailed(f"{what} was accepted")
 
 
-LAWS: list[Law] = [
+CHECKS: list[Check] = [
     refused_samples_change_nothing,
     refused_class_changes_change_nothing,
     last_two_classes_stay,

@@ -1,4 +1,4 @@
-"""Laws of repeatability: what comes out depends on what went in, and on nothing else."""
+"""Checks of repeatability: what comes out depends on what went in, and on nothing else."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 
-from crg.checks.law import Law, Logits, Make, require, require_same_bits, run
+from crg.checks.base import Check, Logits, Make, require, require_same_bits, run
 from crg.checks.streams import VIEW_COUNTS, make_stream, make_task
 
 
@@ -71,7 +71,7 @@ def _state_of_generators() -> tuple[object, str]:
         return random.getstate(), repr(np.random.get_state())
 
 
-LAWS: list[Law] = [
+CHECKS: list[Check] = [
     same_stream_gives_same_logits,
     adapters_are_independent,
     global_random_state_is_left_alone,

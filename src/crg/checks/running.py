@@ -1,4 +1,4 @@
-"""Running the laws: one, one after the other, or all with one answer."""
+"""Running the checks: one, one after the other, or all with one answer."""
 
 from __future__ import annotations
 
@@ -8,47 +8,53 @@ from typing import Any
 
 from crg.adapter import Adapter, create
 from crg.checks import answers, classes, inputs, lasting, libraries, options, refused, repeatable
+from crg.checks.base import Check, CheckFailed, CheckSkipped, Make, Verdict
 from crg.checks.furnishing import furnished
-from crg.checks.law import Law, LawBroken, LawSkipped, Make, Verdict
 from crg.methods.registry import get_method
 from crg.types import Task
 
-LAWS: list[Law] = [
-    *options.LAWS,
-    *answers.LAWS,
-    *repeatable.LAWS,
-    *inputs.LAWS,
-    *refused.LAWS,
-    *lasting.LAWS,
-    *classes.LAWS,
-    *libraries.LAWS,
+CHECKS: list[Check] = [
+    *options.CHECKS,
+    *answers.CHECKS,
+    *repeatable.CHECKS,
+    *inputs.CHECKS,
+    *refused.CHECKS,
+    *lasting.CHECKS,
+    *classes.CHECKS,
+    *libraries.CHECKS,
 ]
 
 
-def check_method(name: str, laws: Iterable[Law] = LAWS, make: Make | None = None) -> list[str]:
-    """Hold the method called ``name`` to every law; raises LawBroken if it breaks any.
+def check_method(
+    name: str, checks: Iterable[Check] = CHECKS, make: Make | None = None
+) -> list[str]:
+    """Run every check on the method called ``name``; raises CheckFailed if any fails.
 
-    Returns one sentence for each law that could not be looked at. A method gets what it
+    Returns one sentence for each check that could not be run. A method gets what it
     names in ``needs``; one that needs still more gets it from ``make``, which is called as
     ``make(task, **options)``.
     """
-    verdicts = list(iter_laws(name, laws, make))
-    broken = [f"{verdict.law}: {verdict.broken}" for verdict in verdicts if verdict.broken]
-    if broken:
-        raise LawBroken(f"Method {name!r} breaks {len(broken)} of {len(verdicts)} laws. {broken}")
-    return [f"{verdict.law}: {verdict.skipped}" for verdict in verdicts if verdict.skipped]
+    verdicts = list(iter_checks(name, checks, make))
+    failed = [f"{verdict.check}: {verdict.failed}" for verdict in verdicts if verdict.failed]
+    if failed:
+        raise CheckFailed(
+            f"Method {name!r} fails {len(failed)} of {len(verdicts)} checks. {failed}"
+        )
+    return [f"{verdict.check}: {verdict.skipped}" for verdict in verdicts if verdict.skipped]
 
 
-def iter_laws(name: str, laws: Iterable[Law] = LAWS, make: Make | None = None) -> Iterator[Verdict]:
-    """What came of each law, as soon as it is known."""
-    for law in laws:
-        title = getattr(law, "__name__", repr(law))
+def iter_checks(
+    name: str, checks: Iterable[Check] = CHECKS, make: Make | None = None
+) -> Iterator[Verdict]:
+    """The outcome of each check, as soon as it is known."""
+    for check in checks:
+        title = getattr(check, "__name__", repr(check))
         try:
-            check_law(law, name, make)
+            run_check(check, name, make)
             yield Verdict(title)
-        except LawBroken as broken:
-            yield Verdict(title, broken=str(broken))
-        except LawSkipped as skipped:
+        except CheckFailed as failed:
+            yield Verdict(title, failed=str(failed))
+        except CheckSkipped as skipped:
             yield Verdict(title, skipped=str(skipped))
 
 
@@ -56,12 +62,12 @@ def _create(name: str, task: Task, /, **options: Any) -> Adapter:
     return create(name, furnished(task, get_method(name).needs), **options)
 
 
-def check_law(law: Law, name: str, make: Make | None = None) -> None:
-    """Hold a method to one law; whatever else goes wrong in the method breaks it too."""
+def run_check(check: Check, name: str, make: Make | None = None) -> None:
+    """Run one check on a method; any other error in the method fails it too."""
     maker: Make = make or partial(_create, name)
     try:
-        law(maker)
-    except (LawBroken, LawSkipped):
+        check(maker)
+    except (CheckFailed, CheckSkipped):
         raise
     except Exception as error:
-        raise LawBroken(f"The method raised {type(error).__name__}: {error}") from error
+        raise CheckFailed(f"The method raised {type(error).__name__}: {error}") from error

@@ -1,4 +1,4 @@
-"""Small seeded tasks and streams for the laws: 5 classes, width 16, 1 or 8 views.
+"""Small seeded tasks and streams for the checks: 5 classes, width 16, 1 or 8 views.
 
 The logit scale is 20 where rounding must not matter: at 100 so narrow a task is nearly
 always certain, and entropies of almost zero are put in order by their rounding errors.
@@ -17,7 +17,7 @@ Floats = np.ndarray[Any, Any]
 N_CLASSES = 5
 WIDTH = 16
 VIEW_COUNTS = (1, 8)
-ADDED = "one more"  # the class that laws add, in the direction of ``another_direction``
+ADDED = "one more"  # the class that checks add, in the direction of ``another_direction``
 
 
 def make_task(
@@ -34,15 +34,15 @@ def make_task(
 
 
 def make_stream(task: Task, n: int, views: int = 1, *, noise: float = 1.5, seed: int = 1) -> Floats:
-    """Noisy pictures of every class in turn, (N, V, D): from clear to hardly recognisable."""
+    """Noisy images of every class in turn, (N, V, D): from clear to hardly recognisable."""
     rng = np.random.default_rng(seed)
     text = np.asarray(task.text_features)  # (K, D)
     labels = np.arange(n) % task.n_classes
     strength = noise * rng.uniform(0.1, 1.0, size=(n, 1)) / np.sqrt(task.width)
-    pictures = text[labels] + strength * rng.standard_normal((n, task.width))
+    images = text[labels] + strength * rng.standard_normal((n, task.width))
     jitter = 0.5 * strength[:, None] * rng.standard_normal((n, views, task.width))
     jitter[:, 0] = 0.0  # row 0 is the original
-    return _unit(pictures[:, None] + jitter).astype(text.dtype)
+    return _unit(images[:, None] + jitter).astype(text.dtype)
 
 
 def another_direction(task: Task, seed: int = 9) -> Floats:

@@ -26,7 +26,7 @@ from crg.cli.shared import CommandGroup, load_environment_plugins, plugin_option
 @click.version_option(crg.__version__, prog_name="crg")
 @plugin_option
 def main() -> None:
-    """Test-time adaptation for CLIP-like models, from pictures or stored features.
+    """Test-time adaptation for CLIP-like models, from images or stored features.
 
     \b
     Example:

@@ -244,7 +244,7 @@ def _print_list(design: Design, prospects: Sequence[Prospect]) -> None:
     for each in prospects:
         where = each.missing or ", ".join(map(str, each.paths))
         rendered = " (rendered)" if each.shapes else ""
-        few = f", labelled pictures {each.few}" if each.few else ""
+        few = f", labelled images {each.few}" if each.few else ""
         click.echo(f"  source  {each.name}{rendered}: {where}{few}")
     for row in design.rows:
         tuned = ", tuned on labels" if row.tuned else ""

@@ -79,7 +79,7 @@ def compare(
     """Compare methods on feature files: mean and spread over stream orders.
 
     The gain over zero-shot has a 95% interval from a paired bootstrap over orders and
-    pictures. Zero-shot is always among the rows.
+    images. Zero-shot is always among the rows.
 
     \b
     Example:

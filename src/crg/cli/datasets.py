@@ -28,7 +28,7 @@ _WRONG = 1  # exit code
 @click.option(
     "--root", type=click.Path(path_type=Path), help="With check: the folder that holds the data."
 )
-@click.option("--decode", is_flag=True, help="With check: decode every picture, not its header.")
+@click.option("--decode", is_flag=True, help="With check: decode every image, not its header.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def datasets(
@@ -68,7 +68,7 @@ def _list(as_json: bool) -> None:
         print_json({"datasets": [_facts(entry) for entry in entries]})
         return
     table = Table("dataset", "title")
-    for heading in ("classes", "test pictures", "paper draws"):
+    for heading in ("classes", "test images", "paper draws"):
         table.add_column(heading, justify="right")
     table.add_column("reader")
     for entry in entries:
@@ -88,7 +88,7 @@ def _tell(entry: Entry, as_json: bool) -> None:
         return
     console = output()
     console.print(
-        Text(f"{entry.title}: {entry.classes:,} classes, {entry.test:,} test pictures"),
+        Text(f"{entry.title}: {entry.classes:,} classes, {entry.test:,} test images"),
         Text(f"source: {entry.source}"),
         Text(f"licence: {entry.licence or 'see the source'}"),
         Text("\ntemplates:\n" + "\n".join(f"  {each}" for each in entry.templates)),
@@ -126,7 +126,7 @@ def _facts(entry: Entry) -> dict[str, Any]:
 
 
 def _check(ctx: click.Context, name: str, root: Path | None, decode: bool, as_json: bool) -> None:
-    bar = functools.partial(progress, "pictures")
+    bar = functools.partial(progress, "images")
     report = check_dataset(name, root, decode=decode, workers=processors(), progress=bar)
     if as_json:
         print_json({"fine": not report.problems, **dataclasses.asdict(report)})
@@ -143,10 +143,10 @@ def _print_report(report: Report) -> None:
     if report.problems and report.source:
         console.print(Text(f"Get {report.name} from {report.source}"))
     if not report.problems:
-        found = f"{report.n_classes:,} classes, {report.n_pictures:,} pictures"
+        found = f"{report.n_classes:,} classes, {report.n_images:,} images"
         console.print(Text(f"{report.name}: all is fine ({found})."))
     if report.n_ignored:
-        console.print(Text(f"{report.n_ignored:,} files are no pictures or in no class."))
+        console.print(Text(f"{report.n_ignored:,} files are no images or in no class."))
 
 
 def _items(problem: Problem) -> list[Text]:

@@ -16,7 +16,7 @@ from crg.encoders.listing import EncoderRow, list_encoders, open_clip_problem
 @click.argument("pattern", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def encoders(pattern: str | None, as_json: bool) -> None:
-    """List the models that turn pictures and texts into features.
+    """List the models that turn images and texts into features.
 
     With a PATTERN, list all models and weights of open_clip whose name it matches.
 

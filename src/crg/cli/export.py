@@ -35,6 +35,6 @@ def export(model: str, out: Path, force: bool, as_json: bool) -> None:
 def _sentence(done: Exported) -> str:
     return (
         f"Wrote {done.folder} ({done.size / 1e6:.0f} MB), whose unit features differ by at most "
-        f"{done.picture_difference:.0e} for pictures and {done.text_difference:.0e} for texts: "
+        f"{done.image_difference:.0e} for images and {done.text_difference:.0e} for texts: "
         f"use --model {done.name}."
     )

@@ -1,4 +1,4 @@
-"""``crg predict``: from pictures to predictions."""
+"""``crg predict``: from images to predictions."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from crg.cli.shared import (
     plugin_option,
     progress,
 )
-from crg.picture_paths import STANDARD_INPUT, iter_lines, list_pictures
-from crg.predicting import PictureStream, Tally
+from crg.image_paths import STANDARD_INPUT, iter_lines, list_images
+from crg.predicting import ImageStream, Tally
 from crg.prompts import PHOTO
 from crg.saving import check_place
 from crg.threads import processors
@@ -34,7 +34,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 def model_options(command: F) -> F:
-    """Everything that decides how pictures and class names become features."""
+    """Everything that decides how images and class names become features."""
     for option in (
         click.option("--precision", help="fp32, fp16 or bf16.  [default: what suits the device]"),
         click.option("--device", help="cpu, cuda, mps.  [default: the fastest there is]"),
@@ -43,7 +43,7 @@ def model_options(command: F) -> F:
         click.option("--augment", type=click.Choice(["crops", "augmix"]), default="crops",
                      show_default=True, help="How random views are made."),
         click.option("--views", default=1, show_default=True, type=click.IntRange(min=1),
-                     help="Views per picture, the original included; the papers use 64."),
+                     help="Views per image, the original included; the papers use 64."),
         click.option("--prompts", type=click.Choice(["template", "descriptions", "both"]),
                      default="template", show_default=True, help="What the classes are read from."),
         click.option("--descriptions", type=_FILE,
@@ -59,7 +59,7 @@ def model_options(command: F) -> F:
 
 
 @click.command()
-@click.argument("pictures", nargs=-1, required=True, metavar="PICTURES...")
+@click.argument("images", nargs=-1, required=True, metavar="IMAGES...")
 @click.option("--classes", "text", metavar="LIST", help="Class names, separated by commas.")
 @click.option("--classes-file", type=_FILE, help="File with one class name per line.")
 @click.option("--method", default=None, help="Name of the method.  [default: crg]")
@@ -73,15 +73,15 @@ def model_options(command: F) -> F:
 @click.option("--load-state", type=_FILE, help="Go on with what an earlier stream learnt.")
 @click.option("--resume", is_flag=True, help="Go on with --out where an earlier call stopped.")
 @click.option("--skip-unreadable", is_flag=True,
-              help="Give a broken picture a line with its error, and go on.")  # fmt: skip
+              help="Give a broken image a line with its error, and go on.")  # fmt: skip
 @click.option("--watch", is_flag=True, help="Go on as files arrive, until Ctrl-C.")
 @click.option("--idle", type=click.FloatRange(min=0), metavar="SECONDS",
               help="End --watch when nothing has arrived for so long.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(min=1), default=processors,
-              help="Threads that read pictures.  [default: one per processor]")  # fmt: skip
+              help="Threads that read images.  [default: one per processor]")  # fmt: skip
 @plugin_option
 def predict(
-    pictures: tuple[str, ...],
+    images: tuple[str, ...],
     text: str | None,
     classes_file: Path | None,
     method: str | None,
@@ -97,9 +97,9 @@ def predict(
     workers: int,
     **model: Any,
 ) -> None:
-    """Say what pictures show, adapting as it goes; one line per picture.
+    """Say what images show, adapting as it goes; one line per image.
 
-    PICTURES are folders, globs in quotes, picture files, a CSV file with a column "path", or -
+    IMAGES are folders, globs in quotes, image files, a CSV file with a column "path", or -
     for a list on standard input. No labels are needed and none are used.
 
     \b
@@ -108,16 +108,16 @@ def predict(
       find . -name '*.jpg' | crg predict - --classes-file names.txt --format csv
       crg predict inbox/ --classes "cat,dog" --watch --save-state cats.crg
     """
-    _check_together(pictures, out, resume, watch, idle, save_state)
+    _check_together(images, out, resume, watch, idle, save_state)
     names = class_names(text, classes_file)
     state = save_state if resume and save_state is not None and save_state.exists() else load_state
-    live = watch or STANDARD_INPUT in pictures
-    listed = None if live else _some(list_pictures(pictures))
+    live = watch or STANDARD_INPUT in images
+    listed = None if live else _some(list_images(images))
     classifier = _classifier(names, method, parse_options(pairs), state, model)
-    paths = listed if listed is not None else _live_paths(pictures, watch, idle)
+    paths = listed if listed is not None else _live_paths(images, watch, idle)
     written = layout_of(out, layout)
     with AnswerFile(out or sys.stdout, written, resume, classifier.settings) as answers:
-        stream = PictureStream(classifier, answers, save_state,
+        stream = ImageStream(classifier, answers, save_state,
                                skip_unreadable=skip_unreadable, workers=workers)  # fmt: skip
         _run(stream, paths, live, None if listed is None or out is None else len(listed))
 
@@ -139,10 +139,10 @@ def _classifier(
     )
 
 
-def _run(stream: PictureStream, paths: Iterable[Path], live: bool, total: int | None) -> None:
+def _run(stream: ImageStream, paths: Iterable[Path], live: bool, total: int | None) -> None:
     tally = Tally()
     try:
-        with progress("pictures", total, shown=total is not None) as advance:
+        with progress("images", total, shown=total is not None) as advance:
             for tally in stream.run(paths, live):  # noqa: B007 - the last one is told of below
                 advance()
     except KeyboardInterrupt:
@@ -153,31 +153,31 @@ def _run(stream: PictureStream, paths: Iterable[Path], live: bool, total: int | 
 
 def _told(tally: Tally) -> str:
     broken = f", {tally.unreadable} unreadable" if tally.unreadable else ""
-    pictures = "1 picture" if tally.answered == 1 else f"{tally.answered} pictures"
-    return f"{pictures} answered, {tally.changed} of them changed by adaptation{broken}."
+    images = "1 image" if tally.answered == 1 else f"{tally.answered} images"
+    return f"{images} answered, {tally.changed} of them changed by adaptation{broken}."
 
 
 def _live_paths(arguments: tuple[str, ...], watch: bool, idle: float | None) -> Iterator[Path]:
     if watch:
-        return iter_arrivals(lambda: list_pictures(arguments), idle=idle)
+        return iter_arrivals(lambda: list_images(arguments), idle=idle)
     return iter_lines(sys.stdin)
 
 
 def _some(paths: list[Path]) -> list[Path]:
     if not paths:
-        raise InputError("No pictures were found: give a folder, a glob or files that hold some.")
+        raise InputError("No images were found: give a folder, a glob or files that hold some.")
     return paths
 
 
 def _check_together(
-    pictures: tuple[str, ...],
+    images: tuple[str, ...],
     out: Path | None,
     resume: bool,
     watch: bool,
     idle: float | None,
     save_state: Path | None,
 ) -> None:
-    if STANDARD_INPUT in pictures and (len(pictures) > 1 or watch):
+    if STANDARD_INPUT in images and (len(images) > 1 or watch):
         raise InputError("A list on standard input stands alone: leave out the rest and --watch.")
     if resume and out is None:
         raise InputError("--resume needs the file that the earlier call wrote: name it with --out.")

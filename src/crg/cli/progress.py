@@ -4,7 +4,7 @@
 
     with grid_progress(300) as shown:
         shown.advanced("crg, dtd, order 3", 0, 0)        # it begins; no total yet
-        shown.advanced("crg, dtd, order 3", 120, 1692)   # pictures done, pictures in all
+        shown.advanced("crg, dtd, order 3", 120, 1692)   # images done, images in all
         shown.finished("crg, dtd, order 3")
         shown.finished("tda, dtd, order 3", failure="There is no method 'tda': ...")
 
@@ -84,7 +84,7 @@ class GridProgress:
         self._reasons: Counter[str] = Counter()
 
     def advanced(self, text: str, done: int, total: int) -> None:
-        """The run called ``text`` has done so many pictures; a ``total`` of 0 is not known yet."""
+        """The run called ``text`` has done so many images; a ``total`` of 0 is not known yet."""
         if text not in self._at_work:
             self._at_work[text] = self._bars.add_task(f"  {escape(text)}", total=None, note="")
         self._bars.update(self._at_work[text], completed=done, total=total or None)

@@ -54,7 +54,7 @@ def run(
     options = typed_options(method, parse_options(pairs))
     features = read_with_few(file, few)
     _check_before_running(save_state, None if no_results else results_path)
-    with progress("pictures", len(features)) as advance:
+    with progress("images", len(features)) as advance:
         result = evaluate_run(
             features, method, options, seed, save_state=save_state, on_step=lambda step: advance()
         )

@@ -22,7 +22,7 @@ def study_tables(study: Study) -> Iterator[RenderableType]:
     for figures in study.tables:
         setting = f", {figures.setting.label}" if several else ""
         source = figures.source
-        title = f"{source.name}{setting}: {source.n_samples} pictures, {source.n_classes} classes"
+        title = f"{source.name}{setting}: {source.n_samples} images, {source.n_classes} classes"
         yield Group(Text(title), _table(figures))
     for source in study.missing[:_SHOWN_MISSING]:
         yield Text(f"{source.name}: {source.missing}", style="dim")

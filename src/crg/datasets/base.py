@@ -1,4 +1,4 @@
-"""A set of pictures with class names: what every dataset reader returns."""
+"""A set of images with class names: what every dataset reader returns."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from PIL import Image
 
 @runtime_checkable
 class Drawable(Protocol):
-    """A picture that is drawn when it is needed; must be picklable and always draw the same."""
+    """An image that is drawn when it is needed; must be picklable and always draw the same."""
 
     def draw(self) -> Image.Image:
-        """The picture, in RGB."""
+        """The image, in RGB."""
         ...
 
     def describe(self) -> str:
@@ -27,8 +27,8 @@ Source: TypeAlias = Path | Drawable
 
 
 @dataclass(frozen=True)
-class PictureSet:
-    """Pictures in a fixed order, with their classes where these are known."""
+class ImageSet:
+    """Images in a fixed order, with their classes where these are known."""
 
     name: str
     class_names: tuple[str, ...]
@@ -38,7 +38,7 @@ class PictureSet:
     labels: tuple[int, ...] | None = None  # one per id
 
     def __len__(self) -> int:
-        """N, the number of pictures."""
+        """N, the number of images."""
         return len(self.ids)
 
     def fingerprint(self) -> str:

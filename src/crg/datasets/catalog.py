@@ -23,22 +23,22 @@ class Entry:
     name: str  # what `crg encode` is given
     title: str  # as the paper writes it
     classes: int  # K
-    test: int  # number of test pictures
+    test: int  # number of test images
     reader: str  # the layout: split, variants, wnid or numbered
     folders: tuple[str, ...]  # of the dataset, below the root; the root itself is tried too
-    images: tuple[str, ...]  # of the pictures, below that folder
+    images: tuple[str, ...]  # of the images, below that folder
     templates: tuple[str, ...]
-    source: str  # where to get the pictures
+    source: str  # where to get the images
     aliases: tuple[str, ...] = ()
     class_names: tuple[str, ...] = ()  # where they are few; otherwise the files say
     renamed: Mapping[str, str] = field(default_factory=dict)  # name in the files -> name in prompts
-    split_file: str = ""  # CoOp's JSON file: which picture is in which split
+    split_file: str = ""  # CoOp's JSON file: which image is in which split
     split_url: str = ""
     split_folders: Mapping[str, str] = field(default_factory=dict)  # split -> name of its folder
     names_url: str = ""  # of classnames.txt
     subset: bool = False  # only names of classnames.txt that have a folder are classes
-    per_class: int = 0  # test pictures of each class, where that is the same for all
-    sampled: bool = False  # the paper draws SAMPLE_SIZE test pictures
+    per_class: int = 0  # test images of each class, where that is the same for all
+    sampled: bool = False  # the paper draws SAMPLE_SIZE test images
     sample_sha256: str = ""  # of the indices that we draw: see sampling.py
     licence: str = ""
 
@@ -50,7 +50,7 @@ class Entry:
         return tuple(self.split_folders) or (TEST,)
 
     def name_of(self, split: str) -> str:
-        """What the pictures of a split are called; those of the test split have the plain name."""
+        """What the images of a split are called; those of the test split have the plain name."""
         return self.name if split == TEST else f"{self.name}:{split}"
 
 
@@ -75,7 +75,7 @@ def find_entry(name: str) -> Entry | None:
 
 
 def find_split(name: str) -> tuple[Entry, str] | None:
-    """The entry and the split whose pictures have that name; see ``Entry.name_of``.
+    """The entry and the split whose images have that name; see ``Entry.name_of``.
 
     >>> find_split("dtd:train")[1], find_split("dtd")[1], find_split("dtd-train")
     ('train', 'test', None)

@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 
 from crg.datasets.outlines import OUTLINES
 
-SIDE = 96  # of a picture, in pixels
+SIDE = 96  # of an image, in pixels
 _FINER = 3  # outlines are painted this much larger and then reduced, which smooths their edges
 
 Plane: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]  # (SIDE, SIDE)
@@ -36,7 +36,7 @@ _Y, _X = np.mgrid[0:SIDE, 0:SIDE].astype(np.float32)
 
 @dataclass(frozen=True)
 class Look:
-    """Everything that decides how a picture looks before it is shifted."""
+    """Everything that decides how an image looks before it is shifted."""
 
     shape: str
     texture: str
@@ -54,7 +54,7 @@ class Look:
 
 
 def draw(look: Look) -> Image.Image:
-    """The picture, SIDE x SIDE in RGB."""
+    """The image, SIDE x SIDE in RGB."""
     mask = _mask(look)[:, :, None]
     grain = _grain(look)[:, :, None]
     inside = _mixed(look.colour, look.tone, grain)

@@ -1,4 +1,4 @@
-"""Files that are no readable pictures, and why."""
+"""Files that are no readable images, and why."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from PIL import Image, UnidentifiedImageError
 
-from crg.pictures import MAX_PIXELS, read_picture
+from crg.images import MAX_PIXELS, read_image
 from crg.types import InputError
 
 
@@ -40,7 +40,7 @@ def _header_fault(path: Path) -> str:
             too_large = image.width * image.height > MAX_PIXELS
             image.verify()
     except UnidentifiedImageError:
-        return "not a picture"
+        return "not an image"
     except Exception as error:  # damaged headers make the decoders raise nearly anything
         return " ".join(str(error).split())
     return f"more than {MAX_PIXELS:,} pixels" if too_large else ""
@@ -48,7 +48,7 @@ def _header_fault(path: Path) -> str:
 
 def _decode_fault(path: Path) -> str:
     try:
-        read_picture(path)
+        read_image(path)
     except InputError as error:
         return str(error)
     return ""

@@ -1,4 +1,4 @@
-"""Pictures of one's own in a folder per class."""
+"""Images of one's own in a folder per class."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from crg.datasets.base import PictureSet
-from crg.datasets.places import picture_names, subfolders, unreadable_folder
-from crg.pictures import PICTURE_SUFFIXES, shown
+from crg.datasets.base import ImageSet
+from crg.datasets.places import image_names, subfolders, unreadable_folder
+from crg.images import IMAGE_SUFFIXES, shown
 from crg.types import InputError
 
 TEMPLATES = ("a photo of a {}.",)  # for classes of which nothing more is known
 
 
-def read_folder(folder: Path) -> PictureSet:
-    """A folder per class; pictures may lie deeper, hidden files are left out."""
+def read_folder(folder: Path) -> ImageSet:
+    """A folder per class; images may lie deeper, hidden files are left out."""
     names = subfolders(folder)
     if not names:
-        what = "pictures but no folder" if picture_names(folder) else "neither folders nor pictures"
+        what = "images but no folder" if image_names(folder) else "neither folders nor images"
         raise InputError(
             f"{shown(folder)} holds {what}: make one folder per class, "
-            "or list the pictures in a CSV file."
+            "or list the images in a CSV file."
         )
     ids: list[str] = []
     labels: list[int] = []
     for label, name in enumerate(names):
-        found = [path for path in files_below(folder / name) if is_picture_name(path)]
+        found = [path for path in files_below(folder / name) if is_image_name(path)]
         if not found:
             raise InputError(
-                f"{shown(folder / name)} holds no picture: put some there or take the folder away."
+                f"{shown(folder / name)} holds no image: put some there or take the folder away."
             )
         ids += [f"{name}/{path}" for path in found]
         labels += [label] * len(found)
-    return PictureSet(
+    return ImageSet(
         name=folder.resolve().name,
         class_names=tuple(names),
         templates=TEMPLATES,
@@ -44,14 +44,14 @@ def read_folder(folder: Path) -> PictureSet:
 
 
 def count_ignored(folder: Path) -> int:
-    """How many visible files below a folder are no pictures or in no class."""
+    """How many visible files below a folder are no images or in no class."""
     names = list(files_below(folder))
-    return sum("/" not in name or not is_picture_name(name) for name in names)
+    return sum("/" not in name or not is_image_name(name) for name in names)
 
 
-def is_picture_name(name: str) -> bool:
-    """Whether the ending of a file's name is one of a picture."""
-    return os.path.splitext(name)[1].lower() in PICTURE_SUFFIXES
+def is_image_name(name: str) -> bool:
+    """Whether the ending of a file's name is one of an image."""
+    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
 
 
 def files_below(folder: Path) -> Iterator[str]:

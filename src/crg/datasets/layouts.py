@@ -10,19 +10,18 @@ def layout(entry: Entry) -> list[str]:
 
     >>> from crg.datasets.catalog import get_entry
     >>> layout(get_entry("stanfordcars"))[0]
-    'stanford_cars/...: the pictures, as the split file names them'
+    'stanford_cars/...: the images, as the split file names them'
     """
-    images = entry.images[0]
-    place = f"{entry.folders[0]}/{images}/".replace("/./", "/")
+    place = f"{entry.folders[0]}/{entry.images[0]}/".replace("/./", "/")
     lines = {
-        "split": f"{place}...: the pictures, as the split file names them",
+        "split": f"{place}...: the images, as the split file names them",
         "variants": f"{place}0034309.jpg, ...",
         "wnid": f"{place}n01440764/..., a folder per class",
         "numbered": f"{place}0/... to {entry.classes - 1}/...",
     }
     folders = entry.split_folders or {"": ""}
-    pictures = lines[entry.reader]
-    found = [pictures.replace("{split}", each) for each in folders.values()]
+    images = lines[entry.reader]
+    found = [images.replace("{split}", each) for each in folders.values()]
     return [*found, *_lists(entry)]
 
 

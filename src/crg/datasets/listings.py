@@ -11,7 +11,7 @@ from typing import TypeAlias
 from crg.datasets.places import WNID
 from crg.types import InputError
 
-Row: TypeAlias = tuple[str, int]  # path below the folder of the pictures, label
+Row: TypeAlias = tuple[str, int]  # path below the folder of the images, label
 _AGAIN = "get the file again and leave it as it is."
 
 

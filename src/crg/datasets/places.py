@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from crg.datasets.catalog import Entry
-from crg.pictures import PICTURE_SUFFIXES, shown
+from crg.images import IMAGE_SUFFIXES, shown
 from crg.types import InputError
 
 WNID = re.compile(r"n\d{8}")  # the name of a WordNet class, such as n01440764
 _NUMBER = re.compile(r"\d+")
-_PROBES = 20  # pictures that are looked for to tell which folder holds them
+_PROBES = 20  # images that are looked for to tell which folder holds them
 
 
 def dataset_folder(entry: Entry, root: Path) -> Path:
@@ -34,25 +34,25 @@ def dataset_folder(entry: Entry, root: Path) -> Path:
 
 
 def split_path(entry: Entry, folder: Path, root: Path) -> Path:
-    """CoOp's split file: beside the pictures, in the root, or in a folder of split files."""
+    """CoOp's split file: beside the images, in the root, or in a folder of split files."""
     places = (folder, root, root / "data_splits", root / "splits", folder / "splits")
     return _first_file([place / entry.split_file for place in places], entry, entry.split_url)
 
 
 def names_path(entry: Entry, folder: Path, root: Path) -> Path:
-    """classnames.txt: beside the pictures, in the root, or with ImageNet itself."""
+    """classnames.txt: beside the images, in the root, or with ImageNet itself."""
     places = (folder, root, root / "imagenet", root / "ImageNet", folder.parent / "imagenet")
     return _first_file([place / "classnames.txt" for place in places], entry, entry.names_url)
 
 
 def image_folder(entry: Entry, folder: Path, paths: Sequence[str]) -> Path:
-    """The folder below which these pictures are; a few of them are looked for."""
+    """The folder below which these images are; a few of them are looked for."""
     probes = paths[:: max(1, len(paths) // _PROBES)]
     for name in entry.images:
         if any(os.path.isfile(folder / name / path) for path in probes):
             return folder / name
     raise InputError(
-        f"The pictures of {entry.title} are not in {folder} (there is no "
+        f"The images of {entry.title} are not in {folder} (there is no "
         f"{Path(entry.images[0], probes[0]).as_posix()}): get them from {entry.source}."
     )
 
@@ -66,13 +66,13 @@ def class_folders_place(entry: Entry, folder: Path, split: str) -> Path:
         if any(is_class.fullmatch(each) for each in subfolders(folder / name)):
             return folder / name
     for name in names:
-        if any(picture_names(folder / name)):
+        if any(image_names(folder / name)):
             raise InputError(
-                f"{folder / name} holds pictures but no folder per class: "
+                f"{folder / name} holds images but no folder per class: "
                 "sort them into folders such as n01440764 first."
             )
     raise InputError(
-        f"The pictures of {entry.title} are not in {folder} (there is no {names[0]} with a folder "
+        f"The images of {entry.title} are not in {folder} (there is no {names[0]} with a folder "
         f"per class): get them from {entry.source}."
     )
 
@@ -82,12 +82,12 @@ def subfolders(folder: Path) -> list[str]:
     return [each.name for each in _visible(folder) if each.is_dir()]
 
 
-def picture_names(folder: Path) -> list[str]:
-    """Names of the pictures in a folder, sorted, without hidden ones."""
+def image_names(folder: Path) -> list[str]:
+    """Names of the images in a folder, sorted, without hidden ones."""
     return [
         each.name
         for each in _visible(folder)
-        if os.path.splitext(each.name)[1].lower() in PICTURE_SUFFIXES
+        if os.path.splitext(each.name)[1].lower() in IMAGE_SUFFIXES
     ]
 
 

@@ -1,4 +1,4 @@
-"""Readers of the layouts that CoOp, TPT, TDA and DPE expect; none of them opens a picture.
+"""Readers of the layouts that CoOp, TPT, TDA and DPE expect; none of them opens an image.
 
 ============ ===========================================================================
 ``split``    CoOp's JSON file: {"train": [[path, label, class name], ...], "val", "test"}
@@ -7,7 +7,7 @@
 ``numbered`` a folder per class named 0, 1, ... by the line of the class in classnames.txt
 ============ ===========================================================================
 
-Pictures come in the order of the list, or by class and then by name.
+Images come in the order of the list, or by class and then by name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from crg.datasets.base import PictureSet
+from crg.datasets.base import ImageSet
 from crg.datasets.catalog import Entry
 from crg.datasets.listings import Row, read_class_names, read_lines, read_split_file
 from crg.datasets.places import (
@@ -24,22 +24,22 @@ from crg.datasets.places import (
     class_folders_place,
     dataset_folder,
     image_folder,
+    image_names,
     names_path,
-    picture_names,
     split_path,
     subfolders,
 )
 from crg.types import InputError
 
-Reader: TypeAlias = Callable[[Entry, Path, str], PictureSet]
+Reader: TypeAlias = Callable[[Entry, Path, str], ImageSet]
 
 
-def read_entry(entry: Entry, root: Path, split: str = "test") -> PictureSet:
-    """The pictures of one split of a catalogued dataset."""
+def read_entry(entry: Entry, root: Path, split: str = "test") -> ImageSet:
+    """The images of one split of a catalogued dataset."""
     return _READERS[entry.reader](entry, root, split)
 
 
-def _read_split_file(entry: Entry, root: Path, split: str) -> PictureSet:
+def _read_split_file(entry: Entry, root: Path, split: str) -> ImageSet:
     folder = dataset_folder(entry, root)
     listed = read_split_file(split_path(entry, folder, root))
     rows = listed.splits.get(split)
@@ -47,10 +47,10 @@ def _read_split_file(entry: Entry, root: Path, split: str) -> PictureSet:
         raise _no_split(entry, split, [name for name, some in listed.splits.items() if some])
     images = image_folder(entry, folder, [name for name, _ in rows])
     names = [entry.renamed.get(name, name) for name in listed.class_names]
-    return _picture_set(entry, split, images, names, rows)
+    return _image_set(entry, split, images, names, rows)
 
 
-def _read_variants(entry: Entry, root: Path, split: str) -> PictureSet:
+def _read_variants(entry: Entry, root: Path, split: str) -> ImageSet:
     folder = dataset_folder(entry, root)
     listing = folder / f"images_variant_{split}.txt"
     if not listing.is_file() and split != "test":
@@ -58,10 +58,10 @@ def _read_variants(entry: Entry, root: Path, split: str) -> PictureSet:
     names = read_lines(folder / "variants.txt")
     rows = [_variant_row(listing, line, names) for line in read_lines(listing)]
     images = image_folder(entry, folder, [name for name, _ in rows])
-    return _picture_set(entry, split, images, names, rows)
+    return _image_set(entry, split, images, names, rows)
 
 
-def _read_wnid_folders(entry: Entry, root: Path, split: str) -> PictureSet:
+def _read_wnid_folders(entry: Entry, root: Path, split: str) -> ImageSet:
     images, names = _class_folders(entry, root, split)
     found = [name for name in subfolders(images) if WNID.fullmatch(name)]
     strangers = [wnid for wnid in found if wnid not in names]
@@ -72,10 +72,10 @@ def _read_wnid_folders(entry: Entry, root: Path, split: str) -> PictureSet:
         )
     wnids = found if entry.subset else list(names)
     rows = _folder_rows(images, wnids)
-    return _picture_set(entry, split, images, [names[wnid] for wnid in wnids], rows)
+    return _image_set(entry, split, images, [names[wnid] for wnid in wnids], rows)
 
 
-def _read_numbered_folders(entry: Entry, root: Path, split: str) -> PictureSet:
+def _read_numbered_folders(entry: Entry, root: Path, split: str) -> ImageSet:
     images, names = _class_folders(entry, root, split)
     numbers = [int(name) for name in subfolders(images) if name.isdecimal()]
     if max(numbers) >= len(names):
@@ -84,7 +84,7 @@ def _read_numbered_folders(entry: Entry, root: Path, split: str) -> PictureSet:
             f"classnames.txt: get both again, from {entry.source} and {entry.names_url}."
         )
     rows = _folder_rows(images, [str(number) for number in range(len(names))])
-    return _picture_set(entry, split, images, list(names.values()), rows)
+    return _image_set(entry, split, images, list(names.values()), rows)
 
 
 _READERS: dict[str, Reader] = {
@@ -117,20 +117,20 @@ def _folder_rows(images: Path, folders: Sequence[str]) -> list[Row]:
     return [
         (f"{folder}/{name}", label)
         for label, folder in enumerate(folders)
-        for name in picture_names(images / folder)
+        for name in image_names(images / folder)
     ]
 
 
-def _picture_set(
+def _image_set(
     entry: Entry, split: str, images: Path, names: Sequence[str], rows: Sequence[Row]
-) -> PictureSet:
+) -> ImageSet:
     ids = tuple(name for name, _ in rows)
     if len(set(ids)) != len(ids):
         twice = next(name for place, name in enumerate(ids) if name in ids[:place])
         raise InputError(
             f"{entry.title} lists {twice} twice in its split {split!r}: get the list again."
         )
-    return PictureSet(
+    return ImageSet(
         name=entry.name_of(split),
         class_names=tuple(names),
         templates=entry.templates,

@@ -1,6 +1,6 @@
-"""Chooses what a picture shows: which object is given or drawn by lot, the rest always by lot.
+"""Chooses what an image shows: which object is given or drawn by lot, the rest always by lot.
 
-Every choice comes from a stable hash of (seed, index), so that a picture is the same in any
+Every choice comes from a stable hash of (seed, index), so that an image is the same in any
 order and on any machine. Some combinations of colour, texture and shape are held out: they
 are never used for training, so that their names are really zero-shot.
 """
@@ -46,7 +46,7 @@ class Thing:
 
 @dataclass(frozen=True)
 class Scene:
-    """What can be said about a picture, and how it looks in detail."""
+    """What can be said about an image, and how it looks in detail."""
 
     thing: Thing
     size: str
@@ -84,7 +84,7 @@ def training_things() -> tuple[Thing, ...]:
 
 
 def compose(thing: Thing, seed: int, index: int) -> Scene:
-    """Picture ``index`` of a series, showing ``thing``."""
+    """Image ``index`` of a series, showing ``thing``."""
     rng = generator("scene", seed, index)
     size = _one_of(rng, SIZES)
     radius = SIDE * float(rng.uniform(*SIZES[size]))

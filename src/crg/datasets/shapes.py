@@ -1,7 +1,7 @@
-"""Rendered pictures of shapes: the bundled dataset, clean or shifted in graded severity.
+"""Rendered images of shapes: the bundled dataset, clean or shifted in graded severity.
 
 The classes are combinations of colour, texture and shape that the bundled model never saw
-in training. Picture ``index`` of a seed shows the same scene whatever the shift.
+in training. Image ``index`` of a seed shows the same scene whatever the shift.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from PIL import Image
 
-from crg.datasets.base import PictureSet
+from crg.datasets.base import ImageSet
 from crg.datasets.captions import TEMPLATES
 from crg.datasets.drawing import draw
 from crg.datasets.scenes import (
@@ -25,12 +25,12 @@ from crg.datasets.shifts import SHIFTS, check_shift
 from crg.types import InputError
 
 N_CLASSES = 32
-CLEAN = "clean"  # what pictures without a shift are called
+CLEAN = "clean"  # what images without a shift are called
 
 
 @dataclass(frozen=True)
-class ShapePicture:
-    """One picture, drawn when it is needed."""
+class ShapeImage:
+    """One image, drawn when it is needed."""
 
     seed: int
     index: int
@@ -39,11 +39,11 @@ class ShapePicture:
     severity: int = 1
 
     def scene(self) -> Scene:
-        """What the picture shows."""
+        """What the image shows."""
         return compose(self.thing, self.seed, self.index)
 
     def draw(self) -> Image.Image:
-        """The picture, in RGB."""
+        """The image, in RGB."""
         clean = draw(self.scene().look)
         if self.shift is None:
             return clean
@@ -61,32 +61,32 @@ def class_things() -> tuple[Thing, ...]:
     return held_out_things()[:N_CLASSES]
 
 
-def shape_pictures(shift: str | None, severity: int, count: int, seed: int) -> PictureSet:
-    """``count`` pictures of the held-out classes, equally often, clean where shift is None."""
+def shape_images(shift: str | None, severity: int, count: int, seed: int) -> ImageSet:
+    """``count`` images of the held-out classes, equally often, clean where shift is None."""
     check_shift(shift, severity)
     if count < 1:
-        raise InputError(f"The number of pictures is {count}: ask for at least one.")
+        raise InputError(f"The number of images is {count}: ask for at least one.")
     things = class_things()
     labels = tuple(_label(seed, index) for index in range(count))
     kind = f"{shift}-{severity}" if shift else "clean"
-    return PictureSet(
+    return ImageSet(
         name=f"shapes:{shift}:{severity}" if shift else "shapes",
         class_names=tuple(thing.name for thing in things),
         templates=TEMPLATES,
         ids=tuple(f"{kind}/{index:05d}" for index in range(count)),
         sources=tuple(
-            ShapePicture(seed, index, things[label], shift, severity)
+            ShapeImage(seed, index, things[label], shift, severity)
             for index, label in enumerate(labels)
         ),
         labels=labels,
     )
 
 
-def training_picture(seed: int, index: int) -> ShapePicture:
-    """A clean picture of a combination that is not held out."""
+def training_image(seed: int, index: int) -> ShapeImage:
+    """A clean image of a combination that is not held out."""
     things = training_things()
     rng = generator("training", seed, index)
-    return ShapePicture(seed, index, things[int(rng.integers(len(things)))])
+    return ShapeImage(seed, index, things[int(rng.integers(len(things)))])
 
 
 def _label(seed: int, index: int) -> int:

@@ -1,4 +1,4 @@
-"""What can befall a picture: each shift in five grades, from slight to severe."""
+"""What can befall an image: each shift in five grades, from slight to severe."""
 
 from __future__ import annotations
 
@@ -24,53 +24,51 @@ class Shift:
     apply: Callable[[Image.Image, float, np.random.Generator], Image.Image]
     strengths: tuple[float, float, float, float, float]
 
-    def __call__(
-        self, picture: Image.Image, severity: int, rng: np.random.Generator
-    ) -> Image.Image:
-        """The picture, shifted."""
-        return self.apply(picture, self.strengths[severity - 1], rng)
+    def __call__(self, image: Image.Image, severity: int, rng: np.random.Generator) -> Image.Image:
+        """The image, shifted."""
+        return self.apply(image, self.strengths[severity - 1], rng)
 
 
-def _sketch(picture: Image.Image, drawn: float, rng: np.random.Generator) -> Image.Image:
+def _sketch(image: Image.Image, drawn: float, rng: np.random.Generator) -> Image.Image:
     """Pencil lines on paper take the place of a share of the colours."""
-    grey = picture.convert("L").filter(ImageFilter.GaussianBlur(0.7))
+    grey = image.convert("L").filter(ImageFilter.GaussianBlur(0.7))
     down, across = np.gradient(np.asarray(grey, np.float32))
     lines = 250 - np.clip(rng.uniform(5.0, 7.0) * np.hypot(down, across), 0, 215)
     paper = lines[:, :, None] + rng.normal(0, 4, (SIDE, SIDE, 1))
-    return _picture((1 - drawn) * _floats(picture) + drawn * paper)
+    return _image((1 - drawn) * _floats(image) + drawn * paper)
 
 
-def _night(picture: Image.Image, darkness: float, rng: np.random.Generator) -> Image.Image:
+def _night(image: Image.Image, darkness: float, rng: np.random.Generator) -> Image.Image:
     """Little light, and that bluish, with the noise of a camera that amplifies it."""
     tint = 1 + darkness * np.array([-0.25, -0.1, 0.2]) + rng.uniform(-0.05, 0.05)
     glow = 0.8 + 0.4 * clouds(rng, 3)[:, :, None]
     grain = rng.normal(0, 3 + 4 * darkness, (SIDE, SIDE, 3))
-    return _picture(_floats(picture) * (1 - darkness) * tint * glow + 6 + grain)
+    return _image(_floats(image) * (1 - darkness) * tint * glow + 6 + grain)
 
 
-def _fog(picture: Image.Image, thickness: float, rng: np.random.Generator) -> Image.Image:
+def _fog(image: Image.Image, thickness: float, rng: np.random.Generator) -> Image.Image:
     """White haze of uneven thickness."""
     haze = np.clip(thickness + 0.22 * (clouds(rng, 4)[:, :, None] - 0.5), 0, 0.97)
     white = np.array([214, 218, 222]) + rng.uniform(-8, 8)
-    return _picture(_floats(picture) * (1 - haze) + white * haze)
+    return _image(_floats(image) * (1 - haze) + white * haze)
 
 
-def _blur(picture: Image.Image, radius: float, rng: np.random.Generator) -> Image.Image:
+def _blur(image: Image.Image, radius: float, rng: np.random.Generator) -> Image.Image:
     """A lens out of focus."""
-    return picture.filter(ImageFilter.GaussianBlur(radius * rng.uniform(0.9, 1.1)))
+    return image.filter(ImageFilter.GaussianBlur(radius * rng.uniform(0.9, 1.1)))
 
 
-def _noise(picture: Image.Image, spread: float, rng: np.random.Generator) -> Image.Image:
+def _noise(image: Image.Image, spread: float, rng: np.random.Generator) -> Image.Image:
     """Grain in every pixel and channel."""
-    return _picture(_floats(picture) + rng.normal(0, spread, (SIDE, SIDE, 3)))
+    return _image(_floats(image) + rng.normal(0, spread, (SIDE, SIDE, 3)))
 
 
-def _recoloured(picture: Image.Image, degrees: float, rng: np.random.Generator) -> Image.Image:
+def _recoloured(image: Image.Image, degrees: float, rng: np.random.Generator) -> Image.Image:
     """Every hue turned the same way round the colour circle, and paler."""
     turn = np.deg2rad(degrees + rng.uniform(-5, 5))
-    pixels = _floats(picture)
+    pixels = _floats(image)
     grey = (pixels @ _LIGHTNESS)[:, :, None]
-    return _picture(grey + (1 - degrees / 320) * ((pixels - grey) @ _hue_turn(float(turn)).T))
+    return _image(grey + (1 - degrees / 320) * ((pixels - grey) @ _hue_turn(float(turn)).T))
 
 
 # The strengths were chosen so that the bundled model is right on about 88, 75, 62, 48 and 35
@@ -97,11 +95,11 @@ def check_shift(shift: str | None, severity: int) -> None:
         )
 
 
-def _floats(picture: Image.Image) -> Any:
-    return np.asarray(picture, np.float32)
+def _floats(image: Image.Image) -> Any:
+    return np.asarray(image, np.float32)
 
 
-def _picture(pixels: Any) -> Image.Image:
+def _image(pixels: Any) -> Image.Image:
     return Image.fromarray(np.clip(pixels + 0.5, 0, 255).astype(np.uint8))
 
 

@@ -1,4 +1,4 @@
-"""Pictures of one's own in a table: CSV, or TSV, with the columns path and label.
+"""Images of one's own in a table: CSV, or TSV, with the columns path and label.
 
 Class names are sorted, so that they do not depend on the order of the rows.
 """
@@ -10,23 +10,23 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from crg.datasets.base import PictureSet
+from crg.datasets.base import ImageSet
 from crg.datasets.folder import TEMPLATES
-from crg.pictures import shown
+from crg.images import shown
 from crg.types import InputError
 
 TABLE_SUFFIXES = {".csv": ",", ".tsv": "\t"}
 
 
-def read_table(table: Path, root: Path | None = None) -> PictureSet:
-    """The pictures of a CSV or TSV file; paths are relative to it, or to ``root`` if given."""
+def read_table(table: Path, root: Path | None = None) -> ImageSet:
+    """The images of a CSV or TSV file; paths are relative to it, or to ``root`` if given."""
     rows = _rows(table)
     base = root if root is not None else table.parent
     _check_files(table, base, rows)
     labels = [row.label for row in rows if row.label is not None]  # of all rows or of none
     names = sorted(set(labels))
     place = {name: label for label, name in enumerate(names)}
-    return PictureSet(
+    return ImageSet(
         name=table.stem,
         class_names=tuple(names),
         templates=TEMPLATES,
@@ -61,7 +61,7 @@ def _rows(table: Path) -> list[_Row]:
             "such as path,label."
         )
     if not lines:
-        raise InputError(f"{shown(table)} lists no pictures: write one line for each.")
+        raise InputError(f"{shown(table)} lists no images: write one line for each.")
     return [_row(table, header, number, cells) for number, cells in lines]
 
 
@@ -99,7 +99,7 @@ def _check_files(table: Path, base: Path, rows: list[_Row]) -> None:
         first[row.path] = row.line
     missing = [row for row in rows if not os.path.isfile(base / row.path)]
     if missing:
-        count = "a picture that does" if len(missing) == 1 else f"{len(missing)} pictures that do"
+        count = "an image that does" if len(missing) == 1 else f"{len(missing)} images that do"
         raise InputError(
             f"{shown(table)} lists {count} not exist (first {shown(missing[0].path)} in line "
             f"{missing[0].line}): paths are relative to {shown(base)}."

@@ -13,7 +13,7 @@ Vectors: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
 
 
 class Encoder(Protocol):
-    """A CLIP-like model. D is the width that pictures and texts share."""
+    """A CLIP-like model. D is the width that images and texts share."""
 
     name: str  # what `--model` was given, so that the same encoder can be had again
     width: int  # D
@@ -23,7 +23,7 @@ class Encoder(Protocol):
     fingerprint: str  # changes whenever the weights do; stores are keyed by it
     source: str  # where the weights came from, for people
 
-    def encode_pictures(self, pixels: Pixels) -> Vectors:
+    def encode_images(self, pixels: Pixels) -> Vectors:
         """Features (B, D) of unit length for pixels (B, S, S, 3) that views.py made."""
         ...
 

@@ -127,7 +127,7 @@ def _preprocessing(name: str, given: dict[str, Any]) -> Preprocessing:
     height, width = size if isinstance(size, (tuple, list)) else (size, size)
     if height != width or given["resize_mode"] not in ("shortest", "squash"):
         raise InputError(
-            f"{name} wants pictures of {height} x {width} pixels fitted by "
+            f"{name} wants images of {height} x {width} pixels fitted by "
             f"{given['resize_mode']!r}, which crg cannot make: choose another model."
         )
     return Preprocessing(

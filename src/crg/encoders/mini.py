@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from crg.encoders.base import Vectors
-from crg.encoders.mini_net import Mask, Numbers, picture_features, text_features
+from crg.encoders.mini_net import Mask, Numbers, image_features, text_features
 from crg.encoders.mini_prompts import MiniPrompts
 from crg.encoders.mini_words import Lexicon
 from crg.preprocessing import Pixels, Preprocessing
@@ -52,7 +52,7 @@ class Mini:
             std=tuple(self.facts["std"]),
         )
 
-    def encode_pictures(self, pixels: Pixels) -> Vectors:
+    def encode_images(self, pixels: Pixels) -> Vectors:
         """Features (B, D) of unit length for pixels (B, S, S, 3)."""
         if len(pixels) == 0:
             return np.zeros((0, self.width), np.float32)
@@ -62,7 +62,7 @@ class Mini:
                 f"The pixels have shape {pixels.shape}: give (B, {side}, {side}, 3) to mini."
             )
         with one_blas_thread():
-            return picture_features(
+            return image_features(
                 pixels, self.preprocessing, self._weights, int(self.facts["stages"])
             )
 

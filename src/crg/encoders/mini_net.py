@@ -1,6 +1,6 @@
 """The forward pass of the bundled model in NumPy: convolutions and attention as matrix products.
 
-Weights are named as in the training script, which writes them. Pictures are (B, S, S, 3),
+Weights are named as in the training script, which writes them. Images are (B, S, S, 3),
 channels last; a convolution gathers its windows and multiplies once.
 """
 
@@ -18,24 +18,24 @@ Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 Weights: TypeAlias = Mapping[str, Numbers]
 
-_CHUNK = 16  # pictures at a time, so that the windows stay in the processor's cache
+_CHUNK = 16  # images at a time, so that the windows stay in the processor's cache
 _GELU = np.float32(np.sqrt(2 / np.pi))
 
 
-def picture_features(
+def image_features(
     pixels: Pixels, wanted: Preprocessing, weights: Weights, n_stages: int
 ) -> Numbers:
     """Features (B, D) of unit length of pixels (B, S, S, 3)."""
     std = np.asarray(wanted.std, np.float32)
     scale, shift = 1 / (255 * std), np.asarray(wanted.mean, np.float32) / std
     parts = [
-        _few_pictures(pixels[start : start + _CHUNK] * scale - shift, weights, n_stages)
+        _few_images(pixels[start : start + _CHUNK] * scale - shift, weights, n_stages)
         for start in range(0, len(pixels), _CHUNK)
     ]
     return np.concatenate(parts)
 
 
-def _few_pictures(pixels: Numbers, weights: Weights, n_stages: int) -> Numbers:
+def _few_images(pixels: Numbers, weights: Weights, n_stages: int) -> Numbers:
     """A strided convolution and a residual one per stage, then mean and peak of each channel."""
     x = _convolved(pixels, weights, "stem", 4, 2)
     np.maximum(x, 0, out=x)
@@ -71,8 +71,8 @@ def _convolved(x: Numbers, weights: Weights, name: str, kernel: int, stride: int
     padded[:, 1:-1, 1:-1] = x
     rows, columns = (h + 2 - kernel) // stride + 1, (w + 2 - kernel) // stride + 1
     windows = np.empty((b, rows, columns, kernel, kernel * c), np.float32)
-    per_picture, per_row, per_column, per_channel = padded.strides
-    strides = (per_picture, per_row * stride, per_column * stride, per_channel)
+    per_image, per_row, per_column, per_channel = padded.strides
+    strides = (per_image, per_row * stride, per_column * stride, per_channel)
     for line in range(kernel):  # neighbours in a row lie side by side: one run per window
         start = padded[:, line:]
         shape = (b, rows, columns, kernel * c)

@@ -48,7 +48,7 @@ def published_tags(model: str) -> list[str]:
 
 
 def published_configuration(model: str, tag: str) -> dict[str, Any]:
-    """Where published weights are and how pictures are prepared for them."""
+    """Where published weights are and how images are prepared for them."""
     found: dict[str, Any] = library("open_clip", "openclip").get_pretrained_cfg(model, tag)
     return found
 

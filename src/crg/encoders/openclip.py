@@ -40,11 +40,11 @@ class OpenClip:
         self.logit_bias = _number(getattr(built.model, "logit_bias", None))
         self.model = built.model.eval().requires_grad_(False).to(self.device)
 
-    def encode_pictures(self, pixels: Pixels) -> Vectors:
+    def encode_images(self, pixels: Pixels) -> Vectors:
         """Unit features (B, D) for pixels (B, S, S, 3)."""
         check_pixels(pixels, self.preprocessing)
         size = 64 if self.device.startswith("cpu") else 256
-        return encode_in_pieces(pixels, self._picture_features, size, self.width, "pictures")
+        return encode_in_pieces(pixels, self._image_features, size, self.width, "images")
 
     def encode_texts(self, texts: Sequence[str]) -> Vectors:
         """Unit features (n, D); words beyond the context length are cut off."""
@@ -55,7 +55,7 @@ class OpenClip:
         """The text half in fp32, into which context vectors can be put in place of words."""
         return OpenClipPrompts(self.name, self.model, self.tokenizer)
 
-    def _picture_features(self, pixels: Pixels) -> Vectors:
+    def _image_features(self, pixels: Pixels) -> Vectors:
         torch = library("torch", "openclip")
         std = torch.tensor(self.preprocessing.std, device=self.device).reshape(3, 1, 1)
         mean = torch.tensor(self.preprocessing.mean, device=self.device).reshape(3, 1, 1)

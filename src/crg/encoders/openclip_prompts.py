@@ -118,7 +118,7 @@ class OpenClipPrompts:
 
 
 def _text_half(model: Any) -> Any:
-    """The model without its picture tower, which shares the weights of the text tower."""
+    """The model without its image tower, which shares the weights of the text tower."""
     half = copy.copy(model)
     half._modules = {name: part for name, part in model._modules.items() if name != "visual"}
     return half.eval().requires_grad_(False)

@@ -1,4 +1,4 @@
-"""Encoding: pictures become features one time, kept in a store that every run reads."""
+"""Encoding: images become features one time, kept in a store that every run reads."""
 
 from crg.encoding.job import Progress, Summary, encode
 from crg.encoding.planning import Wording

@@ -1,7 +1,7 @@
 """Blocks encoded by the actors of a Ray cluster, in the same bytes as here.
 
 Each actor loads the encoder once. One that is lost with its machine is started again
-elsewhere, and the block it was at is done again. Pictures that are files must be found under
+elsewhere, and the block it was at is done again. Images that are files must be found under
 the same path on every machine.
 
 Sums of many threads are rounded otherwise than those of one. So an actor computes with as many

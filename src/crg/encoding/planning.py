@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from crg.datasets.base import PictureSet
+from crg.datasets.base import ImageSet
 from crg.encoders.base import Encoder, Vectors
 from crg.generation.folder import Variations
 from crg.prompts import Mode, class_prompts, distinct_names, encode_classes
@@ -18,7 +18,7 @@ from crg.store.plan import CONTENT, VARIATIONS, Plan
 from crg.views import Recipe
 
 _VIEWS_PER_BLOCK = 1024  # so many are lost at most when a process is killed
-_LEAST, _MOST = 8, 256  # pictures per block
+_LEAST, _MOST = 8, 256  # images per block
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Wording:
     cache: Cache = "default"
 
     def features(
-        self, dataset: PictureSet, encoder: Encoder, on_note: Callable[[str], None] | None
+        self, dataset: ImageSet, encoder: Encoder, on_note: Callable[[str], None] | None
     ) -> Vectors:
         """The text features (K, D) of the classes."""
         return encode_classes(
@@ -44,7 +44,7 @@ class Wording:
             on_note,
         )
 
-    def key(self, dataset: PictureSet) -> dict[str, Any]:
+    def key(self, dataset: ImageSet) -> dict[str, Any]:
         """What of the wording decides the text features."""
         by_template = self.mode != "descriptions"
         return {
@@ -53,24 +53,24 @@ class Wording:
             "descriptions": self._digest(dataset) if self.mode != "template" else None,
         }
 
-    def _templates(self, dataset: PictureSet) -> tuple[str, ...]:
+    def _templates(self, dataset: ImageSet) -> tuple[str, ...]:
         return dataset.templates if self.templates is None else self.templates
 
-    def _digest(self, dataset: PictureSet) -> str:
+    def _digest(self, dataset: ImageSet) -> str:
         mode: Mode = "descriptions"
         return _digest(class_prompts(dataset.class_names, (), self.descriptions, mode))
 
 
 def make_plan(
-    dataset: PictureSet,
+    dataset: ImageSet,
     encoder: Encoder,
     recipe: Recipe,
     wording: Wording,
     variations: Variations | None = None,
 ) -> Plan:
-    """The plan of the store for these pictures, this encoder, these views and these prompts."""
+    """The plan of the store for these images, this encoder, these views and these prompts."""
     views = recipe.views + (variations.count if variations else 0)
-    block = pictures_per_block(views)
+    block = images_per_block(views)
     key = _key(dataset, encoder, recipe) | wording.key(dataset) | {"block": block}
     if variations:  # a store without generated views says nothing of them
         key[GENERATED] = variations.count
@@ -88,16 +88,16 @@ def make_plan(
     )
 
 
-def pictures_per_block(views: int) -> int:
+def images_per_block(views: int) -> int:
     """Fewer where each takes longer.
 
-    >>> pictures_per_block(1), pictures_per_block(64)
+    >>> images_per_block(1), images_per_block(64)
     (256, 16)
     """
     return min(max(_VIEWS_PER_BLOCK // views, _LEAST), _MOST)
 
 
-def _key(dataset: PictureSet, encoder: Encoder, recipe: Recipe) -> dict[str, Any]:
+def _key(dataset: ImageSet, encoder: Encoder, recipe: Recipe) -> dict[str, Any]:
     return {
         "dataset": dataset.name,
         "number of pictures": len(dataset),
@@ -110,21 +110,19 @@ def _key(dataset: PictureSet, encoder: Encoder, recipe: Recipe) -> dict[str, Any
     }
 
 
-def _content(dataset: PictureSet, variations: Variations | None) -> dict[str, str]:
-    """What the files are that pictures and variations come from."""
+def _content(dataset: ImageSet, variations: Variations | None) -> dict[str, str]:
+    """What the files are that images and variations come from."""
     content = {CONTENT: dataset.fingerprint()}
     return content | ({VARIATIONS: variations.fingerprint(dataset.ids)} if variations else {})
 
 
-def _contents(
-    dataset: PictureSet, variations: Variations | None, block: int, key: str
-) -> list[str]:
-    """For each block what its features are made of: its pictures, and all else in the key."""
+def _contents(dataset: ImageSet, variations: Variations | None, block: int, key: str) -> list[str]:
+    """For each block what its features are made of: its images, and all else in the key."""
     parts = [_part(dataset, rows) for rows in spans(len(dataset), block)]
     return [_digest([*_content(part, variations).values(), key]) for part in parts]
 
 
-def _part(dataset: PictureSet, rows: range) -> PictureSet:
+def _part(dataset: ImageSet, rows: range) -> ImageSet:
     part, labels = slice(rows.start, rows.stop), dataset.labels
     return replace(
         dataset,

@@ -1,4 +1,4 @@
-"""The peak memory of a run, measured in a fresh process over its first pictures.
+"""The peak memory of a run, measured in a fresh process over its first images.
 
 A process that has done other runs, or that has a large parent, would tell of their memory too.
 """
@@ -22,7 +22,7 @@ from crg.plugins import load_plugins
 from crg.threads import ONE_THREAD
 from crg.types import Step
 
-N_PICTURES = 64
+N_IMAGES = 64
 _STATUS = Path("/proc/self/status")
 _CHILD = (
     "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer);"
@@ -31,7 +31,7 @@ _CHILD = (
 
 
 def peak_bytes(spec: RunSpec, plugins: Sequence[str] = ()) -> int | None:
-    """Bytes that a process of its own needs at most for the first pictures of a run.
+    """Bytes that a process of its own needs at most for the first images of a run.
 
     They include Python and the libraries, and a feature file that is not mapped. None where
     the system does not tell, or where the process failed.
@@ -72,11 +72,11 @@ def measure() -> None:
 
 
 class _EnoughError(Exception):
-    """Enough pictures were seen."""
+    """Enough images were seen."""
 
 
 def _stop(step: Step) -> None:
-    if step.index + 1 >= N_PICTURES:
+    if step.index + 1 >= N_IMAGES:
         raise _EnoughError
 
 

@@ -19,7 +19,7 @@ def read_once(path: str, then: Sequence[str] = ()) -> Features:
 
 
 def read_with_few(path: str, few: str | None, then: Sequence[str] = ()) -> Features:
-    """The features of a file, with labelled pictures from another one if it is named."""
+    """The features of a file, with labelled images from another one if it is named."""
     features = read_once(path, then)
     return features if few is None else with_few(features, read_once(few))
 

@@ -25,7 +25,7 @@ def run_spec(
     tell(0, 0)
     load_plugins(plugins)
     features = read_with_few(spec.path, spec.few, spec.then)
-    counter = _Counter(tell, min(len(features), spec.scenario.pictures or len(features)))
+    counter = _Counter(tell, min(len(features), spec.scenario.images or len(features)))
     given = (features, spec.method, spec.options, spec.seed)
     with one_torch_thread():
         result = run(*given, scenario=spec.scenario, on_step=counter)

@@ -68,7 +68,7 @@ def settings_groups(study: Study) -> list[Group]:
 
 
 def _averaged(study: Study, setting: Setting) -> tuple[Table, ...]:
-    """Sequences of several files are left out: their pictures are those of other sources."""
+    """Sequences of several files are left out: their images are those of other sources."""
     return tuple(
         table
         for table in study.tables

@@ -1,4 +1,4 @@
-"""The first pictures of a stream: how many of them are answered rightly, and against zero-shot."""
+"""The first images of a stream: how many of them are answered rightly, and against zero-shot."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from crg.scenario import SHUFFLED
 from crg.stream import shuffled
 
 Rows = np.ndarray[Any, Any]
-FIRST = (50, 100, 200, 500)  # pictures of a cold start
+FIRST = (50, 100, 200, 500)  # images of a cold start
 
 
 def first_ones(runs: Sequence[Run]) -> Mapping[int, Spread]:
-    """Accuracy over the first n pictures, where the stream has so many."""
+    """Accuracy over the first n images, where the stream has so many."""
     streams = streams_of(runs, lambda run: run.metrics)
     found = {n: spread([float(stream[:n].mean()) for stream in streams]) for n in _sizes(streams)}
     return {n: each for n, each in found.items() if each is not None}
@@ -36,8 +36,8 @@ def first_gains(runs: Sequence[Run], label: str, n_orders: int) -> Mapping[int, 
     orders = _orders_of(runs)
     gains: dict[int, Contrast] = {}
     for n in _sizes([*mine, *base]):
-        # Orders begin with other pictures, but some of these come early in several: only where
-        # it is known which ones can a picture be drawn in all orders at once.
+        # Orders begin with other images, but some of these come early in several: only where
+        # it is known which ones can an image be drawn in all orders at once.
         interval = None if orders is None else _crossed(runs, orders, n)
         if interval is None:
             right, baseline = (np.stack([s[:n] for s in each]) for each in (mine, base))
@@ -47,7 +47,7 @@ def first_gains(runs: Sequence[Run], label: str, n_orders: int) -> Mapping[int, 
 
 
 def _crossed(runs: Sequence[Run], orders: Sequence[Rows], n: int) -> Interval | None:
-    """The paired interval over the pictures that come first, which differ from order to order."""
+    """The paired interval over the images that come first, which differ from order to order."""
     mine, base = answers_of(runs, False), zero_shot_answers(runs, False)
     if mine is None or base is None:
         return None

@@ -156,7 +156,7 @@ def _start(study: Study, tables: Tables) -> list[str]:
     if soonest:
         verb = "is" if len(soonest) == 1 else "are"
         said = f"{where}, {listing(soonest)} {verb} better than zero-shot soonest: from the first "
-        said += f"{min(known.values())} pictures on."
+        said += f"{min(known.values())} images on."
     else:
         said = f"{where}, {_never_from_the_first(lines)}."
     first = min(min(line.first_gain) for line in lines)
@@ -169,7 +169,7 @@ def _never_from_the_first(lines: Sequence[Line]) -> str:
     """That no row is better from one of the numbers on, and which are over the whole stream."""
     numbers = sorted({n for line in lines for n in line.first_gain})
     sizes = listing(map(str, numbers)).replace(" and ", " or ")
-    said = f"no row is judged better than zero-shot from the first {sizes} pictures on"
+    said = f"no row is judged better than zero-shot from the first {sizes} images on"
     whole = [called(line.row) for line in lines if starting.is_better(line)]
     verb = "is" if len(whole) == 1 else "are"
     return f"{said}; over the whole stream {listing(whole)} {verb}" if whole else said

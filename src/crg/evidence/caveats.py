@@ -6,35 +6,35 @@ from collections.abc import Iterable, Sequence
 
 from crg.evidence.study import Contrast, Line, Study, Table
 from crg.evidence.wording import called, listing, measured
-from crg.outline import LABELLED_PICTURES
+from crg.outline import LABELLED_IMAGES
 
 
 def once_note(study: Study) -> str:
     """Which rows were run once, and which luck is in no interval; empty where there is none."""
     lines = [line for table in study.tables for line in measured(table.lines)]
     once = _names(line for line in lines if line.run_once)
-    few = _names(line for line in lines if LABELLED_PICTURES in line.row.needs)
+    few = _names(line for line in lines if LABELLED_IMAGES in line.row.needs)
     said = [_run_once(once, lines)] if once else []
     said += [_one_draw(few, named_before=few == once)] if few else []
     return " ".join(said)
 
 
 def _run_once(names: Sequence[str], lines: Sequence[Line]) -> str:
-    """With zero-shot they share the one order, so that the bootstrap draws pictures only."""
+    """With zero-shot they share the one order, so that the bootstrap draws images only."""
     in_part = any(called(line.row) in names for line in lines if not line.run_once)
-    where = " wherever all orders have the same pictures" if in_part else ""
+    where = " wherever all orders have the same images" if in_part else ""
     verb, their = ("was", "its") if len(names) == 1 else ("were", "their")
     return (
         f"{listing(names)} {verb} run once{where}, because the order changes none of {their} "
         "answers: no spread over orders is shown, and the interval against zero-shot is over "
-        "pictures only."
+        "images only."
     )
 
 
 def _one_draw(names: Sequence[str], named_before: bool) -> str:
     who, verb = ("It", "learns") if len(names) == 1 else ("They", "learn")
     return (
-        f"{who if named_before else listing(names)} {verb} from labelled pictures, the same ones "
+        f"{who if named_before else listing(names)} {verb} from labelled images, the same ones "
         "in every run: the luck of that one draw is in no interval."
     )
 

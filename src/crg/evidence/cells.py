@@ -24,7 +24,7 @@ _ROUNDING = 0.01  # by which the share of wrong labels may differ from the one t
 def name_of(line: Line, once: str | None = None) -> str:
     """The label with all that must not be overlooked; ``once`` tells of several settings."""
     flags = [watermark(line)] if watermark(line) else []
-    flags += ["uses labelled pictures"] if line.row.uses_labels and not line.row.tuned else []
+    flags += ["uses labelled images"] if line.row.uses_labels and not line.row.tuned else []
     flags += ["incomplete"] if line.status == "incomplete" else []
     known = once_mark([line]) if once is None else once
     flags += [known] if known else []
@@ -71,7 +71,7 @@ def rival_text(contrast: Contrast | None) -> str:
 
 
 def scored_text(scored: Spread | None) -> str:
-    """How many pictures were scored: one number, or the mean of several.
+    """How many images were scored: one number, or the mean of several.
 
     >>> scored_text(Spread(42, 0.0, (42, 42))), scored_text(Spread(41.5, 0.7, (41, 42)))
     ('42', '41.5')
@@ -92,7 +92,7 @@ def short_reason(line: Line) -> str:
 
 
 def reasons_in_short(lines: Iterable[Line]) -> list[str]:
-    """Such as "Not run: coop and gda (needs labelled pictures).", each reason once."""
+    """Such as "Not run: coop and gda (needs labelled images).", each reason once."""
     rows: dict[tuple[str, str], dict[str, None]] = {}
     for line in lines:
         if line.accuracy is None and line.reason:

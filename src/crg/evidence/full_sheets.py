@@ -50,10 +50,10 @@ def full_sheet(study: Study, table: Table, title: str, facts: tuple[str, ...] = 
 
 
 def _scored(table: Table) -> tuple[str, ...]:
-    """How many pictures an order has, where these are not all of the file."""
+    """How many images an order has, where these are not all of the file."""
     if table.scored is None or table.scored.mean == table.source.n_samples:
         return ()
-    return (f"Scored pictures per order: {scored_text(table.scored)}.",)
+    return (f"Scored images per order: {scored_text(table.scored)}.",)
 
 
 def _columns(table: Table, marks: dict[str, int]) -> tuple[_Column, ...]:

@@ -8,7 +8,7 @@ from crg.evidence.study import Line, Spread, Study
 
 BOLD = (
     "In tables, bold is the highest accuracy on a source, with the name of its row; where there "
-    "is a column per setting or per number of pictures, it is the highest of the column. A row "
+    "is a column per setting or per number of images, it is the highest of the column. A row "
     "that lacks some of the orders is never bold."
 )
 
@@ -26,7 +26,7 @@ def leading(lines: Iterable[Line], value: Callable[[Line], Spread | None]) -> fr
 
 
 def first_leading(lines: Iterable[Line], count: int) -> frozenset[str]:
-    """Those that are highest over the first pictures."""
+    """Those that are highest over the first images."""
     return leading(lines, lambda line: line.first.get(count))
 
 
@@ -35,6 +35,6 @@ def bold_among(study: Study) -> str:
     if not any(row.uses_labels for row in study.outline.rows):
         return ""
     return (
-        "Only rows that use no labels can be bold: those that use some (labelled pictures, or "
+        "Only rows that use no labels can be bold: those that use some (labelled images, or "
         "options chosen with labels) may well be higher."
     )

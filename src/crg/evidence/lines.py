@@ -15,7 +15,7 @@ from crg.evidence.study import Line
 from crg.outline import Cell, Outline, Row, Source
 from crg.reported import Papers, bundled_papers
 
-_STARTS = ("cold_start", "learning")  # figures that tell of the first pictures
+_STARTS = ("cold_start", "learning")  # figures that tell of the first images
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +91,7 @@ def _last_line(reason: str) -> str:
 
 
 def _without_start(line: Line, known: Known, cells: Sequence[Cell]) -> Line:
-    """One order tells nothing of how it starts, as others would start with other pictures.
+    """One order tells nothing of how it starts, as others would start with other images.
 
     As far as the order is up to chance, what is expected of any part of the stream is what the
     whole of it has; domains come in an order that is not.

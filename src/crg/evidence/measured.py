@@ -12,7 +12,7 @@ from crg.evidence.runs import Run, in_order
 from crg.evidence.study import Bin, Curve, Point, Spread
 
 _N_PLACES = 60
-_FIRST_PLACE = 20  # a share of fewer pictures says nothing
+_FIRST_PLACE = 20  # a share of fewer images says nothing
 
 
 def spread(values: Sequence[float | None]) -> Spread | None:
@@ -47,7 +47,7 @@ def mislabelled(runs: Sequence[Run]) -> float | None:
 
 
 def scored(runs: Iterable[Run]) -> Spread | None:
-    """How many pictures each order scored, over the runs of all rows on the same streams."""
+    """How many images each order scored, over the runs of all rows on the same streams."""
     return spread(list({run.seed: run.n_scored for run in runs}.values()))
 
 
@@ -68,7 +68,7 @@ def reliability(runs: Sequence[Run]) -> tuple[Bin, ...]:
 
 
 def learning(runs: Sequence[Run]) -> Curve:
-    """Accuracy so far at about sixty places, from the twentieth picture on."""
+    """Accuracy so far at about sixty places, from the twentieth image on."""
     streams = streams_of(runs, lambda run: run.metrics)
     length = min((len(stream) for stream in streams), default=0)
     if not length:

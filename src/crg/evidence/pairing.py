@@ -1,4 +1,4 @@
-"""Rows against each other: always answers to the same picture in the same stream order.
+"""Rows against each other: always answers to the same image in the same stream order.
 
 A row whose answers do not depend on the order was run once and is paired with every order.
 """
@@ -15,7 +15,7 @@ from crg.evaluate import BASELINE
 from crg.evidence.runs import Answers, shared_seeds
 from crg.evidence.study import Contrast, Line
 from crg.metrics import Interval
-from crg.outline import ENOUGH_ORDERS, ENOUGH_PICTURES
+from crg.outline import ENOUGH_IMAGES, ENOUGH_ORDERS
 
 RESAMPLES = 10_000  # with fewer, the seed would decide over verdicts that are close
 
@@ -44,19 +44,19 @@ def contrast(one: Answers | None, other: Answers | None, label: str, n_all: int)
         return None
     first, second = one.of(seeds), other.of(seeds)
     if first.right.shape != second.right.shape:
-        return None  # other pictures, as when a file was replaced between the runs
+        return None  # other images, as when a file was replaced between the runs
     interval = _interval(first, second)
     if interval is None:
         return None
     n_orders = n_all if one.for_all_orders and other.for_all_orders else len(seeds)
-    n_pictures = int((first.seen & second.seen).sum(axis=1).min())
-    return judged(label, interval, n_orders, n_pictures)
+    n_images = int((first.seen & second.seen).sum(axis=1).min())
+    return judged(label, interval, n_orders, n_images)
 
 
-def judged(label: str, interval: Interval, n_orders: int, n_pictures: int) -> Contrast:
-    """With the word that the interval allows; ``n_pictures`` is of the order with the fewest."""
+def judged(label: str, interval: Interval, n_orders: int, n_images: int) -> Contrast:
+    """With the word that the interval allows; ``n_images`` is of the order with the fewest."""
     lacks = "orders" if n_orders < ENOUGH_ORDERS else ""
-    lacks = "pictures" if n_pictures < ENOUGH_PICTURES else lacks
+    lacks = "images" if n_images < ENOUGH_IMAGES else lacks
     if lacks or interval.low <= 0 <= interval.high:
         return Contrast(label, interval, "", lacks)
     return Contrast(label, interval, "better" if interval.low > 0 else "worse")
@@ -74,7 +74,7 @@ def _interval(first: Answers, second: Answers) -> Interval | None:
     seen = first.seen & second.seen
     if not seen.any():
         return None
-    if (seen == seen[:1]).all():  # the same pictures in every order: the others need not be drawn
+    if (seen == seen[:1]).all():  # the same images in every order: the others need not be drawn
         kept = seen[0]
         right, other = first.right[:, kept], second.right[:, kept]
         return metrics.paired_interval(right, other, n_resamples=RESAMPLES)

@@ -13,7 +13,7 @@ _ONE_PROMPT = "zero_shot_one_prompt"
 
 
 def printed_for(papers: Papers, outline: Outline, source: Source, row: Row) -> Reported | None:
-    """The number in the papers for this row on these pictures with this model, if there is one."""
+    """The number in the papers for this row on these images with this model, if there is one."""
     if not outline.reported or source.model is None:
         return None
     found = (
@@ -24,7 +24,7 @@ def printed_for(papers: Papers, outline: Outline, source: Source, row: Row) -> R
 
 
 def said_of(papers: Papers, outline: Outline, source: Source, row: Row) -> tuple[str, ...]:
-    """Statements about this row on these pictures with this model."""
+    """Statements about this row on these images with this model."""
     if not outline.reported or source.model is None:
         return ()
     found = (

@@ -16,7 +16,7 @@ from crg.evidence.study import Shown, Study, Table, Trace
 from crg.evidence.tabling import Tell, tables_of
 from crg.evidence.wording import listing, quoted
 from crg.experiment.shortening import SHORT
-from crg.outline import ENOUGH_ORDERS, ENOUGH_PICTURES, Outline
+from crg.outline import ENOUGH_IMAGES, ENOUGH_ORDERS, Outline
 from crg.reported import Papers, bundled_papers
 from crg.soundness import DIGEST, LeftOut, is_run, sentences_on
 from crg.types import InputError
@@ -141,18 +141,18 @@ def _study(
 
 
 def _galleries(name: str, records: Iterable[results.Record]) -> dict[str, tuple[Shown, ...]]:
-    """The latest gallery of each source; one without pictures counts for none."""
+    """The latest gallery of each source; one without images counts for none."""
     latest = {
-        record["source"]: record["pictures"]
+        record["source"]: record["images"]
         for record in records
         if record.get("kind") == GALLERY and record["experiment"] == name
     }
-    return {source: tuple(map(_shown, pictures)) for source, pictures in latest.items() if pictures}
+    return {source: tuple(map(_shown, images)) for source, images in latest.items() if images}
 
 
-def _shown(picture: Mapping[str, Any]) -> Shown:
-    png = base64.b64decode(picture["png"])
-    return Shown(picture["id"], png, picture["truth"], picture["answers"])
+def _shown(image: Mapping[str, Any]) -> Shown:
+    png = base64.b64decode(image["png"])
+    return Shown(image["id"], png, image["truth"], image["answers"])
 
 
 def _machine(runs: Collection[Run]) -> dict[str, str]:
@@ -188,12 +188,12 @@ def _notes(about: Outline, machine: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _small_tables(tables: Iterable[Table]) -> list[str]:
-    """Where too few pictures were scored for any verdict."""
-    small = [table for table in tables if not table.has_enough_pictures]
+    """Where too few images were scored for any verdict."""
+    small = [table for table in tables if not table.has_enough_images]
     places = (f"{quoted(table.source.name)} ({table.setting.label})" for table in small)
     if not small:
         return []
     return [
-        f"Fewer than {ENOUGH_PICTURES} pictures were scored in an order of {listing(places)}: "
+        f"Fewer than {ENOUGH_IMAGES} images were scored in an order of {listing(places)}: "
         "no row is called better or worse there."
     ]

@@ -40,20 +40,20 @@ class Run:
 
     @property
     def n_scored(self) -> int:
-        """How many pictures were scored."""
+        """How many images were scored."""
         return int(self.metrics.get("n_scored", self.record["n_samples"]))
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """Which pictures were answered rightly, by row of the file, in each of some orders.
+    """Which images were answered rightly, by row of the file, in each of some orders.
 
     ``for_all_orders``: there is one order only, because the answers are the same in every one.
     """
 
     seeds: tuple[int, ...]
     right: np.ndarray[Any, Any]  # (orders, N); bool, or a difference of two such
-    seen: Bits  # (orders, N): which pictures were scored
+    seen: Bits  # (orders, N): which images were scored
     for_all_orders: bool = False
 
     def of(self, seeds: Sequence[int]) -> Answers:
@@ -86,7 +86,7 @@ def shared_seeds(one: Answers, other: Answers) -> tuple[int, ...]:
 
 
 def in_order(metrics: Mapping[str, Any]) -> Bits | None:
-    """Right or wrong, picture by picture as they came; None where it was not kept."""
+    """Right or wrong, image by image as they came; None where it was not kept."""
     return right_in_order(metrics) if "right_in_order" in metrics else None
 
 
@@ -97,7 +97,7 @@ def _stacked(
         return None
     width = 4 * len(measured[0]["correct"])  # four bits a digit; the last ones may mean nothing
     if any(4 * len(metrics["correct"]) != width for metrics in measured):
-        return None  # other pictures, as when a file was replaced between the runs
+        return None  # other images, as when a file was replaced between the runs
     right = np.stack([correct_rows(metrics, width) for metrics in measured])
     seen = np.stack([_seen(run, width) for run in runs])
     return Answers(tuple(run.seed for run in runs), right & seen, seen, for_all_orders)

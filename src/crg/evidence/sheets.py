@@ -55,11 +55,11 @@ def _only(study: Study, table: Table) -> Sheet:
 
 
 def facts_of(source: Source) -> tuple[str, ...]:
-    """What the pictures and texts are, for a reader who doubts."""
+    """What the images and texts are, for a reader who doubts."""
     classes = "1 class" if source.n_classes == 1 else f"{source.n_classes} classes"
-    pictures = f"{many(source.n_samples, 'picture')}, {classes}"
+    images = f"{many(source.n_samples, 'image')}, {classes}"
     facts = [
-        f"{pictures}, {many(source.n_views, 'view')} per picture.",
+        f"{images}, {many(source.n_views, 'view')} per image.",
         f"Model: {source.model or 'the file does not tell'}.",
         _prompts(source),
     ]
@@ -84,7 +84,7 @@ def _wide(study: Study, tables: Sequence[Table]) -> Sheet:
     """Accuracy and the difference to zero-shot in each setting, and where that is lowest."""
     labels = [line.row.label for line in tables[0].lines]
     counts = (scored_text(table.scored) for table in tables)
-    rows = [SheetRow(("scored pictures", *counts, NOTHING, NOTHING))]
+    rows = [SheetRow(("scored images", *counts, NOTHING, NOTHING))]
     rows += [_wide_row(tables, label) for label in labels]
     return Sheet(
         title=tables[0].source.name,
@@ -107,7 +107,7 @@ def _wide_row(tables: Sequence[Table], label: str) -> SheetRow:
     name = name_of(shown, once_mark(lines))
     if not any(line.traces for line in lines):
         return SheetRow((name,), message=f"{lines[0].status}: {lines[0].reason}")
-    long = [table.line(label).to_zero_shot for table in tables if table.has_enough_pictures]
+    long = [table.line(label).to_zero_shot for table in tables if table.has_enough_images]
     gains = [contrast for contrast in long if contrast is not None]
     lowest = min(gains, key=lambda contrast: contrast.interval.mean, default=None)
     together = replace(lines[0], traces=tuple(trace for line in lines for trace in line.traces))
@@ -136,7 +136,7 @@ def _mislabelled(tables: Iterable[Table]) -> tuple[str, ...]:
 
 
 def _start(table: Table) -> Sheet:
-    """Accuracy over the first pictures, and what that is against zero-shot."""
+    """Accuracy over the first images, and what that is against zero-shot."""
     sizes = sorted({n for line in table.lines for n in line.first})
     top = [first_leading(table.lines, n) for n in sizes]
     rows = tuple(
@@ -148,7 +148,7 @@ def _start(table: Table) -> Sheet:
         if line.first
     )
     columns = ("row", *(f"first {n}" for n in sizes))
-    return Sheet(f"{table.source.name}, the first pictures", (), columns, rows)
+    return Sheet(f"{table.source.name}, the first images", (), columns, rows)
 
 
 def _first(line: Line, n: int) -> str:

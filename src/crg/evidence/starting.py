@@ -1,4 +1,4 @@
-"""Sentences about how rows start: over the first pictures of a stream, against zero-shot."""
+"""Sentences about how rows start: over the first images of a stream, against zero-shot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OVER_THE_FIRST = {
 
 
 def start_on_source(study: Study, tables: Tables) -> list[str]:
-    """From which number of pictures on each row is better than zero-shot."""
+    """From which number of images on each row is better than zero-shot."""
     said: list[str] = []
     for table in tables:
         words = [_start(line) for line in measured(table.lines) if line.first_gain]
@@ -41,13 +41,13 @@ def _start(line: Line) -> str:
     words = []
     if from_on is not None:
         words.append(
-            f"is better from the first {from_on} pictures on, "
+            f"is better from the first {from_on} images on, "
             f"there by {points(gains[from_on].interval.mean)} {bracket(gains[from_on])}"
         )
     before = [n for n in sorted(gains) if from_on is None or n < from_on]
     for verdict, words_of_it in _OVER_THE_FIRST.items():
         sizes = [str(n) for n in before if gains[n].verdict == verdict]
-        words += [f"{words_of_it} over the first {listing(sizes)} pictures"] if sizes else []
+        words += [f"{words_of_it} over the first {listing(sizes)} images"] if sizes else []
     words += ["is better over the whole stream"] if from_on is None and is_better(line) else []
     return f"{called(line.row)} {listing(words)}"
 
@@ -68,7 +68,7 @@ def is_better(line: Line) -> bool:
 
 
 def start_overall(study: Study) -> list[str]:
-    """On how many sources each row is better over the first n pictures, and on how many worse."""
+    """On how many sources each row is better over the first n images, and on how many worse."""
     words: list[str] = []
     for row in study.outline.rows:
         lines = [table.line(row.label) for table in study.tables]
@@ -77,7 +77,7 @@ def start_overall(study: Study) -> list[str]:
             words.append(f"{called(row)} is {' and '.join(told)}")
         elif any(line.first_gain for line in lines):
             words.append(f"{called(row)} is neither better nor worse on any source")
-    return [f"Against zero-shot over the first pictures: {'; '.join(words)}."] if words else []
+    return [f"Against zero-shot over the first images: {'; '.join(words)}."] if words else []
 
 
 def _judged_so(verdict: str, lines: Sequence[Line]) -> str:

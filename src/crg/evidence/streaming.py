@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from crg.evidence.study import Contrast, Study, Table
 from crg.evidence.wording import bracket, called, listing, many, named, points, quoted
-from crg.outline import ENOUGH_PICTURES
+from crg.outline import ENOUGH_IMAGES
 
 Tables = Sequence[Table]
 _Placed = tuple[Table, Contrast]
@@ -44,8 +44,8 @@ def _falls(study: Study, tables: Tables, where: str, names_source: bool) -> list
 
 def left_out(tables: Tables, names_source: bool) -> list[str]:
     """A sentence about the streams that are too short to be a worst case, if there are any."""
-    small = [_place(table, names_source) for table in tables if not table.has_enough_pictures]
-    why = f"fewer than {ENOUGH_PICTURES} pictures were scored in an order"
+    small = [_place(table, names_source) for table in tables if not table.has_enough_images]
+    why = f"fewer than {ENOUGH_IMAGES} images were scored in an order"
     return [f"Not counted for the worst case, because {why}: {listing(small)}."] if small else []
 
 
@@ -79,7 +79,7 @@ def _long_enough(found: Iterable[tuple[Table, Contrast | None]]) -> list[_Placed
     return [
         (table, contrast)
         for table, contrast in found
-        if contrast is not None and table.has_enough_pictures
+        if contrast is not None and table.has_enough_images
     ]
 
 

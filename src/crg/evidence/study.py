@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from crg.metrics import Interval
-from crg.outline import ENOUGH_PICTURES, Outline, Row, Setting, Source
+from crg.outline import ENOUGH_IMAGES, Outline, Row, Setting, Source
 from crg.reported import Reported
 
 Curve = tuple["Point", ...]
@@ -50,11 +50,11 @@ class Contrast:
     against: str  # label of the other row
     interval: Interval
     verdict: str  # "better", "worse" or ""
-    lacks: str = ""  # "orders" or "pictures": of what there are too few for any verdict
+    lacks: str = ""  # "orders" or "images": of what there are too few for any verdict
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether the interval does; a verdict takes enough orders and pictures besides."""
+        """Whether the interval does; a verdict takes enough orders and images besides."""
         return self.interval.low > 0 or self.interval.high < 0
 
 
@@ -96,9 +96,9 @@ class Line:
     peak_bytes: int | None = None
     mislabelled: float | None = None  # share of cache insertions that got a wrong label on purpose
     reliability: tuple[Bin, ...] = ()
-    learning: Curve = ()  # accuracy so far against pictures seen
+    learning: Curve = ()  # accuracy so far against images seen
     purity_over_time: Curve = ()
-    first: Mapping[int, Spread] = field(default_factory=dict)  # accuracy over the first n pictures
+    first: Mapping[int, Spread] = field(default_factory=dict)  # accuracy over the first n images
     first_gain: Mapping[int, Contrast] = field(default_factory=dict)  # the same against zero-shot
     reported: Reported | None = None  # what papers print for it
     said: tuple[str, ...] = ()  # what is said of it where the number is not at hand
@@ -112,12 +112,12 @@ class Table:
     source: Source
     setting: Setting
     lines: tuple[Line, ...]
-    scored: Spread | None = None  # how many pictures were scored in each order
+    scored: Spread | None = None  # how many images were scored in each order
 
     @property
-    def has_enough_pictures(self) -> bool:
+    def has_enough_images(self) -> bool:
         """Whether every order scored so many that its rows can be judged."""
-        return self.scored is None or min(self.scored.per_order) >= ENOUGH_PICTURES
+        return self.scored is None or min(self.scored.per_order) >= ENOUGH_IMAGES
 
     def line(self, label: str) -> Line:
         """The line of a row."""
@@ -126,7 +126,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Shown:
-    """A picture on which methods disagree."""
+    """An image on which methods disagree."""
 
     sample_id: str
     png: bytes

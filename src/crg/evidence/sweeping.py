@@ -162,7 +162,7 @@ def _error(line: Line) -> str:
     peak = min(line.purity_over_time, key=lambda point: point.mean)
     if peak.x == line.purity_over_time[-1].x:
         return f"{words}, its highest"
-    return f"{words}, at its highest {number(1 - peak.mean)}% after {peak.x:.0f} pictures"
+    return f"{words}, at its highest {number(1 - peak.mean)}% after {peak.x:.0f} images"
 
 
 def error_overall(study: Study) -> list[str]:

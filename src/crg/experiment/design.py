@@ -26,7 +26,7 @@ class RowRequest:
     published: bool = False  # the options that the authors chose for single datasets
     per_dataset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     tuned_by_hand: bool = False
-    several_views: bool = False  # runs only where pictures have more than one view
+    several_views: bool = False  # runs only where images have more than one view
     about: str = ""
     x: float | None = None  # its place in figures that show rows against a number
     series: str = ""
@@ -70,9 +70,9 @@ class ShapesRequest:
 
     shifts: tuple[str, ...]
     severity: int = 3
-    pictures: int = 480
+    images: int = 480
     views: int = 8
-    shots: int = 0  # labelled pictures per class, for the methods that need some
+    shots: int = 0  # labelled images per class, for the methods that need some
     generated: int = 0  # further views that stand in for generated ones
 
 
@@ -90,11 +90,11 @@ class Quick:
 
     orders: int | None = None
     shifts: tuple[str, ...] | None = None
-    pictures: int | None = None  # rendered
+    images: int | None = None  # rendered
     views: int | None = None
     shots: int | None = None
     generated: int | None = None
-    at_most: int | None = None  # pictures of a file or store that are used
+    at_most: int | None = None  # images of a file or store that are used
 
 
 @dataclass(frozen=True)
@@ -137,13 +137,13 @@ def _reduced(request: DataRequest, quick: Quick) -> DataRequest:
     if not isinstance(request, ShapesRequest):
         return request
     shifts = quick.shifts or request.shifts
-    asked = {"pictures": quick.pictures, "views": quick.views, "shots": quick.shots}
+    asked = {"images": quick.images, "views": quick.views, "shots": quick.shots}
     changes: dict[str, Any] = {**asked, "generated": quick.generated}
     given = {name: value for name, value in changes.items() if value is not None}
     return replace(request, shifts=shifts, **given)
 
 
 def _with_fewer(setting: SettingRequest, at_most: int | None) -> SettingRequest:
-    if at_most is None or setting.scenario.pictures is not None:
+    if at_most is None or setting.scenario.images is not None:
         return setting
-    return replace(setting, scenario=replace(setting.scenario, pictures=at_most))
+    return replace(setting, scenario=replace(setting.scenario, images=at_most))

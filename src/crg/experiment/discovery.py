@@ -32,12 +32,12 @@ class Found:
     model: str | None = None
     split: str = TEST
     weights: str = ""  # a fingerprint of those of the model
-    n_pictures: int = 0
+    n_images: int = 0
     is_named: bool = True  # itself, rather than a folder that it lies below
 
     @property
     def is_labelled_extra(self) -> bool:
-        """Whether its pictures are for learning, so that nothing may be measured on them."""
+        """Whether its images are for learning, so that nothing may be measured on them."""
         return self.split != TEST
 
 
@@ -79,7 +79,7 @@ def pick(found: Iterable[Found], dataset: str, model: str) -> Found | None:
 
 
 def pick_few(found: Iterable[Found], store: Found) -> Found | None:
-    """Labelled pictures for a store of a catalogued dataset, encoded with the very same model.
+    """Labelled images for a store of a catalogued dataset, encoded with the very same model.
 
     Those for training come before those for validation, and of several the most.
     """
@@ -91,7 +91,7 @@ def pick_few(found: Iterable[Found], store: Found) -> Found | None:
         and each.weights == store.weights
         and same_model(each.model or "", store.model or "")
     ]
-    return min(fitting, key=lambda each: (each.split != TRAIN, -each.n_pictures), default=None)
+    return min(fitting, key=lambda each: (each.split != TRAIN, -each.n_images), default=None)
 
 
 def same_model(one: str, other: str) -> bool:
@@ -178,7 +178,7 @@ def _store(path: Path) -> Found:
         model=header.key.get("model"),
         split=known[1] if known else TEST,
         weights=str(header.key.get("weights", "")),
-        n_pictures=header.shape[0],
+        n_images=header.shape[0],
     )
 
 

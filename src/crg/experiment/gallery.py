@@ -1,7 +1,7 @@
-"""The gallery: pictures on which methods disagree, small, for the report.
+"""The gallery: images on which methods disagree, small, for the report.
 
-Predictions are kept with every run, so nothing is run again; only a few pictures are drawn or
-read. Sources whose pictures are not at hand have no gallery.
+Predictions are kept with every run, so nothing is run again; only a few images are drawn or
+read. Sources whose images are not at hand have no gallery.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ import numpy as np
 
 from crg import results
 from crg.datasets import load_dataset
-from crg.datasets.base import Source as PictureSource
+from crg.datasets.base import Source as ImageSource
 from crg.datasets.catalog import find_entry
 from crg.engine import read_once
 from crg.experiment.data import Prospect
 from crg.experiment.plan import Plan
 from crg.features import Features
+from crg.images import read_image
 from crg.outline import Outline
-from crg.pictures import read_picture
 from crg.types import InputError
 
 KIND = "gallery"
 SHOWN_METHODS = ("zero_shot", "tda", "dpe", "crg")  # rows of these in their default options
 SIDE = 72  # pixels
-MOST = 12  # pictures per source
+MOST = 12  # images per source
 NOT_STREAMED = 65535
 
 Numbers = np.ndarray[Any, Any]
@@ -39,16 +39,16 @@ Numbers = np.ndarray[Any, Any]
 def galleries(
     plan: Plan, records: Iterable[results.Record], root: Path | None = None
 ) -> list[results.Record]:
-    """One line per source that has pictures on which its rows disagree."""
+    """One line per source that has images on which its rows disagree."""
     by_key = {record["key"]: record for record in records if "metrics" in record}
     made = []
     for number, prospect in enumerate(plan.prospects):
         answers = _answers(plan.outline, number, by_key)
         if len(answers) < 2 or prospect.is_sequence or prospect.missing is not None:
             continue
-        pictures = _pictures(prospect, root)
+        images = _images(prospect, root)
         features = read_once(str(prospect.paths[0]))
-        shown = _shown(features, answers, pictures) if pictures else []
+        shown = _shown(features, answers, images) if images else []
         if shown:
             made.append(_line(plan.outline.name, prospect.name, shown))
     return made
@@ -77,18 +77,18 @@ def _answers(
 
 
 def _shown(
-    features: Features, answers: Mapping[str, Numbers], pictures: Mapping[str, PictureSource]
+    features: Features, answers: Mapping[str, Numbers], images: Mapping[str, ImageSource]
 ) -> list[dict[str, Any]]:
     together = np.stack(list(answers.values()))
     differ = (together != together[0]).any(axis=0) & (together != NOT_STREAMED).all(axis=0)
     ids = features.sample_ids
-    rows = [int(row) for row in np.flatnonzero(differ) if str(ids[int(row)]) in pictures]
+    rows = [int(row) for row in np.flatnonzero(differ) if str(ids[int(row)]) in images]
     names, labels = features.task.class_names, features.labels
     assert labels is not None  # or there would be no metrics
     return [
         {
             "id": str(ids[row]),
-            "png": base64.b64encode(_small_png(pictures[str(ids[row])])).decode(),
+            "png": base64.b64encode(_small_png(images[str(ids[row])])).decode(),
             "truth": names[labels[row]],
             "answers": {label: names[given[row]] for label, given in answers.items()},
         }
@@ -104,10 +104,10 @@ def _spread_evenly(rows: Sequence[int]) -> list[int]:
     return [rows[place] for place in places]
 
 
-def _pictures(prospect: Prospect, root: Path | None) -> dict[str, PictureSource]:
-    """The pictures by id; none where they cannot be found."""
+def _images(prospect: Prospect, root: Path | None) -> dict[str, ImageSource]:
+    """The images by id; none where they cannot be found."""
     if prospect.shapes:
-        dataset = prospect.shapes[0].pictures()
+        dataset = prospect.shapes[0].images()
     elif root is None or find_entry(prospect.dataset) is None:
         return {}
     else:
@@ -118,20 +118,20 @@ def _pictures(prospect: Prospect, root: Path | None) -> dict[str, PictureSource]
     return dict(zip(dataset.ids, dataset.sources, strict=True))
 
 
-def _small_png(source: PictureSource) -> bytes:
-    picture = read_picture(source)
-    picture.thumbnail((SIDE, SIDE))
+def _small_png(source: ImageSource) -> bytes:
+    image = read_image(source)
+    image.thumbnail((SIDE, SIDE))
     png = io.BytesIO()
-    picture.save(png, "PNG", optimize=True)
+    image.save(png, "PNG", optimize=True)
     return png.getvalue()
 
 
-def _line(experiment: str, source: str, pictures: list[dict[str, Any]]) -> results.Record:
+def _line(experiment: str, source: str, images: list[dict[str, Any]]) -> results.Record:
     return {
         "schema": results.SCHEMA,
         "kind": KIND,
         "key": f"{KIND}:{experiment}:{source}",
         "experiment": experiment,
         "source": source,
-        "pictures": pictures,
+        "images": images,
     }

@@ -115,11 +115,11 @@ def _setting(table: Table) -> SettingRequest:
     check_label(table, label)
     table.place = f"{table.place} ({label!r})"
     strength, x = table.optional_number("strength"), table.optional_number("x")
-    pictures = table.optional_count("pictures")
+    images = table.optional_count("images")
     mislabelled = table.optional_number("mislabelled") or 0.0
     table.finish()
     try:
-        return SettingRequest(label, Scenario(order, strength, pictures, mislabelled), x)
+        return SettingRequest(label, Scenario(order, strength, images, mislabelled), x)
     except InputError as error:
         table.blame(error)
 
@@ -158,7 +158,7 @@ def _shapes(table: Table) -> ShapesRequest:
     return ShapesRequest(
         shifts=shifts,
         severity=severity,
-        pictures=table.count("pictures", ShapesRequest.pictures),
+        images=table.count("images", ShapesRequest.images),
         views=table.count("views", ShapesRequest.views),
         shots=table.count("shots", 0, at_least=0),
         generated=table.count("generated", 0, at_least=0),
@@ -179,7 +179,7 @@ def _quick(table: Table) -> Quick:
     quick = Quick(
         orders=table.optional_count("orders"),
         shifts=shifts,
-        pictures=table.optional_count("pictures"),
+        images=table.optional_count("images"),
         views=table.optional_count("views"),
         shots=table.optional_count("shots", at_least=0),
         generated=table.optional_count("generated", at_least=0),

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from crg.datasets.base import PictureSet
-from crg.datasets.shapes import CLEAN, N_CLASSES, shape_pictures
+from crg.datasets.base import ImageSet
+from crg.datasets.shapes import CLEAN, N_CLASSES, shape_images
 from crg.datasets.shifts import SEVERITIES, SHIFTS
 from crg.encoders import load_encoder
 from crg.encoding import Progress, encode
@@ -26,7 +26,7 @@ _SHIFTED = f"(?P<shift>{'|'.join(SHIFTS)})-(?P<severity>[{SEVERITIES[0]}-{SEVERI
 _COUNT = "[1-9][0-9]*"
 _STORE_NAME = re.compile(
     f"(?:{CLEAN}|{_SHIFTED})-"
-    f"(?:(?P<pictures>{_COUNT})x(?P<views>{_COUNT})(?:-(?P<generated>{_COUNT})made)?"
+    f"(?:(?P<images>{_COUNT})x(?P<views>{_COUNT})(?:-(?P<generated>{_COUNT})made)?"
     f"|labelled-(?P<shots>{_COUNT}))"
 )
 
@@ -46,22 +46,22 @@ class Shapes:
         clean = self.shift == CLEAN
         return f"shapes:{CLEAN}" if clean else f"shapes:{self.shift}:{self.request.severity}"
 
-    def pictures(self) -> PictureSet:
+    def images(self) -> ImageSet:
         """The stream, drawn when needed."""
-        return self._drawn(self.request.pictures, STREAM_SEED)
+        return self._drawn(self.request.images, STREAM_SEED)
 
-    def labelled(self) -> PictureSet:
-        """Pictures of the same shift and of another seed, for methods that need labels."""
+    def labelled(self) -> ImageSet:
+        """Images of the same shift and of another seed, for methods that need labels."""
         return self._drawn(self.request.shots * N_CLASSES, LABELLED_SEED)
 
     def store(self, folder: Path) -> Path:
         """Where the stream is encoded; the name tells all that decides its content."""
         asked = self.request
         made = f"-{asked.generated}made" if asked.generated else ""
-        return folder / f"{self._kind}-{asked.pictures}x{asked.views}{made}"
+        return folder / f"{self._kind}-{asked.images}x{asked.views}{made}"
 
     def few_store(self, folder: Path) -> Path | None:
-        """Where the labelled pictures are encoded, if any are asked for."""
+        """Where the labelled images are encoded, if any are asked for."""
         shots = self.request.shots
         return folder / f"{self._kind}-labelled-{shots}" if shots else None
 
@@ -73,13 +73,13 @@ class Shapes:
     def render_stream(self, folder: Path, workers: int, tell: Tell) -> None:
         """Render and encode the stream, unless it is there."""
         _make(folder)
-        asked, pictures = self.request, self.pictures()
+        asked, images = self.request, self.images()
         made = None
         if asked.generated:
-            place = folder / f"{self._kind}-{asked.pictures}-made"
-            made = relight(pictures, place, asked.generated)
+            place = folder / f"{self._kind}-{asked.images}-made"
+            made = relight(images, place, asked.generated)
         encode(
-            pictures,
+            images,
             load_encoder(MODEL),
             Recipe(views=asked.views),
             self.store(folder),
@@ -89,7 +89,7 @@ class Shapes:
         )
 
     def render_labelled(self, folder: Path, workers: int) -> None:
-        """Render and encode the labelled pictures, if any are asked for and not there."""
+        """Render and encode the labelled images, if any are asked for and not there."""
         if few := self.few_store(folder):
             _make(folder)
             encode(self.labelled(), load_encoder(MODEL), Recipe(), few, workers=workers)
@@ -98,15 +98,15 @@ class Shapes:
     def _kind(self) -> str:
         return CLEAN if self.shift == CLEAN else f"{self.shift}-{self.request.severity}"
 
-    def _drawn(self, count: int, seed: int) -> PictureSet:
+    def _drawn(self, count: int, seed: int) -> ImageSet:
         shift = None if self.shift == CLEAN else self.shift
-        return shape_pictures(shift, self.request.severity, count, seed)
+        return shape_images(shift, self.request.severity, count, seed)
 
 
 def shapes_in(name: str) -> Shapes | None:
     """The shapes whose ``store`` or ``few_store`` has this name; None for any other name.
 
-    >>> shapes_in("night-3-480x8").request.pictures, shapes_in("clean-labelled-4").request.shots
+    >>> shapes_in("night-3-480x8").request.images, shapes_in("clean-labelled-4").request.shots
     (480, 4)
     """
     found = _STORE_NAME.fullmatch(name)

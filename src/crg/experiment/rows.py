@@ -17,16 +17,16 @@ from crg.features import Features
 from crg.grid import typed_options
 from crg.methods.options import build_config
 from crg.methods.registry import get_method
-from crg.outline import LABELLED_PICTURES, Row
+from crg.outline import LABELLED_IMAGES, Row
 from crg.presets import PRESET, PUBLISHED, presets_of
 from crg.resources import FEW, GENERATED, TEXT_ENCODER, check_needs
 from crg.types import InputError
 
 SEED = "seed"  # the option of methods that train
-# In these the seed decides which pictures come, and not only when.
+# In these the seed decides which images come, and not only when.
 SEEDED_CHOICE = ("imbalanced", "few_present", "outsiders")
 _NEEDS = {
-    FEW: LABELLED_PICTURES,
+    FEW: LABELLED_IMAGES,
     TEXT_ENCODER: "a text encoder",
     GENERATED: "generated views",
 }
@@ -78,12 +78,12 @@ def whole_config(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def why_not(request: RowRequest, prospect: Prospect, features: Features) -> str | None:
-    """One sentence that tells why a row is not run on these pictures; None if it is."""
+    """One sentence that tells why a row is not run on these images; None if it is."""
     dataset = prospect.dataset
     if features.labels is None:
         return _no_labels(prospect)
     if request.several_views and _own_views(features) == 1:
-        return f"{dataset} has one view per picture: encode it with --views."
+        return f"{dataset} has one view per image: encode it with --views."
     options = options_on(request, dataset)
     if options is None:
         return f"There is no published preset of {request.method} for {dataset}."
@@ -91,7 +91,7 @@ def why_not(request: RowRequest, prospect: Prospect, features: Features) -> str 
         kind = get_method(request.method)
         needs = kind.needs_with(build_config(request.method, kind.Config, options))
         if FEW in needs and features.few_features is None:
-            return _no_labelled_pictures(request.method, prospect)
+            return _no_labelled_images(request.method, prospect)
         check_needs(request.method, needs, equipped(features.task, needs, features.model))
     except InputError as error:
         return str(error)
@@ -99,7 +99,7 @@ def why_not(request: RowRequest, prospect: Prospect, features: Features) -> str 
 
 
 def seeds_of(request: RowRequest, setting: SettingRequest, seeds: tuple[int, ...]) -> range:
-    """How many of the seeds a row runs with: one where no picture remembers those before.
+    """How many of the seeds a row runs with: one where no image remembers those before.
 
     Zero-shot forgets too, but is cheap, and all are compared with it order by order. Where the
     method trains with a seed of its own, that follows the order's, and luck in training shows.
@@ -112,13 +112,13 @@ def seeds_of(request: RowRequest, setting: SettingRequest, seeds: tuple[int, ...
 
 def _no_labels(prospect: Prospect) -> str:
     is_store = prospect.paths[0].is_dir()
-    remedy = "encode pictures whose classes are known" if is_store else "store labels in it"
+    remedy = "encode images whose classes are known" if is_store else "store labels in it"
     return f"{prospect.dataset} has no labels: {remedy}."
 
 
-def _no_labelled_pictures(method: str, prospect: Prospect) -> str:
+def _no_labelled_images(method: str, prospect: Prospect) -> str:
     """What is said where a source has none, and what would bring them."""
-    dataset, needs = prospect.dataset, f"Method {method!r} needs labelled pictures"
+    dataset, needs = prospect.dataset, f"Method {method!r} needs labelled images"
     if prospect.shapes:
         return f"{needs}: ask for shots beside the shapes in [[data]]."
     if prospect.model is None and not prospect.paths[0].is_dir():
@@ -135,12 +135,12 @@ def _no_labelled_pictures(method: str, prospect: Prospect) -> str:
 
 
 def _too_few(options: Mapping[str, Any], dataset: str, features: Features) -> str | None:
-    """Where a row asks for more labelled pictures than any class has, it would be another row."""
+    """Where a row asks for more labelled images than any class has, it would be another row."""
     assert features.few_labels is not None
     most = int(np.bincount(features.few_labels).max(initial=0))
     if options.get("shots", 0) <= most:
         return None
-    return f"{dataset} has at most {most} labelled pictures per class: encode more of them."
+    return f"{dataset} has at most {most} labelled images per class: encode more of them."
 
 
 def _own_views(features: Features) -> int:

@@ -1,4 +1,4 @@
-"""Generation: variations of pictures, made once by a diffusion model or found in a folder."""
+"""Generation: variations of images, made once by a diffusion model or found in a folder."""
 
 from crg.generation.base import Generator
 from crg.generation.folder import FolderGenerator, Variations

@@ -25,7 +25,7 @@ class Method(Stateful, ABC):
     paper: ClassVar[str]
     Config: ClassVar[type[Any]]
     needs: ClassVar[tuple[str, ...]] = ()  # names of crg.resources that the task must have
-    forgets: ClassVar[bool] = False  # its answer does not depend on the pictures before
+    forgets: ClassVar[bool] = False  # its answer does not depend on the images before
     _not_saved: ClassVar[frozenset[str]] = frozenset({"task", "config"})
 
     def __init__(self, task: Task, config: Any) -> None:

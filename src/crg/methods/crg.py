@@ -1,7 +1,7 @@
 """CRG: cache, residual, Gaussian (Zhai et al., ICME 2025, arXiv 2503.18334).
 
-A priority queue per class keeps the most confident pictures and a text cache drifts with
-confident predictions. One gradient step per picture moves text, positive and negative
+A priority queue per class keeps the most confident images and a text cache drifts with
+confident predictions. One gradient step per image moves text, positive and negative
 prototypes; then the cache is read as one Gaussian per class, so that a wrongly labelled
 entry does little harm.
 
@@ -97,7 +97,7 @@ class CRG(Method):
         self.motion = Motion(self.text.rows)
 
     def step(self, sample: Sample) -> Prediction:
-        """The seven steps of the method for one picture."""
+        """The seven steps of the method for one image."""
         text, c = self.text.rows, self.config
         seen = self.select(sample.views, text, self.task.logit_scale, c.view_share)
         change = self.cache.offer(seen.label, seen.feature, seen.entropy, sample.id)
@@ -143,7 +143,7 @@ class CRG(Method):
 
     @property
     def queues(self) -> Cache:
-        """The cache of pictures."""
+        """The cache of images."""
         return self.cache
 
     def add_class(self, text: Array) -> None:

@@ -1,7 +1,7 @@
 """DPE: dual prototype evolving (Zhang et al., NeurIPS 2024).
 
 Every class has a text prototype and a visual prototype, the mean of its three most
-confident pictures. One AdamW step per picture moves both by residuals that start at zero;
+confident images. One AdamW step per image moves both by residuals that start at zero;
 text prototypes then evolve by a cumulative mean over confident predictions.
 
 | equation | function | symbols |
@@ -64,7 +64,7 @@ class DPE(Method):
         self.text = TextPrototypes(self.task.text_features)
 
     def step(self, sample: Sample) -> Prediction:
-        """Cache the picture, take one step, predict the original view, evolve."""
+        """Cache the image, take one step, predict the original view, evolve."""
         text, c = self.text.rows, self.config
         seen = confident_views(sample.views, text, self.task.logit_scale, c.view_share)
         change = self.cache.offer(seen.label, seen.feature, seen.entropy, sample.id)
@@ -115,5 +115,5 @@ class DPE(Method):
 
     @property
     def queues(self) -> Cache:
-        """The cache of pictures."""
+        """The cache of images."""
         return self.cache

@@ -23,7 +23,7 @@ _learnt: OrderedDict[str, Learnt] = OrderedDict()
 def learn_once(
     encode: Callable[[Tensor], Tensor],
     start: Tensor,
-    pictures: Tensor,
+    images: Tensor,
     labels: Sequence[int],
     scale: float,
     plan: Plan,
@@ -33,9 +33,9 @@ def learn_once(
 
     with gradients_enabled(), torch.no_grad():
         begin = encode(start)  # stands for the encoder and its classes
-    key = _digest([begin, start, pictures], f"{list(labels)} {scale!r} {astuple(plan)}")
+    key = _digest([begin, start, images], f"{list(labels)} {scale!r} {astuple(plan)}")
     if key not in _learnt:
-        _learnt[key] = context_training.learn_context(encode, start, pictures, labels, scale, plan)
+        _learnt[key] = context_training.learn_context(encode, start, images, labels, scale, plan)
         if len(_learnt) > _PLACES:
             _learnt.popitem(last=False)
     return _learnt[key]

@@ -50,7 +50,7 @@ def check_width(text: Array, task: Task, model: str) -> None:
     if text.shape[1] != task.width:
         raise InputError(
             f"The text encoder {model} gives features of width {text.shape[1]}, but the task's "
-            f"are {task.width} wide: give that of the model that encoded the pictures."
+            f"are {task.width} wide: give that of the model that encoded the images."
         )
 
 

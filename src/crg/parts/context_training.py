@@ -1,7 +1,7 @@
 """Learning context vectors from labelled features: SGD with a warm-up epoch and cosine decay.
 
-Only the text encoder runs: the pictures enter as features that were stored before. One text
-pass serves all pictures of a batch.
+Only the text encoder runs: the images enter as features that were stored before. One text
+pass serves all images of a batch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Plan:
     batch: int = 32
     momentum: float = 0.9
     weight_decay: float = 5e-4
-    seed: int = 0  # of the order of pictures
+    seed: int = 0  # of the order of images
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,40 +56,40 @@ def learning_rates(epochs: int, lr: float) -> list[float]:
     return [WARM_UP_LR, *decay]
 
 
-def batches(n_pictures: int, plan: Plan) -> Iterator[list[np.ndarray[Any, Any]]]:
+def batches(n_images: int, plan: Plan) -> Iterator[list[np.ndarray[Any, Any]]]:
     """For each epoch the rows of each batch, in a new order; a last batch that is not full is
     left out, unless it is the only one.
     """
-    rng = np.random.default_rng([plan.seed, n_pictures])
+    rng = np.random.default_rng([plan.seed, n_images])
     for _ in range(plan.epochs):
-        order = rng.permutation(n_pictures)
-        n_full = max(1, n_pictures // plan.batch)
+        order = rng.permutation(n_images)
+        n_full = max(1, n_images // plan.batch)
         yield [order[b * plan.batch : (b + 1) * plan.batch] for b in range(n_full)]
 
 
-def cross_entropy(text: Tensor, pictures: Tensor, labels: Tensor, scale: float) -> Tensor:
-    """Mean over pictures of -ln softmax(s f . t)_y."""
+def cross_entropy(text: Tensor, images: Tensor, labels: Tensor, scale: float) -> Tensor:
+    """Mean over images of -ln softmax(s f . t)_y."""
     from torch.nn.functional import cross_entropy as mean_loss
 
-    return mean_loss(scale * pictures.to(text) @ text.T, labels)
+    return mean_loss(scale * images.to(text) @ text.T, labels)
 
 
 def learn_context(
     encode: Callable[[Tensor], Tensor],
     start: Tensor,
-    pictures: Tensor,
+    images: Tensor,
     labels: Sequence[int],
     scale: float,
     plan: Plan,
 ) -> Learnt:
     """Train from ``start``; ``encode(context)`` gives one unit feature per class, (C, D).
 
-    ``pictures`` is (F, D) and ``labels`` F numbers in 0..C-1. Should a gradient overflow,
+    ``images`` is (F, D) and ``labels`` F numbers in 0..C-1. Should a gradient overflow,
     training ends with the last context that is finite.
     """
     import torch
 
-    answers = torch.tensor(labels, device=pictures.device)
+    answers = torch.tensor(labels, device=images.device)
     losses: list[float] = []
     with gradients_enabled():
         context = start.detach().clone().requires_grad_(True)
@@ -101,7 +101,7 @@ def learn_context(
             optimizer.param_groups[0]["lr"] = lr
             total = 0.0
             for rows in epoch:
-                loss = cross_entropy(encode(context), pictures[rows], answers[rows], scale)
+                loss = cross_entropy(encode(context), images[rows], answers[rows], scale)
                 (context.grad,) = torch.autograd.grad(loss, [context])
                 if not bool(torch.isfinite(context.grad).all()):
                     return Learnt(context.detach(), tuple(losses))

@@ -1,9 +1,9 @@
-"""Prompt tuning: a context that makes one picture's confident views agree, forgotten at once.
+"""Prompt tuning: a context that makes one image's confident views agree, forgotten at once.
 
 From words such as "a photo of a", AdamW lowers the entropy of the mean prediction of the kept
 views, H(mean over v of softmax(s f_v . t(c))), with the gradient carried through the text
-encoder to the context c. Every picture starts from the same context, so its text features and
-the pass forwards through the encoder are shared by all pictures.
+encoder to the context c. Every image starts from the same context, so its text features and
+the pass forwards through the encoder are shared by all images.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TuningRule:
 
 
 class PromptTuning:
-    """Tunes a context for each picture; keeps what all pictures share and nothing else."""
+    """Tunes a context for each image; keeps what all images share and nothing else."""
 
     def __init__(self, encoder: PromptableTextEncoder, task: Task, rule: TuningRule) -> None:
         self.encoder, self.rule = encoder, rule
@@ -57,17 +57,17 @@ class PromptTuning:
         return like(features, self._like)
 
     def tune(self, kept: Sequence[Array]) -> list[Array]:
-        """Text features (K, D) under the context tuned for each picture's kept views (m, D)."""
+        """Text features (K, D) under the context tuned for each image's kept views (m, D)."""
         return [self.text_under(context) for context in self.tuned_contexts(kept)]
 
     def tuned_contexts(self, kept: Sequence[Array]) -> Tensor:
-        """The context of each picture after the steps of AdamW, (N, M, E)."""
+        """The context of each image after the steps of AdamW, (N, M, E)."""
         import torch
 
         rule = self.rule
         with gradients_enabled():
             context = self.start.expand(len(kept), *self.start.shape).clone()
-            # Entry by entry, so that the pictures' contexts may lie in one tensor.
+            # Entry by entry, so that the images' contexts may lie in one tensor.
             optimiser = torch.optim.AdamW([context], rule.lr, weight_decay=rule.weight_decay)
             for step in range(rule.steps):
                 context.grad = self._first(kept) if step == 0 else self._further(context, kept)
@@ -86,7 +86,7 @@ class PromptTuning:
         return self._pull_back(self.start, slopes)
 
     def _further(self, contexts: Tensor, kept: Sequence[Array]) -> Tensor:
-        """Gradients where each picture's context has come to, (N, M, E)."""
+        """Gradients where each image's context has come to, (N, M, E)."""
         import torch
 
         parts = [
@@ -111,5 +111,5 @@ def _check_width(text: Array, task: Task, name: str) -> None:
     if text.shape[1] != task.width:
         raise InputError(
             f"The text encoder {name} gives features of width {text.shape[1]}, but the task's are "
-            f"{task.width} wide: give the text encoder of the model that encoded the pictures."
+            f"{task.width} wide: give the text encoder of the model that encoded the images."
         )

@@ -1,4 +1,4 @@
-"""Selection: the confident views of a picture, with buffers that outlive a step."""
+"""Selection: the confident views of an image, with buffers that outlive a step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Numbers = np.ndarray[Any, Any]
 
 
 class Selection:
-    """``ops.confident_views``; holds nothing between pictures but buffers.
+    """``ops.confident_views``; holds nothing between images but buffers.
 
     For several views of many classes, making the temporaries of array code costs more than
     filling them. The buffers have the classes first, (K, V), the order in which the product

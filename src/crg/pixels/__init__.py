@@ -1,1 +1,1 @@
-"""From the pixels of a picture to those of its views: which part, resized how, mixed how."""
+"""From the pixels of an image to those of its views: which part, resized how, mixed how."""

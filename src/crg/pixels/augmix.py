@@ -76,7 +76,7 @@ def _shear(x: float, y: float) -> Operation:
     return Operation(Kind.AFFINE, 0, (1, x, 0, y, 1, 0))
 
 
-# Of a level in [0, 1], a sign and the side of the picture.
+# Of a level in [0, 1], a sign and the side of the image.
 _OPERATIONS: tuple[Callable[[float, int, int], Operation], ...] = (
     lambda level, sign, side: Operation(Kind.AUTOCONTRAST),
     lambda level, sign, side: Operation(Kind.EQUALIZE),

@@ -7,7 +7,7 @@ import os
 from functools import cache
 from types import ModuleType
 
-WORTH_COMPILING = 8  # pictures; for fewer, loading the kernels takes longer than they save
+WORTH_COMPILING = 8  # images; for fewer, loading the kernels takes longer than they save
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Which part of a picture becomes a view: the central square, or a random resized crop."""
+"""Which part of an image becomes a view: the central square, or a random resized crop."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Crop:
 
 
 def original(width: int, height: int, side: int, how: Interpolation, squash: bool) -> Crop:
-    """Row 0: what torchvision's Resize and CenterCrop, and so open_clip, make of a picture."""
+    """Row 0: what torchvision's Resize and CenterCrop, and so open_clip, make of an image."""
     if squash:
         return Crop(0, 0, width, height, (side, side), interpolation=how)
     longer = int(side * max(width, height) / min(width, height))
@@ -89,7 +89,7 @@ def _random_size(
 
 
 def _largest_size(width: int, height: int) -> tuple[int, int]:
-    """The most of a picture that keeps within the aspects."""
+    """The most of an image that keeps within the aspects."""
     narrowest, widest = _ASPECTS
     if width / height < narrowest:
         return width, round(width / narrowest)

@@ -157,7 +157,7 @@ def normalise(pixels, scale, shift, out):
 
 @compiled
 def normalise_one(pixels, scale, shift, out):
-    """The same for one picture, in one pass over its pixels."""
+    """The same for one image, in one pass over its pixels."""
     red, green, blue = out[0], out[1], out[2]
     for i in range(red.shape[0]):
         red[i] = np.float32(pixels[3 * i]) * scale[0] - shift[0]

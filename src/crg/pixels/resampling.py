@@ -1,4 +1,4 @@
-"""Cutting views out of a picture, resized as Pillow does it: one direction, then the other.
+"""Cutting views out of an image, resized as Pillow does it: one direction, then the other.
 
 Which comes first matters by a rounding, and more where bicubic values are cut off. It is always
 that of Pillow 13, so that the pixels are the same whatever version of Pillow is installed and
@@ -20,14 +20,14 @@ from crg.pixels.strips import cut_from_strip
 Pixels: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 _FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 _LARGE = 50_000_000  # pixels; well below what Pillow warns of
-_LONG = 32  # a picture scaled to more sides than these is not scaled whole
+_LONG = 32  # an image scaled to more sides than these is not scaled whole
 
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
     """One direction of a crop."""
 
-    at: int  # where it begins in the picture
+    at: int  # where it begins in the image
     length: int
     first: Any  # (S,) pixel of the crop that is the first to count
     weights: Any  # (S, n) from there on
@@ -36,7 +36,7 @@ class _Axis:
 
 
 class Source:
-    """A picture from which ``n_views`` views are cut, by several threads if need be."""
+    """An image from which ``n_views`` views are cut, by several threads if need be."""
 
     def __init__(self, image: Image.Image, n_views: int) -> None:
         self._image = image

@@ -1,6 +1,6 @@
 """The square in the middle of a long strip, where scaling the whole strip would fill the memory.
 
-Pillow can resize a part of a picture, but keeps its place in single precision. So this is its
+Pillow can resize a part of an image, but keeps its place in single precision. So this is its
 arithmetic in NumPy, to the last bit: slow, and only for strips.
 """
 

@@ -1,4 +1,4 @@
-"""One self-contained page: style, plots and pictures are all in the file."""
+"""One self-contained page: style, plots and images are all in the file."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _COLUMNS = (
     ("accuracy %", "mean and standard deviation over stream orders"),
     ("gain in points", "over zero-shot, with its 95% interval"),
     ("ECE %", "expected calibration error: how far confidence is from accuracy"),
-    ("cache purity %", "cached pictures that are filed under their own class, at the end"),
-    ("ms per picture", "cost of the method alone, without the encoder"),
+    ("cache purity %", "cached images that are filed under their own class, at the end"),
+    ("ms per image", "cost of the method alone, without the encoder"),
 )
 
 
@@ -38,7 +38,7 @@ def demonstration_page(shown: Demonstration) -> str:
         ),
         "<h2>As the stream goes on</h2>",
         _figure(
-            line_chart(shown.running, "pictures seen", "right so far, %", colours),
+            line_chart(shown.running, "images seen", "right so far, %", colours),
             "Share of right answers so far, mean over stream orders.",
         ),
         *_purity(shown.purity, colours),
@@ -55,7 +55,7 @@ def demonstration_page(shown: Demonstration) -> str:
 
 def _lead(rows: Mapping[str, Any], label: str) -> str:
     base = next(row for row in rows.values() if row["method"] == "zero_shot")
-    sentence = f"Zero-shot is right on {100 * base['accuracy']['mean']:.1f}% of these pictures"
+    sentence = f"Zero-shot is right on {100 * base['accuracy']['mean']:.1f}% of these images"
     if rows[label]["method"] == "zero_shot":
         return f"{sentence}."
     accuracy = rows[label]["accuracy"]
@@ -97,8 +97,8 @@ def _cells(row: Mapping[str, Any]) -> Iterable[str]:
 def _purity(curves: Mapping[str, Any], colours: Mapping[str, str]) -> list[str]:
     if not curves:
         return []
-    chart = line_chart(curves, "pictures seen", "cache purity, %", colours)
-    return [_figure(chart, "Cached pictures that are filed under their own class.")]
+    chart = line_chart(curves, "images seen", "cache purity, %", colours)
+    return [_figure(chart, "Cached images that are filed under their own class.")]
 
 
 def _figure(svg: str, caption: str) -> str:

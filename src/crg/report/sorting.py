@@ -30,7 +30,7 @@ for (const table of document.querySelectorAll('table.sortable')) {
     head.append(button);
   });
 }
-const boxes = document.querySelectorAll('.wide, .pictures');
+const boxes = document.querySelectorAll('.wide, .images');
 const seen = new ResizeObserver(entries => {
   for (const {target: box} of entries)
     box.classList.toggle('scrolls', box.scrollWidth > box.clientWidth + 1);

@@ -25,19 +25,19 @@ def forest_figure(study: Study, source: str) -> list[Figure]:
     ]  # fmt: skip
     if not bars:
         return []
-    picture = interval_chart(bars, "points of accuracy over zero-shot")
+    image = interval_chart(bars, "points of accuracy over zero-shot")
     data = tuple(_numbers(line.row.label, line.to_zero_shot) for line in lines)
     name = f"{study.outline.name} {source} gains"
-    return [Figure(name, (picture,), caption(study, source), _HEADER, data)]
+    return [Figure(name, (image,), caption(study, source), _HEADER, data)]
 
 
 def reliability_figure(study: Study, source: str) -> list[Figure]:
-    """How often answers of a confidence are right, a small picture per row."""
+    """How often answers of a confidence are right, a small image per row."""
     lines = [line for line in study.tables_of(source)[0].lines if line.reliability]
     if not lines:
         return []
     pens = pens_of(study.outline.rows)
-    pictures = tuple(
+    images = tuple(
         reliability_diagram(line.row.label, line.reliability, pens[line.row.label], _error(line))
         for line in lines
     )
@@ -48,7 +48,7 @@ def reliability_figure(study: Study, source: str) -> list[Figure]:
     )
     header = ("row", "answers", "confidence", "accuracy")
     name = f"{study.outline.name} {source} reliability"
-    return [Figure(name, pictures, reliability_caption(lines), header, data, css="small")]
+    return [Figure(name, images, reliability_caption(lines), header, data, css="small")]
 
 
 def waterfall_figure(study: Study, source: str) -> list[Figure]:
@@ -73,10 +73,10 @@ def waterfall_figure(study: Study, source: str) -> list[Figure]:
         (*_numbers(line.row.label, line.to_zero_shot), round(bar.start, 4))
         for line, bar in zip(lines, bars, strict=True)
     )
-    picture = waterfall_chart(bars, "points of accuracy over zero-shot")
+    image = waterfall_chart(bars, "points of accuracy over zero-shot")
     name = f"{study.outline.name} {source} steps"
     said = f"{caption(study, source)} Whiskers are 95% intervals against zero-shot."
-    return [Figure(name, (picture,), said, (*_HEADER, "starts at"), data)]
+    return [Figure(name, (image,), said, (*_HEADER, "starts at"), data)]
 
 
 def worst_figure(study: Study, source: str) -> list[Figure]:
@@ -85,7 +85,7 @@ def worst_figure(study: Study, source: str) -> list[Figure]:
     for table in study.tables_of(source):
         for line in table.lines:
             gain, label = line.to_zero_shot, line.row.label
-            if gain is None or not table.has_enough_pictures:
+            if gain is None or not table.has_enough_images:
                 continue
             if label not in worst or gain.interval.mean < worst[label][0].interval.mean:
                 worst[label] = (gain, table.setting.label)
@@ -97,9 +97,9 @@ def worst_figure(study: Study, source: str) -> list[Figure]:
         for label, (gain, where) in worst.items()
     ]  # fmt: skip
     data = tuple((*_numbers(label, gain), where) for label, (gain, where) in worst.items())
-    picture = interval_chart(bars, "points below or above zero-shot, at the worst")
+    image = interval_chart(bars, "points below or above zero-shot, at the worst")
     name = f"{study.outline.name} {source} worst"
-    return [Figure(name, (picture,), caption(study, source), (*_HEADER, "stream"), data)]
+    return [Figure(name, (image,), caption(study, source), (*_HEADER, "stream"), data)]
 
 
 def _row_before(line: Line, above: str) -> str:

@@ -19,10 +19,10 @@ _WRONG = "share of cache insertions with a wrong label, %"
 
 
 def learning_figure(study: Study, source: str) -> list[Figure]:
-    """Accuracy so far against pictures seen."""
+    """Accuracy so far against images seen."""
     curves = {line.row.label: line.learning for line in _first(study, source).lines}
     base = zero_shot_label(study)
-    titles = Titles("pictures seen", "right so far, %")
+    titles = Titles("images seen", "right so far, %")
     return _figure(
         study, source, "learning", curves, titles, lambda: learning_caption(_drawn(curves), base)
     )
@@ -36,14 +36,14 @@ def cold_start_figure(study: Study, source: str) -> list[Figure]:
 
 
 def purity_figure(study: Study, source: str) -> list[Figure]:
-    """Error rate of the labels in the cache against pictures seen."""
+    """Error rate of the labels in the cache against images seen."""
     curves = {
         line.row.label: tuple(
             Point(p.x, 1 - p.mean, 1 - p.high, 1 - p.low) for p in line.purity_over_time
         )
         for line in _first(study, source).lines
     }
-    titles = Titles("pictures seen", "wrong labels in the cache, %")
+    titles = Titles("images seen", "wrong labels in the cache, %")
     return _figure(study, source, "cache-error", curves, titles, _told(study, source))
 
 

@@ -21,7 +21,7 @@ from crg.report.study_tables import rows_table
 
 _OPEN = 1  # sources whose figures are open from the start
 _SHOWN_PROMPTS = 3  # more are folded away
-_MOST_PICTURES = 12  # of a gallery
+_MOST_IMAGES = 12  # of a gallery
 
 
 def study_section(study: Study) -> str:
@@ -87,21 +87,21 @@ def _tables(study: Study, tables: Sequence[Table], drawn: str) -> list[str]:
 
 
 def _heading(table: Table) -> str:
-    """The setting with the number of pictures that were scored in an order."""
+    """The setting with the number of images that were scored in an order."""
     label = table.setting.label
     return label if table.scored is None else f"{label}: {_scored(table)}"
 
 
 def _scored(table: Table) -> str:
-    return f"{scored_text(table.scored)} scored pictures per order"
+    return f"{scored_text(table.scored)} scored images per order"
 
 
 def _facts(source: Source, tables: Sequence[Table]) -> str:
-    """Which pictures, which model, which prompts."""
+    """Which images, which model, which prompts."""
     counts = [
         f"{number:,} {name if number != 1 else name.removesuffix('es').removesuffix('s')}"
         for number, name in (
-            (source.n_samples, "pictures"),
+            (source.n_samples, "images"),
             (source.n_classes, "classes"),
             (source.n_views, "views"),
         )
@@ -137,23 +137,23 @@ def _more_prompts(templates: Sequence[str]) -> str:
     return folded(f"Prompts: {escape(more)}", listing(templates), "facts prompts")
 
 
-def _gallery(pictures: Sequence[Shown]) -> str:
-    """Pictures on which methods disagree, with their answers."""
-    if not pictures:
+def _gallery(images: Sequence[Shown]) -> str:
+    """Images on which methods disagree, with their answers."""
+    if not images:
         return ""
-    cards = "".join(_card(each) for each in pictures[:_MOST_PICTURES])
-    count = min(len(pictures), _MOST_PICTURES)
+    cards = "".join(_card(each) for each in images[:_MOST_IMAGES])
+    count = min(len(images), _MOST_IMAGES)
     return (
-        f"<h4>Where methods disagree</h4><p>{count} of the pictures that not all rows answer "
-        f"alike in the first order. {escape(_tally(pictures[:_MOST_PICTURES]))}</p>"
+        f"<h4>Where methods disagree</h4><p>{count} of the images that not all rows answer "
+        f"alike in the first order. {escape(_tally(images[:_MOST_IMAGES]))}</p>"
         f"<div class='gallery'>{cards}</div>"
     )
 
 
-def _tally(pictures: Sequence[Shown]) -> str:
-    """How many of the pictures that are shown each row gets right."""
+def _tally(images: Sequence[Shown]) -> str:
+    """How many of the images that are shown each row gets right."""
     right: dict[str, int] = {}
-    for each in pictures:
+    for each in images:
         for label, answer in each.answers.items():
             right[label] = right.get(label, 0) + (answer == each.truth)
     return "Right on these: " + ", ".join(f"{k} {v}" for k, v in right.items()) + "."

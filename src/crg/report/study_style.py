@@ -19,7 +19,7 @@ a.data { white-space: nowrap; }
 .flag { font-size: .72rem; font-weight: 400; color: var(--bad); border: 1px solid;
   border-radius: 3px; padding: 0 .25rem; white-space: nowrap; }
 .wide { margin: .8rem 0; max-width: 100%; }
-.wide, .pictures { background:
+.wide, .images { background:
     linear-gradient(to left, var(--page) 60%, transparent) right / 2.5rem 100% no-repeat local,
     linear-gradient(to left, var(--shade), transparent) right / 1.1rem 100% no-repeat; }
 .scrolls::before { content: 'scroll →'; display: block; position: sticky; left: 0;
@@ -51,7 +51,7 @@ th button { all: unset; cursor: pointer; display: inline-block; }
 th button::after { content: ' ↕'; opacity: .4; }
 th[aria-sort=ascending] button::after { content: ' ▲'; opacity: 1; }
 th[aria-sort=descending] button::after { content: ' ▼'; opacity: 1; }
-th button:focus-visible, .wide:focus-visible, .pictures:focus-visible, summary:focus-visible {
+th button:focus-visible, .wide:focus-visible, .images:focus-visible, summary:focus-visible {
   outline: 2px solid var(--blue); outline-offset: 2px; }
 details.source { border: 1px solid var(--line); border-radius: 6px; margin: .8rem 0;
   padding: .2rem .8rem; }
@@ -60,9 +60,9 @@ summary { cursor: pointer; padding: .3rem 0; }
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr)); align-items: start; }
 .chart { margin: .4rem 0 1rem; min-width: 0; }
 .chart svg { width: 100%; display: block; }
-.pictures { overflow-x: auto; }
+.images { overflow-x: auto; }
 .chart figcaption { max-width: 46rem; }
-.small .pictures { display: grid; gap: .5rem;
+.small .images { display: grid; gap: .5rem;
   grid-template-columns: repeat(auto-fill, minmax(10.5rem, 1fr)); align-items: end; }
 .small { grid-column: 1 / -1; }
 .prompts ul { columns: 18rem; margin: .2rem 0; } #open-all { font: inherit; cursor: pointer; }
@@ -82,7 +82,7 @@ code { overflow-wrap: anywhere; }
   :root { font-size: 11px; color-scheme: light; --page: #fff; --ink: #000;
     --blue: #0072b2; --good: #00795a; --bad: #b3400f; }
   body { font-size: 9.5pt; } main.studies { max-width: none; margin: 0; padding: 0; }
-  .wide { overflow: visible; } .wide, .pictures { background: none; }
+  .wide { overflow: visible; } .wide, .images { background: none; }
   .scrolls::before, #open-all { display: none; } a { color: inherit; text-decoration: none; }
   a.data, .traces, th button::after { display: none; content: none; }
   .studies th, .studies td { font-size: 6.5pt; padding: .1rem .2rem; white-space: normal;

@@ -12,14 +12,14 @@ from crg.evidence.sheet import Sheet, SheetRow
 from crg.evidence.sheets import sheets_of
 from crg.evidence.study import Study
 from crg.evidence.unmeasured import printed_sheets
-from crg.outline import ENOUGH_ORDERS, ENOUGH_PICTURES
+from crg.outline import ENOUGH_IMAGES, ENOUGH_ORDERS
 
 _LATEX_HEAD = "% Made by crg report. Needs \\usepackage{booktabs} and \\usepackage{graphicx}."
 _HOW_TO_READ = (
     "Mean ± standard deviation over stream orders; differences in points with 95% intervals of a "
-    "paired bootstrap over pictures and orders. Better and worse stand only where the interval "
+    "paired bootstrap over images and orders. Better and worse stand only where the interval "
     f"excludes zero, there are at least {ENOUGH_ORDERS} orders, and each has at least "
-    f"{ENOUGH_PICTURES} scored pictures. {BOLD} {TIMES}"
+    f"{ENOUGH_IMAGES} scored images. {BOLD} {TIMES}"
 )
 _LATEX = {
     "\\": r"\textbackslash{}",

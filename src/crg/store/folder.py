@@ -52,11 +52,11 @@ def check_folder(folder: Path) -> None:
 
 
 def check_left_out(folder: Path, accept_skipped: bool) -> None:
-    """Pictures are never missing silently from a finished store."""
-    left_out = storage.skipped_pictures(folder)
+    """Images are never missing silently from a finished store."""
+    left_out = storage.skipped_images(folder)
     if left_out and not accept_skipped:
         raise InputError(
-            f"{folder} lacks pictures that could not be read ({len(left_out)}): accept that with "
+            f"{folder} lacks images that could not be read ({len(left_out)}): accept that with "
             "--skip-unreadable, or mend them and encode into another folder."
         )
 

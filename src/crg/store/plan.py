@@ -20,7 +20,7 @@ _SHOWN = 60  # characters of a value in a sentence
 
 @dataclass(frozen=True)
 class Plan:
-    """All that is known of a store before the first picture is encoded."""
+    """All that is known of a store before the first image is encoded."""
 
     key: Mapping[str, Any]  # what makes the features, as JSON values
     class_names: Sequence[str]
@@ -30,7 +30,7 @@ class Plan:
     labels: Sequence[int] | None
     views: int  # V
     width: int  # D
-    block: int  # pictures that are written at once and share a checksum
+    block: int  # images that are written at once and share a checksum
     contents: Sequence[str]  # for each block a hash of all that its features are made of
 
     def header(self) -> Header:
@@ -48,7 +48,7 @@ class Plan:
 def check_same(folder: Path, header: Header, plan: Plan) -> None:
     """Refuse a store that was made of something else, and name what differs.
 
-    Pictures may have been mended since an unfinished store was begun: its journal knows which
+    Images may have been mended since an unfinished store was begun: its journal knows which
     blocks they are in.
     """
     free = () if header.finished else (CONTENT, VARIATIONS)
@@ -67,12 +67,19 @@ def _difference(name: str, header: Header, plan: Plan) -> str | None:
         return None
     if name in DIGESTS:
         stored, asked = _brief_digest(stored), _brief_digest(asked)
-    return f"{name} is {_shown(stored)} in the store but {_shown(asked)} was asked for"
+    return f"{_label(name)} is {_shown(stored)} in the store but {_shown(asked)} was asked for"
+
+
+def _label(name: str) -> str:
+    """What a message calls a part of the key; stored keys keep the words they were hashed with."""
+    return name.replace("pictures", "images")
 
 
 def _plainest(told: list[str]) -> list[str]:
     """The differences without digests and what follows from others, unless there is no other."""
-    return [text for text in told if not text.startswith((*DIGESTS, "block is"))] or told
+    return [
+        text for text in told if not text.startswith((*map(_label, DIGESTS), "block is"))
+    ] or told
 
 
 def _brief_digest(value: Any) -> Any:

@@ -43,7 +43,7 @@ from crg.types import InputError
 def writing(folder: Path, plan: Plan, accept_skipped: bool) -> Iterator[StoreWriter]:
     """The store in ``folder``, new or as far as it got; nobody else may write to it meanwhile.
 
-    A store that something else made is refused. Blocks with pictures that were left out count
+    A store that something else made is refused. Blocks with images that were left out count
     only with ``accept_skipped``.
     """
     with telling_of_the_disk(folder):
@@ -76,12 +76,12 @@ class StoreWriter:
         return [block for block in range(len(self._spans)) if block not in self._entries]
 
     @property
-    def kept_pictures(self) -> int:
-        """How many pictures the blocks on disk hold."""
+    def kept_images(self) -> int:
+        """How many images the blocks on disk hold."""
         return len(self.plan.ids) - sum(len(self._spans[block]) for block in self.missing)
 
     def rows(self, block: int) -> range:
-        """The pictures of a block."""
+        """The images of a block."""
         return self._spans[block]
 
     def write(self, block: int, images: Numbers, skipped: Mapping[int, str]) -> None:
@@ -100,7 +100,7 @@ class StoreWriter:
         kept = [row for row in range(len(self.plan.ids)) if row not in skipped]
         if not kept:
             raise InputError(
-                f"None of the {len(self.plan.ids)} pictures could be read: check the dataset."
+                f"None of the {len(self.plan.ids)} images could be read: check the dataset."
             )
         with telling_of_the_disk(self.folder):
             header = self._with_images(kept)
@@ -140,7 +140,7 @@ class StoreWriter:
     def _is_whole(self, entry: journal.Entry) -> bool:
         contents = self.plan.contents
         if entry.block >= len(contents) or entry.content != contents[entry.block]:
-            return False  # a picture of it was mended or replaced since
+            return False  # an image of it was mended or replaced since
         rows = self.rows(entry.block)
         with self._partial.open("rb") as file:
             file.seek(self._place(rows.start))

@@ -11,13 +11,13 @@ from html import escape
 FONT_SIZE = 13
 LINE_HEIGHT = 15.0
 LETTER = 7.7  # mean width of a letter at that size, in the widest of usual fonts
-_LARGEST = 1.2  # times its own size a picture is shown, so that letters are alike on all
-_SMALLEST = 0.775  # below which letters could no longer be read: the picture scrolls instead
+_LARGEST = 1.2  # times its own size an image is shown, so that letters are alike on all
+_SMALLEST = 0.775  # below which letters could no longer be read: the image scrolls instead
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A range of values and where it lies on the picture."""
+    """A range of values and where it lies on the image."""
 
     low: float
     high: float
@@ -38,7 +38,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Canvas:
-    """The size of a picture and the margins around what is plotted."""
+    """The size of an image and the margins around what is plotted."""
 
     width: float
     height: float
@@ -56,7 +56,7 @@ class Canvas:
         return Axis(low, high, self.height - self.bottom, self.top)
 
     def svg(self, parts: Iterable[str], label: str) -> str:
-        """The whole picture; ``label`` is what a screen reader says of it."""
+        """The whole image; ``label`` is what a screen reader says of it."""
         smallest, largest = _SMALLEST * self.width, _LARGEST * self.width
         return (
             f'<svg viewBox="0 0 {self.width:g} {self.height:g}" role="img" '

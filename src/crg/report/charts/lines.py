@@ -55,7 +55,7 @@ def thinned(points: Curve) -> Curve:
 
 
 def band_chart(series: Sequence[Series], titles: Titles, height: float = 300) -> str:
-    """All lines on one picture; the names stand at their ends, beside samples of the pens."""
+    """All lines on one image; the names stand at their ends, beside samples of the pens."""
     every = [point for each in series for point in each.points]
     margin = width_of(each.name for each in series) + _SAMPLE + _GAP + 8
     canvas = Canvas(_PLOT + margin, height, right=margin)

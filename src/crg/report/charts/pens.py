@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from crg.outline import Row
 
 # Okabe and Ito's colours, which most colour-blind people can tell apart; zero-shot is grey. The
-# page may lighten one in the dark; a picture that is taken out of it has the plain colour.
+# page may lighten one in the dark; an image that is taken out of it has the plain colour.
 COLOURS = (
     "#777777", "#e69f00", "#009e73", "var(--blue,#0072b2)", "#d55e00", "#cc79a7", "#56b4e9",
     "#b8a800",

@@ -1,4 +1,4 @@
-"""Reliability diagrams: how often answers of a confidence are right, one small picture per row."""
+"""Reliability diagrams: how often answers of a confidence are right, one small image per row."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def waterfall_chart(bars: Sequence[Bar], x_title: str) -> str:
 
 
 def _laid_out(bars: Sequence[Bar], x_title: str) -> tuple[Canvas, Axis, list[str]]:
-    """The picture with names, remarks, grid and the line at zero."""
+    """The image with names, remarks, grid and the line at zero."""
     widest = max(LETTER * (len(bar.name) + len(bar.remark)) + FONT_SIZE for bar in bars)
     width = max(_WIDTH, widest + 2 * _MARGIN)
     canvas = Canvas(width, 60 + _ROW * len(bars), left=_MARGIN, right=_MARGIN)

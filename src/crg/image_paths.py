@@ -1,4 +1,4 @@
-"""From what people type to the pictures they mean: folders, globs, tables, single files."""
+"""From what people type to the images they mean: folders, globs, tables, single files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from crg.pictures import PICTURE_SUFFIXES
+from crg.images import IMAGE_SUFFIXES
 from crg.types import InputError
 
 STANDARD_INPUT = "-"
@@ -16,10 +16,10 @@ TABLE_SUFFIXES = {".csv": ",", ".tsv": "\t"}
 _GLOB_CHARACTERS = frozenset("*?[")
 
 
-def list_pictures(arguments: Iterable[str]) -> list[Path]:
-    """Every picture that the arguments mean, each once, in a fixed order.
+def list_images(arguments: Iterable[str]) -> list[Path]:
+    """Every image that the arguments mean, each once, in a fixed order.
 
-    A folder means all pictures below it, a ``.csv`` or ``.tsv`` file those of its column
+    A folder means all images below it, a ``.csv`` or ``.tsv`` file those of its column
     ``path``, a glob whatever it matches, and any other file itself.
     """
     found = [path for argument in arguments for path in _meant(argument)]
@@ -36,28 +36,28 @@ def iter_lines(lines: Iterable[str]) -> Iterator[Path]:
             yield Path(name)
 
 
-def pictures_below(folder: Path) -> list[Path]:
-    """The pictures in a folder and its folders, sorted; hidden ones are left out."""
+def images_below(folder: Path) -> list[Path]:
+    """The images in a folder and its folders, sorted; hidden ones are left out."""
     found: list[Path] = []
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [Path(place, name) for name in sorted(files) if _is_picture_name(name)]
+        found += [Path(place, name) for name in sorted(files) if _is_image_name(name)]
     return found
 
 
 def _meant(argument: str) -> Sequence[Path]:
     path = Path(argument)
     if path.is_dir():
-        return pictures_below(path)
+        return images_below(path)
     if path.is_file():
         delimiter = TABLE_SUFFIXES.get(path.suffix.lower())
         return [path] if delimiter is None else _listed(path, delimiter)
     if _GLOB_CHARACTERS & set(argument):
         return [Path(each) for each in sorted(glob.glob(argument, recursive=True))
-                if _is_picture_name(os.path.basename(each))]  # fmt: skip
+                if _is_image_name(os.path.basename(each))]  # fmt: skip
     raise InputError(
         f"{argument} does not exist: give a folder, a glob in quotes, a CSV file, "
-        "pictures, or - for a list on standard input."
+        "images, or - for a list on standard input."
     )
 
 
@@ -77,5 +77,5 @@ def _listed(table: Path, delimiter: str) -> list[Path]:
         ) from None
 
 
-def _is_picture_name(name: str) -> bool:
-    return not name.startswith(".") and Path(name).suffix.lower() in PICTURE_SUFFIXES
+def _is_image_name(name: str) -> bool:
+    return not name.startswith(".") and Path(name).suffix.lower() in IMAGE_SUFFIXES

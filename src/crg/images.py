@@ -1,4 +1,4 @@
-"""Reading pictures: whatever is given becomes one upright RGB picture, or one sentence.
+"""Reading images: whatever is given becomes one upright RGB image, or one sentence.
 
 Choices that the formats leave open:
 
@@ -27,11 +27,11 @@ from PIL import Image, UnidentifiedImageError
 from crg.types import InputError
 
 MAX_PIXELS = 150_000_000  # 12,000 x 9,000 and some more; in memory that is 600 MB
-PICTURE_SUFFIXES = frozenset(  # lower case, as in path.suffix.lower()
+IMAGE_SUFFIXES = frozenset(  # lower case, as in path.suffix.lower()
     [".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg",
      ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"]
 )  # fmt: skip
-# Only these, because others run programs (EPS) or are no pictures to a person (HDF5, MPEG).
+# Only these, because others run programs (EPS) or are no images to a person (HDF5, MPEG).
 _FORMATS = (
     *("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000"),
     *(("AVIF",) if find_spec("PIL.AvifImagePlugin") else ()),  # from Pillow 11.3 on
@@ -51,10 +51,10 @@ _ANOTHER = "give another file or leave this one out"
 _ACCEPTED = "give a path, the bytes of a file, a PIL image or a NumPy array"
 
 
-def read_picture(source: Any) -> Image.Image:
-    """The picture in RGB and upright, from a path, bytes, PIL image, array or ``.draw()``.
+def read_image(source: Any) -> Image.Image:
+    """The image in RGB and upright, from a path, bytes, PIL image, array or ``.draw()``.
 
-    >>> read_picture(np.zeros((2, 3), np.uint8)).size
+    >>> read_image(np.zeros((2, 3), np.uint8)).size
     (3, 2)
     """
     if isinstance(source, Image.Image):
@@ -62,12 +62,12 @@ def read_picture(source: Any) -> Image.Image:
     if isinstance(source, np.ndarray):
         return _laid_on_white(Image.fromarray(_bytes_of(source)))
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return _decoded(bytes(source), "The picture")
+        return _decoded(bytes(source), "The image")
     if isinstance(source, (str, os.PathLike)):
         return _decoded(_content(source), shown(source))
     if callable(getattr(source, "draw", None)):
-        return _finished(source.draw(), "The drawn picture")
-    raise InputError(f"A value of type {type(source).__name__} is no picture: {_ACCEPTED}.")
+        return _finished(source.draw(), "The drawn image")
+    raise InputError(f"A value of type {type(source).__name__} is no image: {_ACCEPTED}.")
 
 
 def shown(path: Any) -> str:
@@ -85,7 +85,7 @@ def _content(path: str | os.PathLike[str]) -> bytes:
     try:
         mode = os.stat(path).st_mode
         if stat.S_ISDIR(mode):
-            raise InputError(f"{name} is a folder, not a picture: name a file in it.")
+            raise InputError(f"{name} is a folder, not an image: name a file in it.")
         if not stat.S_ISREG(mode):  # reading a pipe or a device might never end
             raise InputError(f"{name} is not a regular file: {_ANOTHER}.")
         with open(path, "rb") as file:
@@ -110,7 +110,7 @@ def _decoded(content: bytes, name: str) -> Image.Image:
         raise _too_large(name) from None
     except UnidentifiedImageError:
         raise InputError(
-            f"{name} is not a picture of a known format: convert it to JPEG or PNG."
+            f"{name} is not an image of a known format: convert it to JPEG or PNG."
         ) from None
     except Exception as error:  # damaged headers make the decoders raise nearly anything
         raise _damaged(name, error) from None
@@ -137,7 +137,7 @@ def _finished(image: Image.Image, name: str) -> Image.Image:
 def _orientation(image: Image.Image) -> int:
     try:
         return int(image.getexif().get(_ORIENTATION, 1))
-    except Exception:  # the picture itself may still be fine
+    except Exception:  # the image itself may still be fine
         return 1
 
 
@@ -169,7 +169,7 @@ def _bytes_of(values: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
         values = values[:, :, 0]
     if values.ndim not in (2, 3) or 0 in values.shape or values.shape[2:] not in ((), (3,), (4,)):
         raise InputError(
-            f"The picture has the shape {values.shape}: give (height, width) or "
+            f"The image has the shape {values.shape}: give (height, width) or "
             "(height, width, channels) with 1, 3 or 4 channels."
         )
     if values.dtype == np.bool_:
@@ -179,14 +179,14 @@ def _bytes_of(values: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
     elif values.dtype == np.uint16:
         values = ((values.astype(np.uint32) + 128) // 257).astype(np.uint8)
     if values.dtype != np.uint8:
-        raise InputError(f"The picture holds {values.dtype} values: give uint8 from 0 to 255.")
+        raise InputError(f"The image holds {values.dtype} values: give uint8 from 0 to 255.")
     return np.ascontiguousarray(values)
 
 
 def _from_unit_range(values: Any) -> Any:
     if not np.all((values >= 0) & (values <= 1)):  # NaN is not either
         raise InputError(
-            "The picture holds floating-point values outside 0 to 1 or NaN: "
+            "The image holds floating-point values outside 0 to 1 or NaN: "
             "divide by the largest possible value."
         )
     return np.floor(values.astype(np.float32) * 255 + 0.5).astype(np.uint8)

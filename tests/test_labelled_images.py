@@ -1,4 +1,4 @@
-"""What methods that live on labelled pictures have in common."""
+"""What methods that live on labelled images have in common."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LABELS = tuple(int(k) for k in np.argmax(ROWS @ TEXT.T, axis=1))
 
 
 def task_with(rows: Any, labels: Any) -> crg.Task:
-    """Three classes with these labelled pictures."""
+    """Three classes with these labelled images."""
     return crg.Task(NAMES, TEXT, 20.0, {FEW: FewShot(rows, tuple(labels))})
 
 
@@ -42,14 +42,14 @@ def adapter(request: pytest.FixtureRequest) -> crg.Adapter:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_without_labelled_pictures_it_is_refused(method: str) -> None:
+def test_without_labelled_images_it_is_refused(method: str) -> None:
     """A task that has none is refused before any work, with the remedy."""
-    with refused_in_one_sentence("labelled pictures", "few_features"):
+    with refused_in_one_sentence("labelled images", "few_features"):
         crg.create(method, crg.Task(NAMES, TEXT))
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_labelled_pictures_that_do_not_fit_are_refused(method: str) -> None:
+def test_labelled_images_that_do_not_fit_are_refused(method: str) -> None:
     """Another width and labels of classes that are not there."""
     with refused_in_one_sentence("5 wide", "same model"):
         crg.create(method, task_with(ROWS[:, :5], LABELS))
@@ -68,7 +68,7 @@ def test_bad_options_are_refused(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_order_of_labelled_pictures_does_not_matter(method: str) -> None:
+def test_order_of_labelled_images_does_not_matter(method: str) -> None:
     """All shots in another order give the same logits up to rounding."""
     order = np.random.default_rng(1).permutation(len(LABELS))
     shuffled = task_with(ROWS[order], [LABELS[row] for row in order])
@@ -76,20 +76,20 @@ def test_order_of_labelled_pictures_does_not_matter(method: str) -> None:
     np.testing.assert_allclose(logits_of(crg.create(method, shuffled)), expected, rtol=1e-10)
 
 
-def test_labelled_pictures_are_used(adapter: crg.Adapter) -> None:
+def test_labelled_images_are_used(adapter: crg.Adapter) -> None:
     """The logits are not those of zero-shot."""
     assert np.abs(logits_of(adapter) - zero_shot([0, 1, 2])).max() > 0.1
 
 
-def test_pictures_leave_no_trace(adapter: crg.Adapter) -> None:
+def test_images_leave_no_trace(adapter: crg.Adapter) -> None:
     """A stream that was seen before is answered alike, to the last bit."""
     first = logits_of(adapter)
     np.testing.assert_array_equal(logits_of(adapter), first)
     assert adapter.cache == {}
 
 
-def test_a_removed_class_takes_its_pictures_along(adapter: crg.Adapter) -> None:
-    """In mid-stream it counts as if neither the class nor its pictures had ever been there."""
+def test_a_removed_class_takes_its_images_along(adapter: crg.Adapter) -> None:
+    """In mid-stream it counts as if neither the class nor its images had ever been there."""
     logits_of(adapter)
     adapter.remove_class("b")
     kept = [row for row, label in enumerate(LABELS) if label != 1]
@@ -98,7 +98,7 @@ def test_a_removed_class_takes_its_pictures_along(adapter: crg.Adapter) -> None:
     np.testing.assert_array_equal(logits_of(adapter), logits_of(fresh))
 
 
-def test_a_class_that_comes_back_has_no_pictures(adapter: crg.Adapter) -> None:
+def test_a_class_that_comes_back_has_no_images(adapter: crg.Adapter) -> None:
     """What was removed with a class is gone, as if it had been added new."""
     adapter.remove_class("c")
     adapter.add_class("c", TEXT[2])
@@ -108,22 +108,22 @@ def test_a_class_that_comes_back_has_no_pictures(adapter: crg.Adapter) -> None:
 
 
 def test_an_added_class_leaves_the_others_alone(adapter: crg.Adapter) -> None:
-    """The logits of classes that have pictures do not feel one that has none."""
+    """The logits of classes that have images do not feel one that has none."""
     before = logits_of(adapter)
     adapter.add_class("d", -TEXT[0])
     np.testing.assert_allclose(logits_of(adapter)[:, :3], before, rtol=1e-12)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_without_any_picture_left_it_is_zero_shot(method: str) -> None:
-    """When the only class with labelled pictures goes, the others are told apart by text."""
+def test_without_any_image_left_it_is_zero_shot(method: str) -> None:
+    """When the only class with labelled images goes, the others are told apart by text."""
     adapter = crg.create(method, task_with(ROWS[:4], (0, 0, 0, 0)))
     adapter.remove_class("a")
     np.testing.assert_allclose(logits_of(adapter), zero_shot([1, 2]), rtol=1e-12)
 
 
-def test_a_saved_adapter_has_its_pictures_again(adapter: crg.Adapter, tmp_path: Path) -> None:
-    """The labelled pictures are in the state file, those of removed classes are not."""
+def test_a_saved_adapter_has_its_images_again(adapter: crg.Adapter, tmp_path: Path) -> None:
+    """The labelled images are in the state file, those of removed classes are not."""
     adapter.remove_class("a")
     logits_of(adapter)
     adapter.save(tmp_path / "state")
@@ -133,8 +133,8 @@ def test_a_saved_adapter_has_its_pictures_again(adapter: crg.Adapter, tmp_path: 
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_pictures_are_taken_in_the_precision_of_the_task(method: str) -> None:
-    """Labelled pictures in double precision beside text in single give single logits."""
+def test_images_are_taken_in_the_precision_of_the_task(method: str) -> None:
+    """Labelled images in double precision beside text in single give single logits."""
     few = {FEW: FewShot(ROWS, LABELS)}
     single = crg.create(method, crg.Task(NAMES, TEXT.astype(np.float32), 20.0, few))
     assert single.step(STREAM[0]).logits.dtype == np.float32

@@ -1,4 +1,4 @@
-"""What a law is, and the few claims that laws make."""
+"""What a check is, and the few claims that checks make."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from crg.types import Array, Task
 Logits: TypeAlias = list[np.ndarray[Any, Any]]
 
 
-class LawBroken(AssertionError):  # noqa: N818 - the name says what happened
-    """A method does not obey a law; the sentence says how."""
+class CheckFailed(AssertionError):  # noqa: N818 - the name says what happened
+    """A method fails a check; the sentence says how."""
 
 
-class LawSkipped(Exception):  # noqa: N818 - being skipped is no error
-    """A law cannot be looked at here; the sentence says why."""
+class CheckSkipped(Exception):  # noqa: N818 - being skipped is no error
+    """A check cannot be run here; the sentence says why."""
 
 
 class Make(Protocol):
-    """How laws get a new adapter; a method that needs more than a task is given it here."""
+    """How checks get a new adapter; a method that needs more than a task is given it here."""
 
     def __call__(self, task: Task, /, **options: Any) -> Adapter:
         """A new adapter of the method under check."""
         ...
 
 
-Law: TypeAlias = Callable[[Make], None]
+Check: TypeAlias = Callable[[Make], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of one law; a law that holds is neither broken nor skipped."""
+    """The outcome of one check; a check that passes is neither failed nor skipped."""
 
-    law: str
-    broken: str = ""
+    check: str
+    failed: str = ""
     skipped: str = ""
 
 
 def require(holds: bool, sentence: str) -> None:
-    """Break the law with ``sentence`` unless the claim holds."""
+    """Fail the check with ``sentence`` unless the claim holds."""
     if not holds:
-        raise LawBroken(sentence)
+        raise CheckFailed(sentence)
 
 
 def run(adapter: Adapter, stream: Iterable[Array]) -> Logits:

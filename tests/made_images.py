@@ -1,4 +1,4 @@
-"""Small pictures for the tests, some of them in forms that Pillow does not write."""
+"""Small images for the tests, some of them in forms that Pillow does not write."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from PIL import Image
 
 
 def gradient(width: int, height: int) -> Image.Image:
-    """A picture without any symmetry, in smooth colours."""
+    """An image without any symmetry, in smooth colours."""
     y, x = np.mgrid[0:height, 0:width]
     channels = (x * 255 // max(width, 2), y * 255 // max(height, 2), (x + 2 * y) % 256)
     return Image.fromarray(np.stack(channels, axis=-1).astype(np.uint8))
 
 
 def noise(width: int, height: int, seed: int = 0) -> Image.Image:
-    """The hardest picture to resize: random pixels, a third of them black or white."""
+    """The hardest image to resize: random pixels, a third of them black or white."""
     random = np.random.default_rng(seed)
     values = np.clip(random.integers(-64, 320, (height, width, 3)), 0, 255)
     return Image.fromarray(values.astype(np.uint8))
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two pictures, or arrays of pixels, are equal."""
+    """Whether two images, or arrays of pixels, are equal."""
     return np.array_equal(np.asarray(one), np.asarray(other))
 
 

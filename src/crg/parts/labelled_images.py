@@ -1,4 +1,4 @@
-"""Labelled pictures as few-shot methods keep them: one queue per class, filled once.
+"""Labelled images as few-shot methods keep them: one queue per class, filled once.
 
 They come from ``Task.resources``, which follows when classes are removed and is saved with
 the task. So whoever reads them again after a change of classes needs no state of its own.
@@ -14,9 +14,9 @@ from crg.types import InputError, Task, like
 
 
 def labelled_queues(task: Task, shots: int) -> Cache:
-    """A queue per class with its first ``shots`` labelled pictures, or with all for 0.
+    """A queue per class with its first ``shots`` labelled images, or with all for 0.
 
-    A class without labelled pictures has an empty queue.
+    A class without labelled images has an empty queue.
     """
     few: FewShot = task.resources[FEW]
     if not few.labels:  # the last class that had any was removed
@@ -34,12 +34,12 @@ def _check_fit(few: FewShot, task: Task) -> None:
     width, largest = few.features.shape[-1], task.n_classes - 1
     if width != task.width:
         raise InputError(
-            f"The labelled pictures are {width} wide but the text features {task.width}: "
+            f"The labelled images are {width} wide but the text features {task.width}: "
             "encode both with the same model."
         )
     odd = [label for label in few.labels if not 0 <= label <= largest]
     if odd:
         raise InputError(
-            f"A labelled picture has label {odd[0]} but there are {task.n_classes} classes: "
+            f"A labelled image has label {odd[0]} but there are {task.n_classes} classes: "
             f"number them from 0 to {largest}."
         )

@@ -1,4 +1,4 @@
-"""Labelled pictures of the catalogue: other splits, draws per class, and experiments with them."""
+"""Labelled images of the catalogue: other splits, draws per class, and experiments with them."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ CATALOGUED = '[[data]]\ndatasets = ["dtd"]\nmodels = ["RN50"]\n'
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A copy of DTD with pictures in every split."""
+    """A copy of DTD with images in every split."""
     make_split_dataset(tmp_path / "root", get_entry("dtd"), split_of(train=5, val=3, test=4))
     return tmp_path / "root"
 
 
 def _encode(root: Path, out: Path, split: str, shots: int | None = None, tag: str = "") -> Path:
-    pictures = load_dataset("dtd", root=root, split=split, shots=shots)
-    run(pictures, out, HashEncoder(f"RN50{tag}", f"weights{tag}"))
+    images = load_dataset("dtd", root=root, split=split, shots=shots)
+    run(images, out, HashEncoder(f"RN50{tag}", f"weights{tag}"))
     return out
 
 
@@ -95,10 +95,10 @@ def test_names_tell_the_split() -> None:
 
 
 @pytest.mark.parametrize("text", [CATALOGUED, FILES, f"{CATALOGUED}{FILES}"])
-def test_training_pictures_go_with_their_dataset(
+def test_training_images_go_with_their_dataset(
     text: str, small_blocks: None, root: Path, tmp_path: Path
 ) -> None:
-    """They are the labelled pictures of the test set, and no source of their own."""
+    """They are the labelled images of the test set, and no source of their own."""
     test, train = tmp_path / "1", tmp_path / "0"
     stores = _encode(root, train, "train", 2), _encode(root, test, "test")
     assert _prospects(tmp_path, text, *stores) == {
@@ -108,9 +108,7 @@ def test_training_pictures_go_with_their_dataset(
     assert all(each.missing for each in alone)
 
 
-def test_the_best_labelled_pictures_are_taken(
-    small_blocks: None, root: Path, tmp_path: Path
-) -> None:
+def test_the_best_labelled_images_are_taken(small_blocks: None, root: Path, tmp_path: Path) -> None:
     """Train before val, more before fewer, and never those of other weights."""
     test = _encode(root, tmp_path / "test", "test")
     wrong = _encode(root, tmp_path / "wrong", "train", tag=":yfcc15m")
@@ -123,7 +121,7 @@ def test_the_best_labelled_pictures_are_taken(
 
 
 def test_few_shot_rows_run_with_them(small_blocks: None, root: Path, tmp_path: Path) -> None:
-    """The run reads the labelled pictures, and the source names them."""
+    """The run reads the labelled images, and the source names them."""
     train = _encode(root, tmp_path / "train", "train", 2)
     made = _plan(tmp_path, _encode(root, tmp_path / "test", "test"), train)
     [source] = made.outline.sources
@@ -134,15 +132,15 @@ def test_few_shot_rows_run_with_them(small_blocks: None, root: Path, tmp_path: P
 
 
 def test_the_list_shows_what_was_found(small_blocks: None, root: Path, tmp_path: Path) -> None:
-    """``crg bench --list`` names the labelled pictures beside their source."""
+    """``crg bench --list`` names the labelled images beside their source."""
     stores = _encode(root, tmp_path / "test", "test"), _encode(root, tmp_path / "train", "train")
     words = ["bench", str(save_experiment(tmp_path, f"{ROWS}{CATALOGUED}")), "--list"]
     done = CliRunner().invoke(main, [*words, *(f"--data={store}" for store in stores)])
-    assert f"dtd, RN50: {stores[0]}, labelled pictures {stores[1]}\n" in done.output, done.output
+    assert f"dtd, RN50: {stores[0]}, labelled images {stores[1]}\n" in done.output, done.output
 
 
 def test_the_reason_names_the_command(small_blocks: None, root: Path, tmp_path: Path) -> None:
-    """Where labelled pictures are missing, a few-shot row tells how to make and name them."""
+    """Where labelled images are missing, a few-shot row tells how to make and name them."""
     outline = _plan(tmp_path, _encode(root, tmp_path / "test", "test")).outline
     [reason] = {cell.reason for cell in outline.cells if cell.row == 1}
     assert "crg encode dtd --split train --shots 16" in str(reason)
@@ -152,7 +150,7 @@ def test_the_reason_names_the_command(small_blocks: None, root: Path, tmp_path: 
 def test_datasets_without_a_train_split_are_not_sent_for_one(
     small_blocks: None, tmp_path: Path
 ) -> None:
-    """ImageNet-V2 has test pictures only, so that the remedy is another."""
+    """ImageNet-V2 has test images only, so that the remedy is another."""
     outline = _plan(tmp_path, save_store(tmp_path / "store", "imagenet-v2")).outline
     [reason] = {cell.reason for cell in outline.cells if cell.row == 1}
     assert "few_features" in str(reason) and "crg encode" not in str(reason)
