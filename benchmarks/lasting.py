@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import crg
-from crg.synthetic import gaussian_stream
+from crg.streams.synthetic import gaussian_stream
 from warm import Size
 
 _WINDOW = 500  # steps around a mark that are summarised

@@ -31,10 +31,9 @@ import PIL
 from PIL import Image, ImageFilter
 
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
-from crg import preprocessing
-from crg.pixels import augmix, resampling
-from crg.preprocessing import Preprocessing
-from crg.views import Augment, Recipe, _random_numbers, iter_views, make_views
+from crg.images import augmix, preprocessing, resampling
+from crg.images.preprocessing import Preprocessing
+from crg.images.views import Augment, Recipe, _random_numbers, iter_views, make_views
 from plain_views import plain_augmix, plain_crop, plain_normalised, plain_original
 from report import between_markers
 

@@ -10,10 +10,10 @@ import numpy as np
 
 import crg
 from crg.adapter import Adapter
-from crg.features import Features
+from crg.features.files import Features
 from crg.ops import confident_views
 from crg.parts.cache import Cache
-from crg.synthetic import gaussian_stream
+from crg.streams.synthetic import gaussian_stream
 
 Numbers = np.ndarray[Any, Any]
 

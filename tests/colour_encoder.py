@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from crg.encoders.base import Vectors
-from crg.preprocessing import Pixels, Preprocessing
+from crg.images.preprocessing import Pixels, Preprocessing
 
 COLOURS = {"red": (220, 30, 30), "green": (30, 200, 40), "blue": (30, 40, 220)}
 

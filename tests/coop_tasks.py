@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 import crg
-from crg.checks.furnishing import furnished
-from crg.checks.streams import make_task
+from crg.checks.fixtures import furnished, make_task
 from crg.methods.coop import CoOp
 from crg.methods.options import build_config
-from crg.resources import FEW
+from crg.needs import FEW
 
 
 def law_task(**options: Any) -> crg.Task:

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from crg.datasets.base import ImageSet, Source
 from crg.encoders.base import Vectors
-from crg.encoding import Summary, Wording, encode, planning
-from crg.preprocessing import Pixels, Preprocessing
-from crg.views import Recipe
+from crg.encoding import Summary, Wording, encode, plan
+from crg.images.image_set import ImageSet, Source
+from crg.images.preprocessing import Pixels, Preprocessing
+from crg.images.views import Recipe
 
 WIDTH = 8
 
@@ -113,7 +113,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of eight images, so that small sets have several, and no waiting for the disk."""
     monkeypatch.setattr(os, "fsync", lambda handle: None)
-    monkeypatch.setattr(planning, "images_per_block", lambda views: 8)
+    monkeypatch.setattr(plan, "images_per_block", lambda views: 8)
 
 
 def run(images: ImageSet, out: Path, encoder: Any = None, **options: Any) -> Summary:

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from crg.datasets.base import ImageSet
 from crg.encoders.base import Vectors
-from crg.encoding import Wording, encode, planning
-from crg.preprocessing import Pixels
-from crg.views import Recipe
+from crg.encoding import Wording, encode, plan
+from crg.images.image_set import ImageSet
+from crg.images.preprocessing import Pixels
+from crg.images.views import Recipe
 from encoding_fakes import HashEncoder, contents, dot_files
 
 _OPERATIONS = ("open", "write", "fsync", "replace", "unlink", "mkdir", "chmod", "close")
@@ -38,7 +38,7 @@ class SlowEncoder(HashEncoder):
 
 def run_job(images: ImageSet, folder: Path, encoder: HashEncoder) -> None:
     """Encode in blocks of five."""
-    with mock.patch.object(planning, "images_per_block", lambda views: 5):
+    with mock.patch.object(plan, "images_per_block", lambda views: 5):
         encode(
             *(images, encoder, Recipe(views=2), folder),
             wording=Wording(cache=None),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from crg.encoders.base import Vectors
-from crg.preprocessing import Pixels, Preprocessing
+from crg.images.preprocessing import Pixels, Preprocessing
 
 
 class LetterCounts:

@@ -10,7 +10,8 @@ from typing import Any
 
 from PIL import Image
 
-from crg.evidence.study import (
+from crg.metrics import Interval
+from crg.report.evidence.study import (
     Bin,
     Contrast,
     Curve,
@@ -22,10 +23,9 @@ from crg.evidence.study import (
     Table,
     Trace,
 )
-from crg.metrics import Interval
-from crg.outline import Outline, Row, Setting, Source
-from crg.reported import Reported
-from crg.scenario import ORDERS, Scenario
+from crg.results.outline import Outline, Row, Setting, Source
+from crg.results.papers import Reported
+from crg.streams.scenario import ORDERS, Scenario
 
 BASE = 0.6
 METHODS = ("zero_shot", "tip_adapter", "coop", "tpt", "difftpt", "tda", "dpe", "gda", "crg")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from PIL import Image, ImageEnhance
 
-from crg.datasets.base import ImageSet
-from crg.images import read_image
+from crg.images.image_set import ImageSet
+from crg.images.reading import read_image
 
 
 def variation(image: Image.Image, number: int) -> Image.Image:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps
 
-from crg.preprocessing import Preprocessing
+from crg.images.preprocessing import Preprocessing
 
 FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 

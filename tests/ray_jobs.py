@@ -14,9 +14,9 @@ import ray
 
 from crg import InputError
 from crg.encoders.base import Encoder, Vectors
-from crg.encoding import Wording, encode, planning
-from crg.preprocessing import Pixels
-from crg.views import Recipe
+from crg.encoding import Wording, encode, plan
+from crg.images.preprocessing import Pixels
+from crg.images.views import Recipe
 from encoding_fakes import HashEncoder, contents, dot_files
 
 _TWO = 2  # actors
@@ -73,5 +73,5 @@ def all_jobs(place: Path) -> dict[str, str | bool]:
 
 
 if __name__ == "__main__":
-    planning.images_per_block = lambda views: 10
+    plan.images_per_block = lambda views: 10
     print(json.dumps(all_jobs(Path(sys.argv[1]))))

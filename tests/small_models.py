@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from crg.preprocessing import Pixels, Preprocessing
+from crg.images.preprocessing import Pixels, Preprocessing
 from torchvision_operators import open_clip
 
 _TEXT = {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2}

@@ -20,12 +20,12 @@ from crg.checks import (
     classes,
     inputs,
     iter_checks,
-    lasting,
     libraries,
     options,
-    refused,
-    repeatable,
+    refusals,
+    repeatability,
     run_check,
+    state,
 )
 from crg.methods import registry
 from crg.methods.options import build_config
@@ -39,10 +39,10 @@ PAIRS: list[tuple[Check, type[Any]]] = [
     (answers.predictions_are_consistent, bad_methods.ForgetsDtype),
     (answers.predictions_are_consistent, bad_methods.WrongLabel),
     (answers.adversarial_streams_give_finite_logits, bad_methods.TakesLogOfZero),
-    (repeatable.same_stream_gives_same_logits, bad_methods.Unseeded),
-    (repeatable.adapters_are_independent, bad_methods.SharedState),
-    (repeatable.global_random_state_is_left_alone, bad_methods.GloballyRandom),
-    (repeatable.reset_returns_to_the_start, bad_methods.ForgetsToReset),
+    (repeatability.same_stream_gives_same_logits, bad_methods.Unseeded),
+    (repeatability.adapters_are_independent, bad_methods.SharedState),
+    (repeatability.global_random_state_is_left_alone, bad_methods.GloballyRandom),
+    (repeatability.reset_returns_to_the_start, bad_methods.ForgetsToReset),
     (inputs.inputs_are_not_modified, bad_methods.WritesToTask),
     (inputs.inputs_are_not_modified, bad_adapters.WritesToViews),
     (inputs.predictions_are_not_modified, bad_methods.ReusesLogits),
@@ -50,14 +50,14 @@ PAIRS: list[tuple[Check, type[Any]]] = [
     (inputs.one_view_may_be_a_vector, bad_adapters.NeedsRows),
     (inputs.half_precision_views_are_accepted, bad_adapters.SumsHalf),
     (inputs.step_many_equals_step_by_step, bad_adapters.BackwardsInBulk),
-    (refused.refused_samples_change_nothing, bad_adapters.CountsBeforeChecking),
-    (refused.refused_samples_change_nothing, bad_adapters.AcceptsAll),
-    (refused.refused_class_changes_change_nothing, bad_adapters.ForgetsBeforeChecking),
-    (refused.last_two_classes_stay, bad_adapters.RemovesLastTwo),
-    (lasting.saved_state_goes_on, bad_methods.ForgetsToSave),
-    (lasting.pickled_adapter_goes_on, bad_methods.NotPicklable),
-    (lasting.copied_adapter_goes_on, bad_methods.SharesWithCopies),
-    (lasting.state_is_bounded, bad_methods.RemembersAll),
+    (refusals.refused_samples_change_nothing, bad_adapters.CountsBeforeChecking),
+    (refusals.refused_samples_change_nothing, bad_adapters.AcceptsAll),
+    (refusals.refused_class_changes_change_nothing, bad_adapters.ForgetsBeforeChecking),
+    (refusals.last_two_classes_stay, bad_adapters.RemovesLastTwo),
+    (state.saved_state_goes_on, bad_methods.ForgetsToSave),
+    (state.pickled_adapter_goes_on, bad_methods.NotPicklable),
+    (state.copied_adapter_goes_on, bad_methods.SharesWithCopies),
+    (state.state_is_bounded, bad_methods.RemembersAll),
     (classes.order_of_classes_does_not_matter, bad_methods.PrefersFirst),
     (classes.class_added_at_once_counts_as_given, bad_methods.RemembersFirstTask),
     (classes.class_removed_at_once_counts_as_never_given, bad_methods.RemembersFirstTask),
@@ -125,7 +125,7 @@ def test_check_method_names_all_failed_checks(own_registry: None) -> None:
     """The error counts and names what failed, and only that."""
     crg.register(bad_methods.RemembersAll)
     with pytest.raises(CheckFailed, match=r"fails 1 of 2 checks.*state_is_bounded"):
-        check_method("nearest", [lasting.state_is_bounded, repeatable.adapters_are_independent])
+        check_method("nearest", [state.state_is_bounded, repeatability.adapters_are_independent])
 
 
 def test_iter_checks_gives_a_verdict_each() -> None:

@@ -15,12 +15,12 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 import crg
-from crg import results
+from crg.bench.grid import Variant
 from crg.cli import main
+from crg.cli.compare import parse_variants
 from crg.cli.tables import rich_tables
-from crg.cli.variants import parse_variants
-from crg.grid import Variant
 from crg.methods import registry
+from crg.results import ledger as results
 from crg.types import InputError
 from made_files import save_plugin, save_raw, save_stream
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from crg.results import read_ledger
+from crg.results.ledger import read_ledger
 from made_files import save_plugin, save_stream
 
 CRG = [sys.executable, "-m", "crg.cli"]

@@ -13,11 +13,11 @@ from safetensors.numpy import save_file
 
 from coop_tasks import law_task, logits_of, made, without_few
 from crg import Task, create
-from crg.checks.streams import make_stream
+from crg.checks.fixtures import make_stream
 from crg.cli.context import context as show
 from crg.encoders.mini import Mini
 from crg.methods.coop import save_context
-from crg.parts.context_file import FORMAT, Context, read_context, write_context
+from crg.parts.context import FORMAT, Context, read_context, write_context
 from sentences import refused_in_one_sentence
 
 pytest.importorskip("torch")

@@ -10,20 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crg.checks.furnishing import furnished
-from crg.checks.streams import make_task
+from crg.checks.fixtures import furnished, make_task
 from crg.encoders.mini import Mini
-from crg.parts.context_start import starting_context
-from crg.parts.context_training import (
+from crg.needs import TEXT_ENCODER
+from crg.parts.context import (
     Plan,
     batches,
     cross_entropy,
     epochs_for,
     learn_context,
     learning_rates,
+    starting_context,
 )
 from crg.parts.prompting import prompt_features
-from crg.resources import TEXT_ENCODER
 
 torch = pytest.importorskip("torch")
 

@@ -11,22 +11,21 @@ import pytest
 
 import crg
 from coop_tasks import law_task, logits_of, made, without_few
-from crg.checks import classes, lasting, libraries, repeatable
+from crg.checks import classes, libraries, repeatability, state
 from crg.checks.base import Check
-from crg.checks.furnishing import furnished
-from crg.checks.streams import another_direction, make_stream, make_task
-from crg.datasets.shapes import shape_images
+from crg.checks.fixtures import another_direction, furnished, make_stream, make_task
 from crg.encoders.mini import Mini
 from crg.methods import coop
-from crg.parts import context_memory, context_training
-from crg.resources import FEW, TEXT_ENCODER, FewShot
+from crg.needs import FEW, TEXT_ENCODER, FewShot
+from crg.parts import context
+from crg.shapes.dataset import shape_images
 from sentences import refused_in_one_sentence
 
 pytest.importorskip("torch")
 
 CHECKS: list[Check] = [
-    repeatable.reset_returns_to_the_start,
-    lasting.saved_state_goes_on,
+    repeatability.reset_returns_to_the_start,
+    state.saved_state_goes_on,
     classes.order_of_classes_does_not_matter,
     classes.class_added_at_once_counts_as_given,
     classes.class_removed_at_once_counts_as_never_given,
@@ -104,15 +103,15 @@ def test_logits_are_those_of_the_learnt_prompt() -> None:
 @pytest.fixture
 def trainings(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The plan of each training from now on."""
-    context_memory.forget()
+    context.forget()
     done: list[Any] = []
-    real = context_training.learn_context
+    real = context.learn_context
 
     def noted(*problem: Any) -> Any:
         done.append(problem[-1])
         return real(*problem)
 
-    monkeypatch.setattr(context_training, "learn_context", noted)
+    monkeypatch.setattr(context, "learn_context", noted)
     return done
 
 
@@ -122,7 +121,7 @@ def test_training_waits_for_the_first_image(trainings: list[Any]) -> None:
     adapter = crg.create("coop", task, epochs=3)
     assert trainings == []
     adapter.step(make_stream(task, 1)[0])
-    context_memory.forget()
+    context.forget()
     adapter.reset()
     adapter.step(make_stream(task, 1)[0])
     assert [plan.epochs for plan in trainings] == [3]
@@ -141,7 +140,7 @@ def test_loading_does_not_train_again(tmp_path: Path, trainings: list[Any]) -> N
     adapter, stream = crg.create("coop", task, epochs=3), make_stream(task, 5)
     before = logits_of(adapter, stream)
     adapter.save(tmp_path / "state")
-    context_memory.forget()
+    context.forget()
     resources = {TEXT_ENCODER: task.resources[TEXT_ENCODER]}
     after = logits_of(crg.load(tmp_path / "state", resources), stream)
     np.testing.assert_array_equal(before, after)
@@ -225,7 +224,7 @@ def test_learns_where_gradients_are_switched_off() -> None:
     task, stream = night_task(1), seen_at_night(7, 320)[0][:4]
     options = {"epochs": 3, "lr": 0.1, "context_length": 2}
     expected = logits_of(crg.create("coop", task, **options), stream)
-    context_memory.forget()
+    context.forget()
     with torch.inference_mode():
         inside = logits_of(crg.create("coop", task, **options), stream)
     np.testing.assert_array_equal(inside, expected)

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from crg.cli.datasets import datasets
 from crg.cli.shared import CommandGroup
-from crg.datasets import catalog, faults
+from crg.datasets import catalog, check
 from crg.datasets.catalog import Entry, catalogue, get_entry
 from crg.datasets.check import check_dataset
 from made_datasets import (
@@ -135,7 +135,7 @@ def test_a_huge_image_is_known_by_its_header(
     """What the encoder would refuse for its size is found without decoding it."""
     put(tmp_path / "cat/1.jpg", jpeg((20, 10)))
     put(tmp_path / "dog/1.jpg", jpeg((20, 11)))
-    monkeypatch.setattr(faults, "MAX_PIXELS", 200)
+    monkeypatch.setattr(check, "MAX_PIXELS", 200)
     (items,) = _problems(str(tmp_path)).values()
     assert items == ("dog/1.jpg: more than 200 pixels",)
 

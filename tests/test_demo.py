@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from crg.bench.demo import Scenery, split_changes
 from crg.cli import main
-from crg.demonstration import Scenery, split_changes
-from crg.features import read_features
+from crg.features.files import read_features
 
 SMALL = ("--images", "64", "--views", "2", "--orders", "2", "--workers", "1")
 

@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 
 from crg import datasets
 from crg.cli import main
-from crg.datasets.base import ImageSet
 from crg.datasets.catalog import get_entry
 from crg.encoders.base import Encoder
+from crg.images.image_set import ImageSet
 from encoding_fakes import HashEncoder, StoppedAfter, contents, dot_files, dots, small_blocks
 from made_datasets import make_split_dataset, split_of
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from crg.encoding import Progress, encode
-from crg.features import read_features
-from crg.views import Recipe
+from crg.features.files import read_features
+from crg.images.views import Recipe
 from encoding_fakes import HashEncoder, StoppedAfter, contents, dots, run, small_blocks
 from sentences import refused_in_one_sentence
 

@@ -14,14 +14,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from crg import InputError, storage
-from crg.datasets.base import ImageSet
+from crg import InputError
 from crg.encoders.base import Vectors
 from crg.encoding import Wording, encode
-from crg.preprocessing import Pixels
-from crg.store import open_store
-from crg.store.locking import locked
-from crg.views import Recipe
+from crg.features import store
+from crg.features.files import open_store
+from crg.features.lock import locked
+from crg.images.image_set import ImageSet
+from crg.images.preprocessing import Pixels
+from crg.images.views import Recipe
 from encoding_fakes import HashEncoder, StoppedAfter, contents, dot_files, dots, run, small_blocks
 from sentences import refused_in_one_sentence
 
@@ -67,7 +68,7 @@ def test_skipped_images_are_listed_and_close_up(tmp_path: Path) -> None:
     summary = run(images, tmp_path / "s", skip_unreadable=True)
     assert [name for name, _ in summary.skipped] == ["dot 00.png", "dot 13.png", "dot 19.png"]
     assert all("dot" in reason for _, reason in summary.skipped)
-    assert storage.skipped_images(tmp_path / "s")[1]["id"] == "dot 13.png"
+    assert store.skipped_images(tmp_path / "s")[1]["id"] == "dot 13.png"
     features = open_store(tmp_path / "s")
     assert len(features) == 17 and "dot 13.png" not in features.sample_ids
     run(dot_files(tmp_path / "p", 20), tmp_path / "whole")
@@ -183,7 +184,7 @@ def test_a_journal_without_its_header_counts_for_nothing(tmp_path: Path) -> None
     """Who deletes store.json to go on with another seed gets features of that seed alone."""
     with pytest.raises(KeyboardInterrupt):
         run(dots(20), tmp_path / "s", StoppedAfter(17))
-    (tmp_path / "s" / storage.HEADER).unlink()
+    (tmp_path / "s" / store.HEADER).unlink()
     wording, recipe = Wording(cache=None), Recipe(3, seed=1)
     encode(dots(20), HashEncoder(), recipe, tmp_path / "s", wording=wording)
     encode(dots(20), HashEncoder(), recipe, tmp_path / "whole", wording=wording)

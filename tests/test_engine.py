@@ -11,8 +11,8 @@ import pytest
 
 from crg import engine
 from crg.engine import Failure, RunSpec, results_only, run_all
-from crg.features import Features, read_features
-from crg.scenario import Scenario
+from crg.features.files import Features, read_features
+from crg.streams.scenario import Scenario
 from crg.types import InputError, Result
 from deadly_methods import answers, n_struck, save_deadly
 from made_files import save_plugin, save_stream
@@ -195,7 +195,7 @@ def test_a_file_is_read_once_until_it_changes(
         read.append(path)
         return read_features(path)
 
-    monkeypatch.setattr("crg.engine.reading.read_features", counted)
+    monkeypatch.setattr("crg.engine.feature_cache.read_features", counted)
     engine.forget_files()
     path = str(save_stream(tmp_path / "a.npz"))
     list(run_all([RunSpec(path, "zero_shot", {}, seed) for seed in range(10)]))

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from crg.engine import RunSpec, results_only, run_all
-from crg.engine.memory import peak_bytes
-from crg.scenario import Scenario
+from crg.engine.worker import peak_bytes
+from crg.streams.scenario import Scenario
 from made_files import save_plugin, save_stream
 
 pytestmark = pytest.mark.skipif(
@@ -86,7 +86,7 @@ def test_the_measuring_process_ends_with_the_one_that_asked(tmp_path: Path) -> N
     slow = f"__import__('pathlib').Path({str(seen)!r}).write_text(str(os.getpid())); time.sleep(60)"
     plugin.write_text(plugin.read_text().replace("time.sleep(self.config.seconds)", slow))
     code = (
-        "from crg.engine import RunSpec; from crg.engine.memory import peak_bytes;"
+        "from crg.engine import RunSpec; from crg.engine.worker import peak_bytes;"
         f"peak_bytes(RunSpec({str(path)!r}, 'constant'), [{str(plugin)!r}])"
     )
     asking = subprocess.Popen([sys.executable, "-c", code])

@@ -13,9 +13,9 @@ import pytest
 import crg
 from crg import metrics
 from crg.evaluate import correct_rows, evenly_spaced, iter_run, run
-from crg.features import Features, read_features
-from crg.stream import shuffled
-from crg.synthetic import gaussian_stream
+from crg.features.files import Features, read_features
+from crg.streams.orders import shuffled
+from crg.streams.synthetic import gaussian_stream
 from made_files import save_raw
 from sentences import refused_in_one_sentence
 

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crg import metrics, results
+from crg import metrics
 from crg.evaluate import run
-from crg.evidence import read_studies
-from crg.outline import Cell, Outline, Row, Setting, Source
-from crg.packing import correct_rows
-from crg.reported import bundled_papers
-from crg.scenario import Scenario
-from crg.synthetic import gaussian_stream
+from crg.report.evidence import read_studies
+from crg.results import ledger
+from crg.results.measurements import correct_rows
+from crg.results.outline import Cell, Outline, Row, Setting, Source
+from crg.results.papers import bundled_papers
+from crg.streams.scenario import Scenario
+from crg.streams.synthetic import gaussian_stream
 from crg.types import InputError, Result
 from made_results import PLAIN, Book, measured, share
 
@@ -32,9 +33,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[str
     path = tmp_path_factory.mktemp("real") / "real.jsonl"
     runs = {(row.label, seed): run(features, row.method, seed=seed)
             for row in rows for seed in range(5)}  # fmt: skip
-    records = [
-        results.make_record(each, results.Origin("s.npz", "1"), {}) for each in runs.values()
-    ]
+    records = [ledger.make_record(each, ledger.Origin("s.npz", "1"), {}) for each in runs.values()]
     cells = [
         Cell(0, 0, ["z", "b"].index(label), seed, record["key"])
         for (label, seed), record in zip(runs, records, strict=True)
@@ -43,7 +42,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[str
                       (Setting("shuffled"),), tuple(range(5)), tuple(cells))  # fmt: skip
     path.write_text('{"schema": 1, "key": "torn\n')
     for record in ({"schema": 1, **outline.as_record()}, *records):
-        results.append(path, record)
+        ledger.append(path, record)
     return path, runs
 
 
@@ -66,7 +65,7 @@ def test_the_figures_of_a_row_are_those_of_its_runs(real: Any) -> None:
         assert spread.mean == pytest.approx(statistics.fmean(spread.per_order))
         assert spread.std == pytest.approx(statistics.stdev(spread.per_order))
     assert table.line("b").status == "measured"
-    assert study.machine["crg"] == results.surroundings()["versions"]["crg"]
+    assert study.machine["crg"] == ledger.surroundings()["versions"]["crg"]
 
 
 def test_zero_shot_is_paired_within_each_run(real: Any) -> None:
@@ -104,14 +103,12 @@ def test_what_became_of_rows(tmp_path: Path) -> None:
     book.add("e", share(9))
     for seed in range(5):
         cells = [book.expect(label, seed) for label in ("a", "b")]
-        book.records.append(
-            results.make_failure(str(cells[0].key), f"Traceback\n  x\nOops: {seed}")
-        )
+        book.records.append(ledger.make_failure(str(cells[0].key), f"Traceback\n  x\nOops: {seed}"))
     book.add("c", [share(10), share(11)])
     for seed in (2, 3, 4):
         book.expect("c", seed)
-    book.records.insert(0, results.make_failure("0-0-c-0", "mended since"))
-    book.records.append(results.make_failure("0-0-c-4", "Out of memory: try less."))
+    book.records.insert(0, ledger.make_failure("0-0-c-0", "mended since"))
+    book.records.append(ledger.make_failure("0-0-c-4", "Out of memory: try less."))
     book.refuse("d", "It needs labels.")
     table = book.read(tmp_path).tables[0]
     told = {line.row.label: (line.status, line.reason) for line in table.lines}

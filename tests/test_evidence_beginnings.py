@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from crg import metrics
-from crg.evidence.pairing import RESAMPLES
-from crg.evidence.study import Line
-from crg.outline import Row
-from crg.packing import packed_bits
-from crg.stream import shuffled
+from crg.report.evidence.pairing import RESAMPLES
+from crg.report.evidence.study import Line
+from crg.results.measurements import packed_bits
+from crg.results.outline import Row
+from crg.streams.orders import shuffled
 from made_results import Bits, Book, share
 
 ROW = Row("a", "crg", {"x": 1})

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crg.evidence import Study, caption, findings_on
-from crg.evidence.captions import loss_caption
-from crg.outline import LABELLED_IMAGES, Row, Setting
-from crg.scenario import Scenario
+from crg.report.evidence import Study, caption, findings_on
+from crg.report.evidence.captions import loss_caption
+from crg.results.outline import LABELLED_IMAGES, Row, Setting
+from crg.streams.scenario import Scenario
 from made_results import Book, share
 
 A, B, C = Row("a", "crg"), Row("b", "tda"), Row("c", "dpe")

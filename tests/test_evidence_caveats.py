@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from crg.evidence import Study
-from crg.evidence.sentences import findings_on, once_note, verdicts_note
-from crg.outline import LABELLED_IMAGES, Row, Setting
-from crg.scenario import Scenario
+from crg.report.evidence import Study
+from crg.report.evidence.sentences import findings_on, once_note, verdicts_note
+from crg.results.outline import LABELLED_IMAGES, Row, Setting
+from crg.streams.scenario import Scenario
 from made_results import Book, share
 
 A, B = Row("a", "crg"), Row("b", "tda")

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crg.evidence import Study, caption, findings_on, sentences_of
-from crg.evidence.study import Point
-from crg.outline import Row, Setting, Source
+from crg.report.evidence import Study, caption, findings_on, sentences_of
+from crg.report.evidence.study import Point
 from crg.report.study_captions import heat_caption, learning_caption
-from crg.scenario import Scenario
+from crg.results.outline import Row, Setting, Source
+from crg.streams.scenario import Scenario
 from made_results import PLAIN, Bits, Book, share
 
 A, B = Row("a", "crg"), Row("b", "tda")

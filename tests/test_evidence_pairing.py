@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crg.outline import LABELLED_IMAGES, Row, Setting
-from crg.scenario import Scenario
+from crg.results.outline import LABELLED_IMAGES, Row, Setting
+from crg.streams.scenario import Scenario
 from made_results import Book, share
 
 A, B = Row("a", "crg", {"x": 1}), Row("b", "tda")

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crg.evidence import Study, caption, findings_on, sentences_of, watermark
-from crg.evidence.study import Line
-from crg.outline import LABELLED_IMAGES, Row, Setting, Source
-from crg.scenario import Scenario
+from crg.report.evidence import Study, caption, findings_on, sentences_of, watermark
+from crg.report.evidence.study import Line
+from crg.results.outline import LABELLED_IMAGES, Row, Setting, Source
+from crg.streams.scenario import Scenario
 from made_results import PLAIN, Bits, Book, share
 
 A, B = Row("a", "crg", {"x": 1}), Row("b", "tda")

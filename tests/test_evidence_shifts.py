@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crg.evidence import Study, caption, findings_on, sentences_of
-from crg.outline import Row, Setting, Source
-from crg.scenario import Scenario
+from crg.report.evidence import Study, caption, findings_on, sentences_of
+from crg.results.outline import Row, Setting, Source
+from crg.streams.scenario import Scenario
 from made_results import PLAIN, Bits, Book, share
 
 A, B, C = Row("a", "crg"), Row("b", "tda"), Row("c", "tpt")

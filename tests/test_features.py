@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from crg.features import Features, read_features, write_features
+from crg.features.files import Features, read_features, write_features
 from crg.types import InputError, Task
 from made_files import raw_values, save_raw
 

@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 from crg.cli import main
-from crg.datasets.shapes import shape_images
-from crg.features import Features, read_features, write_features
+from crg.features.files import Features, read_features, write_features
+from crg.features.store import read_header
 from crg.generation import Variations
-from crg.storage import read_header
-from crg.views import Recipe, make_views
+from crg.images.views import Recipe, make_views
+from crg.shapes.dataset import shape_images
 from encoding_fakes import HashEncoder, StoppedAfter, contents, dots, run, small_blocks
 from made_variations import make_variations
 from sentences import refused_in_one_sentence

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from crg.generation import FolderGenerator, Generator, Progress, Summary, Variations, generate
-from crg.generation.base import seed_of
+from crg.generation.variations import seed_of
 from encoding_fakes import dot_files, dots
 from made_variations import make_variations, variation
 from sentences import refused_in_one_sentence

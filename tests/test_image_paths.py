@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from colour_encoder import save_image
-from crg.image_paths import iter_lines, list_images
+from crg.predict.files import iter_lines, list_images
 from sentences import refused_in_one_sentence
 
 

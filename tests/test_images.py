@@ -12,7 +12,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from crg import InputError
-from crg.images import IMAGE_SUFFIXES, MAX_PIXELS, read_image
+from crg.images.reading import IMAGE_SUFFIXES, MAX_PIXELS, read_image
 from made_images import claiming, encoded, gradient, grey_16_bit_png, rgb_16_bit_png, same
 from sentences import refused_in_one_sentence
 

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from crg import InputError
-from crg.preprocessing import Preprocessing
-from crg.views import Recipe, iter_views, make_views
+from crg.images.preprocessing import Preprocessing
+from crg.images.views import Recipe, iter_views, make_views
 from made_images import encoded, noise, same
 
 CLIP = Preprocessing(16, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
@@ -95,8 +95,8 @@ def test_other_errors_are_not_swallowed() -> None:
 _ENDLESS = """
 import itertools
 from PIL import Image
-from crg.preprocessing import Preprocessing
-from crg.views import Recipe, iter_views
+from crg.images.preprocessing import Preprocessing
+from crg.images.views import Recipe, iter_views
 clip = Preprocessing(64, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 names = (str(i) for i in itertools.count())
 for views in iter_views(itertools.repeat(Image.new("RGB", (300, 300))), names, clip, Recipe(4), 2):

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from crg.datasets.shapes import shape_images
 from crg.encoders.base import Encoder
 from crg.encoders.mini import WEIGHTS, Mini
-from crg.encoders.mini_words import MAX_WORDS, piece_buckets, split_words
+from crg.encoders.mini_net import MAX_WORDS, piece_buckets, split_words
+from crg.shapes.dataset import shape_images
 from sentences import refused_in_one_sentence
 
 _WITHOUT_TORCH = """

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crg.datasets.captions import Caption
-from crg.datasets.scenes import Thing
 from crg.encoders.mini import Mini
+from crg.shapes.captions import Caption
+from crg.shapes.scenes import Thing
 from documents import ROOT
 
 torch = pytest.importorskip("torch")

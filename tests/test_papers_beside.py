@@ -8,12 +8,12 @@ import pytest
 from click.testing import CliRunner
 
 from crg.cli import main
-from crg.evidence import Study, read_studies
-from crg.evidence.paper_files import with_papers
-from crg.outline import Row, Source
+from crg.report.evidence import Study, read_studies
+from crg.report.evidence.paper_files import with_papers
 from crg.report.study_page import study_page
 from crg.report.tables import latex, markdown
-from crg.reported import bundled_papers
+from crg.results.outline import Row, Source
+from crg.results.papers import bundled_papers
 from crg.types import InputError
 from made_results import PLAIN, Book, share
 

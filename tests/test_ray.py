@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crg.encoding import Wording, encode
-from crg.views import Recipe
+from crg.images.views import Recipe
 from encoding_fakes import HashEncoder, dots
 from ray_told import told_by
 from sentences import refused_in_one_sentence

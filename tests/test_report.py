@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crg.demonstration import Demonstration, Example
+from crg.bench.demo import Demonstration, Example
 from crg.report.charts.axes import Axis
 from crg.report.html import demonstration_page
 from crg.report.plots import line_chart, palette, spread_chart
@@ -24,7 +24,7 @@ def elements(svg: str, tag: str) -> list[ET.Element]:
 
 
 def row(mean: float, method: str, **more: Any) -> dict[str, Any]:
-    """A row of a comparison as ``crg.comparison`` makes it."""
+    """A row of a comparison as ``crg.bench.grid`` makes it."""
     return {
         "method": method, "accuracy": {"mean": mean, "std": 0.01, "per_order": [mean, mean - 0.01]},
         "gain": {"mean": 0.1, "low": 0.05, "high": 0.15}, "ece": 0.1, "purity": 0.9,

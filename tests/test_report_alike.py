@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from crg.evidence.cells import TIMES, once_mark, realised_text
-from crg.evidence.sentences import once_note, verdicts_note
-from crg.evidence.study import Study
+from crg.report.evidence.cells import TIMES, once_mark, realised_text
+from crg.report.evidence.sentences import once_note, verdicts_note
+from crg.report.evidence.study import Study
 from crg.report.study_page import study_page
 from crg.report.tables import latex, markdown
 from made_studies import SHAPES, TEXTURES, noise_study, streams_study, table_study

@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 
 import made_studies
-from crg.evidence.averages import (
+from crg.report.evidence.averages import (
     Average,
     average_note,
     groups_of,
     means_caption,
     settings_groups,
 )
-from crg.evidence.study import Study
+from crg.report.evidence.study import Study
 from crg.report.study_across import means_table, overview_table
 from crg.report.study_page import study_page
 from crg.report.tables import latex, markdown

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 
 import made_studies
 from crg.cli import main
-from crg.evidence.sentences import TUNED
-from crg.evidence.study import Line, Study
+from crg.report.evidence.sentences import TUNED
+from crg.report.evidence.study import Line, Study
 from crg.report.markup import Figure, data_link
 from crg.report.study_across import overview_table
 from crg.report.study_figures import FIGURES, figures_of

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crg import results
-from crg.evidence import Study
-from crg.outline import LABELLED_IMAGES, Row, Setting, Source
+from crg.report.evidence import Study
 from crg.report.tables import escape_latex, latex, markdown
-from crg.scenario import Scenario
+from crg.results import ledger
+from crg.results.outline import LABELLED_IMAGES, Row, Setting, Source
+from crg.streams.scenario import Scenario
 from made_results import Book, share
 
 NASTY = "50% | a_b & {c} $d #1 ~^ \\x <y> *z*"
@@ -37,7 +37,7 @@ def book_of_all(**more: Any) -> Book:
                            ("tda, published", 160), ("gda", 170)):  # fmt: skip
         book.add(label, share(n_right), base=share(100), peak_bytes=2_000_000, purity=0.5)
     failed = book.expect("[broken]")
-    book.records.append(results.make_failure(str(failed.key), "It broke_down & cost 5%."))
+    book.records.append(ledger.make_failure(str(failed.key), "It broke_down & cost 5%."))
     book.refuse("refused", "It needs a text encoder.")
     return book
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from crg import results
+from crg.bench.rerun import changed_since, repeat
+from crg.bench.shortening import shorten_file, shortened
 from crg.cli import main
 from crg.engine import run_all
-from crg.experiment.repeating import changed_since, repeat
-from crg.experiment.shortening import shorten_file, shortened
+from crg.results import ledger
 from made_experiments import FILES, lines_of, save_experiment
 from made_files import raw_values, save_plugin, save_raw, save_stream
 
@@ -214,7 +214,7 @@ def test_both_ways_of_computing_are_tried(made: Path, monkeypatch: pytest.Monkey
         ways.append(isolated)
         return run_all(specs, workers, plugins)  # quicker, and here the bits are the same
 
-    monkeypatch.setattr("crg.experiment.repeating.run_all", noted)
+    monkeypatch.setattr("crg.bench.rerun.run_all", noted)
     line = next(line for line in lines_of(made) if "metrics" in line)
     assert repeat(line).is_same and ways == [True]
     line["metrics"]["nll"] += 1.0
@@ -224,7 +224,7 @@ def test_both_ways_of_computing_are_tried(made: Path, monkeypatch: pytest.Monkey
 def test_a_library_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the run had and this machine lacks is told in words; what it did not note is not."""
     now = {"versions": {"numba": None, "numpy": "2"}, "machine": {"blas": "any"}}
-    monkeypatch.setattr(results, "surroundings", lambda: now)
+    monkeypatch.setattr(ledger, "surroundings", lambda: now)
     record = {"method": "crg", "data": {"path": "a.npz"},
               "versions": {"numba": "0.68.1", "numpy": "2"}}  # fmt: skip
     told = [note for note in changed_since(record) if "code" not in note]

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from crg.bench.design import ShapesRequest
+from crg.bench.rendered import Shapes, render_store, shapes_in
+from crg.bench.rerun import find_line
+from crg.bench.shortening import shorten_file
 from crg.cli import main
-from crg.experiment.design import ShapesRequest
-from crg.experiment.line_finding import find_line
-from crg.experiment.rendering import Shapes, render_store, shapes_in
-from crg.experiment.shortening import shorten_file
-from crg.results import read_ledger
+from crg.results.ledger import read_ledger
 from made_experiments import save_experiment
 from sentences import refused_in_one_sentence
 
@@ -105,7 +105,7 @@ def test_shapes_that_came_out_otherwise_are_refused(
     short: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the images get other features the run is not repeated, and the reason is told."""
-    monkeypatch.setattr("crg.experiment.rendering.STREAM_SEED", 22)
+    monkeypatch.setattr("crg.bench.rendered.STREAM_SEED", 22)
     refused = CliRunner().invoke(main, ["rerun", _few_shot(short), "--folder", "other"])
     assert refused.exit_code == 2 and Path("other", "clean-32x2").is_dir()
     assert "is not what the run saw, as another processor or version" in refused.stderr

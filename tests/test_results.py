@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import crg
-from crg import results
-from crg.results import Origin
-from crg.soundness import sentences_on
+from crg.results import ledger as results
+from crg.results.ledger import Origin
+from crg.results.soundness import sentences_on
 from crg.types import InputError, Result
 from sentences import refused_in_one_sentence
 

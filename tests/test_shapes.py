@@ -11,18 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crg.datasets.base import Drawable, ImageSet
-from crg.datasets.captions import caption, facts_of
-from crg.datasets.drawing import COLOURS, SIDE, TEXTURES
-from crg.datasets.outlines import OUTLINES
-from crg.datasets.scenes import generator, held_out_things, training_things
-from crg.datasets.shapes import N_CLASSES, class_things, shape_images, training_image
-from crg.datasets.shifts import SEVERITIES, SHIFTS
+from crg.images.image_set import Drawable, ImageSet
+from crg.shapes.captions import caption, facts_of
+from crg.shapes.dataset import N_CLASSES, class_things, shape_images, training_image
+from crg.shapes.drawing import COLOURS, OUTLINES, SIDE, TEXTURES
+from crg.shapes.scenes import generator, held_out_things, training_things
+from crg.shapes.shifts import SEVERITIES, SHIFTS
 from sentences import refused_in_one_sentence
 
 _HASH = """
 import hashlib
-from crg.datasets.shapes import shape_images
+from crg.shapes.dataset import shape_images
 digest = hashlib.sha256()
 for source in shape_images("night", 3, 5, 7).sources:
     digest.update(source.draw().tobytes())

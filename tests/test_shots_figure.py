@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import crg
-from crg.stream import shuffled
+from crg.streams.orders import shuffled
 from documents import ROOT
 from streams import clustered
 

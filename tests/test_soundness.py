@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from crg import results
+from crg.bench.shortening import shorten_file
 from crg.cli import main
-from crg.evidence import read_studies
-from crg.experiment.shortening import shorten_file
-from crg.outline import Row
-from crg.soundness import fault_of
+from crg.report.evidence import read_studies
+from crg.results import ledger
+from crg.results.outline import Row
+from crg.results.soundness import fault_of
 from made_experiments import lines_of
 from made_results import Book, share
 
@@ -30,7 +30,7 @@ def path(tmp_path: Path) -> Path:
     book.add("a", share(90), scored=scored)
     made = book.write(tmp_path / "toys.jsonl")
     image = {"id": "1", "png": "", "truth": "x", "answers": {}}
-    results.append(made, {"schema": 1, "kind": "gallery", "key": "g", "experiment": "toys",
+    ledger.append(made, {"schema": 1, "kind": "gallery", "key": "g", "experiment": "toys",
                           "source": "toy", "images": [image]})  # fmt: skip
     return made
 
@@ -90,10 +90,10 @@ def test_a_run_that_was_measured_again_counts(path: Path) -> None:
     """The line that was left out is told, and its row is complete."""
     run = lines_of(path)[2]
     _change(path, 3, lambda line: line["metrics"].update(accuracy=1.0))
-    results.append(path, run)
+    ledger.append(path, run)
     [study] = read_studies([path])
     assert study.tables[0].line("a").status == "measured"
-    assert results.find(results.read_ledger(path).records, [run["key"]]) == {run["key"]: run}
+    assert ledger.find(ledger.read_ledger(path).records, [run["key"]]) == {run["key"]: run}
 
 
 @pytest.mark.parametrize(("number", "part"), [(1, "experiment"), (7, "images"), (7, "source")])
@@ -111,10 +111,10 @@ def test_an_outline_that_is_none_stops_no_other(path: Path, tmp_path: Path, part
     outline = lines_of(path)[0]
     other = {**outline, "key": "experiment:other"}
     other["experiment"] = {**outline["experiment"], part: []}
-    results.append(path, other)
+    ledger.append(path, other)
     assert [study.outline.name for study in read_studies([path])] == ["toys"]
     assert "Line 8 of" in _report(path).stderr
-    results.append(tmp_path / "alone.jsonl", other)
+    ledger.append(tmp_path / "alone.jsonl", other)
     alone = _report(tmp_path / "alone.jsonl")
     assert alone.exit_code == 2 and alone.stderr.count("\n") == 1
     assert "(line 1 is no outline of an experiment)" in alone.stderr
@@ -147,7 +147,7 @@ def test_short_lines_are_no_runs_that_are_done(path: Path, tmp_path: Path) -> No
     """A short line among whole ones is neither drawn nor taken for a run that need not be done."""
     run = lines_of(path)[2]
     _change(path, 3, lambda line: line.update(digest="0"))
-    records = results.read_ledger(path).records
-    assert len(records) == 7 and results.find(records, [run["key"]]) == {}
+    records = ledger.read_ledger(path).records
+    assert len(records) == 7 and ledger.find(records, [run["key"]]) == {}
     [study] = read_studies([path])
     assert study.tables[0].line("a").status == "incomplete"

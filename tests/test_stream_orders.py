@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crg import stream
-from crg.features import Features
-from crg.resources import FEW
-from crg.scenario import ORDERS, Scenario
-from crg.stream import lay_out, shuffled
-from crg.synthetic import gaussian_stream
+from crg.features.files import Features
+from crg.needs import FEW
+from crg.streams import orders
+from crg.streams.orders import lay_out, shuffled
+from crg.streams.scenario import ORDERS, Scenario
+from crg.streams.synthetic import gaussian_stream
 from crg.types import Task
 from sentences import refused_in_one_sentence
 
@@ -36,7 +36,7 @@ def made(n: int = 120, n_classes: int = 6, n_domains: int = 1, **more: Any) -> F
 @given(LABELS, SEEDS)
 def test_orders_of_all_images_show_each_once(labels: Any, seed: int) -> None:
     """By class, by domain and in bursts, every image comes once, as the seed decides."""
-    for order in (stream.by_class, stream.by_domain, stream.dirichlet):
+    for order in (orders.by_class, orders.by_domain, orders.dirichlet):
         rows = order(labels, seed).tolist()
         assert sorted(rows) == list(range(len(labels)))
         assert rows == order(labels, seed).tolist()
@@ -45,20 +45,20 @@ def test_orders_of_all_images_show_each_once(labels: Any, seed: int) -> None:
 @given(LABELS, SEEDS)
 def test_by_class_never_comes_back_to_a_class(labels: Any, seed: int) -> None:
     """The images of a class are neighbours."""
-    runs = [k for k, _ in itertools.groupby(labels[stream.by_class(labels, seed)].tolist())]
+    runs = [k for k, _ in itertools.groupby(labels[orders.by_class(labels, seed)].tolist())]
     assert len(runs) == len(set(labels.tolist()))
 
 
 @given(LABELS, SEEDS)
 def test_domains_come_in_their_own_order(domains: Any, seed: int) -> None:
     """The number of the domain never falls, whatever the seed."""
-    assert (np.diff(domains[stream.by_domain(domains, seed)]) >= 0).all()
+    assert (np.diff(domains[orders.by_domain(domains, seed)]) >= 0).all()
 
 
 @given(LABELS, SEEDS, st.floats(1, 100))
 def test_the_long_tail_has_the_promised_counts(labels: Any, seed: int, factor: float) -> None:
     """Sorted by rank the classes keep n factor^(-r/(K-1)), at least one, at most all."""
-    rows = stream.imbalanced(labels, seed, factor)
+    rows = orders.imbalanced(labels, seed, factor)
     assert len(set(rows.tolist())) == len(rows)
     sizes = np.bincount(labels, minlength=6)
     kept = np.bincount(labels[rows], minlength=6)
@@ -72,7 +72,7 @@ def test_the_long_tail_has_the_promised_counts(labels: Any, seed: int, factor: f
 @given(LABELS, SEEDS, st.floats(0.01, 1))
 def test_few_classes_come_with_all_their_images(labels: Any, seed: int, share: float) -> None:
     """ceil(share K) classes, at least two as far as there are, and all of their images."""
-    rows = stream.few_present(labels, 6, seed, share)
+    rows = orders.few_present(labels, 6, seed, share)
     present = set(labels[rows].tolist())
     assert len(present) == min(len(set(labels.tolist())), max(2, int(np.ceil(share * 6 - 1e-9))))
     assert sorted(rows.tolist()) == np.flatnonzero(np.isin(labels, list(present))).tolist()
@@ -81,7 +81,7 @@ def test_few_classes_come_with_all_their_images(labels: Any, seed: int, share: f
 @given(st.integers(3, 40), SEEDS, st.floats(0.01, 1))
 def test_outside_classes_leave_a_task(n_classes: int, seed: int, share: float) -> None:
     """At least one class goes and at least two stay."""
-    gone = stream.outside_classes(np.arange(n_classes), n_classes, seed, share)
+    gone = orders.outside_classes(np.arange(n_classes), n_classes, seed, share)
     assert 1 <= len(set(gone)) == len(gone) <= n_classes - 2
     assert set(gone) <= set(range(n_classes))
 
@@ -93,7 +93,7 @@ def test_bursts_grow_with_less_concentration() -> None:
     def alike(rows: Any) -> float:
         return float((np.diff(labels[rows]) == 0).mean())
 
-    bursts, mixed = stream.dirichlet(labels, 0), stream.dirichlet(labels, 0, 1000.0)
+    bursts, mixed = orders.dirichlet(labels, 0), orders.dirichlet(labels, 0, 1000.0)
     assert alike(bursts) > 0.3
     assert alike(mixed) == pytest.approx(0.05, abs=0.02)
 

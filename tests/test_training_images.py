@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from crg.bench.plan import Plan, plan
+from crg.bench.reading import read_design
+from crg.bench.sources import Prospect, discover, find_prospects
 from crg.cli import main
 from crg.datasets import load_dataset
 from crg.datasets.catalog import catalogue, find_split, get_entry
 from crg.datasets.sampling import drawn_indices
 from crg.engine import run_spec
-from crg.experiment.data import Prospect, find_prospects
-from crg.experiment.discovery import discover
-from crg.experiment.plan import Plan, plan
-from crg.experiment.reading import read_design
 from encoding_fakes import HashEncoder, dot_files, run
 from encoding_fakes import small_blocks as small_blocks
 from made_datasets import make_split_dataset, put_all, split_of

@@ -11,12 +11,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from crg import preprocessing
-from crg.pixels import augmix, resampling
-from crg.pixels.compiled import pixel_kernels
-from crg.pixels.crops import original, random_crop
-from crg.preprocessing import Preprocessing
-from crg.views import Recipe, _random_numbers, make_views
+from crg.images import augmix, preprocessing, resampling
+from crg.images.compiled import pixel_kernels
+from crg.images.crops import original, random_crop
+from crg.images.preprocessing import Preprocessing
+from crg.images.views import Recipe, _random_numbers, make_views
 from made_images import gradient, noise, same
 from plain_views import (
     FILTERS,
@@ -41,7 +40,7 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
         for module in (augmix, preprocessing, resampling):
             monkeypatch.setattr(module, "pixel_kernels", lambda name: None)
     else:
-        assert pixel_kernels("kernels") is not None, "numba is missing: install crg-tta[fast]"
+        assert pixel_kernels() is not None, "numba is missing: install crg-tta[fast]"
     yield request.param
 
 

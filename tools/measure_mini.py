@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 import crg
-from crg.datasets.base import ImageSet
-from crg.datasets.shapes import shape_images
-from crg.datasets.shifts import SEVERITIES, SHIFTS
 from crg.encoders.mini import WEIGHTS, Mini
 from crg.evaluate import run
-from crg.views import Recipe, make_views
+from crg.images.image_set import ImageSet
+from crg.images.views import Recipe, make_views
+from crg.shapes.dataset import shape_images
+from crg.shapes.shifts import SEVERITIES, SHIFTS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

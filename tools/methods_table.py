@@ -17,15 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import crg
-from crg.comparison import summarise
-from crg.datasets.shapes import shape_images
+from crg.bench.grid import Variant, iter_grid, plan_grid, summarise
 from crg.encoders import load_encoder
 from crg.encoding import encode
 from crg.engine import RunSpec
-from crg.engine.memory import peak_bytes
-from crg.generation.relighting import relight
-from crg.grid import Variant, iter_grid, plan_grid
-from crg.views import Recipe
+from crg.engine.worker import peak_bytes
+from crg.generation.variations import relight
+from crg.images.views import Recipe
+from crg.shapes.dataset import shape_images
 
 ROOT = Path(__file__).parent.parent
 PAGE, RESULTS = ROOT / "docs" / "methods.md", ROOT / "docs" / "results" / "methods.json"

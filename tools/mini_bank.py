@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from crg.datasets.captions import FACTS, Caption, caption, facts_of
-from crg.datasets.drawing import COLOURS, SIDE, TEXTURES, draw
-from crg.datasets.outlines import OUTLINES
-from crg.datasets.scenes import SIZES, generator
-from crg.datasets.shapes import training_image
-from crg.saving import replacing
+from crg.atomic import replacing
+from crg.shapes.captions import FACTS, Caption, caption, facts_of
+from crg.shapes.dataset import training_image
+from crg.shapes.drawing import COLOURS, OUTLINES, SIDE, TEXTURES, draw
+from crg.shapes.scenes import SIZES, generator
 
 VALUES: tuple[tuple[str, ...], ...] = (  # in the order of FACTS
     tuple(OUTLINES),

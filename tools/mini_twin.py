@@ -15,9 +15,9 @@ from safetensors.numpy import save as to_bytes
 from torch import Tensor, nn
 from torch.nn import functional
 
+from crg.atomic import replacing
 from crg.encoders.mini import FORMAT
-from crg.encoders.mini_words import MAX_WORDS, piece_buckets, split_words
-from crg.saving import replacing
+from crg.encoders.mini_net import MAX_WORDS, piece_buckets, split_words
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 
 import crg
+from crg.atomic import replacing
 from crg.engine import read_with_few
 from crg.evaluate import run
 from crg.report.plots import line_chart, palette
-from crg.saving import replacing
-from crg.stream import shuffled
+from crg.streams.orders import shuffled
 
 ZERO_SHOT, ZERO_SHOT_CACHE, FEW_SHOT_CACHE = "zero-shot", "zero-shot cache", "few-shot cache"
 

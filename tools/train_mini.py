@@ -22,10 +22,10 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
-from crg.datasets.captions import phrases
-from crg.datasets.shapes import shape_images
 from crg.encoders.mini import WEIGHTS, Mini
-from crg.encoders.mini_words import split_words
+from crg.encoders.mini_net import split_words
+from crg.shapes.captions import phrases
+from crg.shapes.dataset import shape_images
 from mini_bank import VALUES, Bank, agreement, load_bank
 from mini_twin import Plan, Twin, write_weights
 

@@ -10,13 +10,13 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from crg import saving
-from crg.equipment import equipped
+from crg import state_file
+from crg.encoders.text import equipped
 from crg.methods.base import Method
 from crg.methods.options import build_config
 from crg.methods.registry import get_method
+from crg.needs import check_needs
 from crg.parts.cache import Entry
-from crg.resources import check_needs
 from crg.types import (
     Array,
     InputError,
@@ -59,7 +59,7 @@ def load(path: str | os.PathLike[str], resources: Mapping[str, Any] | None = Non
     A text encoder is not in the file: it is loaded by the name of its model, unless it is
     among the ``resources`` that are given.
     """
-    saved = saving.read(path)
+    saved = state_file.read(path)
     task = saved.task.with_resources(resources or {})
     task = equipped(task, get_method(saved.method).needs, saved.model)
     adapter = create(saved.method, task, **saved.options)
@@ -154,7 +154,9 @@ class Adapter:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file, at once or not at all."""
         method = self._method
-        saving.write(path, method.name, method.config, method.task, self.n_steps, method.state())
+        state_file.write(
+            path, method.name, method.config, method.task, self.n_steps, method.state()
+        )
 
     def _sample(self, views: Array, sample_id: SampleId | None) -> Sample:
         rows = as_floats(views, "views")

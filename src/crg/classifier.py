@@ -16,18 +16,18 @@ import numpy as np
 from crg.adapter import Adapter, create, load
 from crg.encoders import load_encoder
 from crg.encoders.base import Encoder, Vectors
-from crg.features import read_features
-from crg.images import read_image
-from crg.labelled import few_for
+from crg.features.few_shot import few_for
+from crg.features.files import read_features
+from crg.images.reading import read_image
+from crg.images.views import Augment, Recipe, iter_views, make_views
 from crg.methods.options import build_config
 from crg.methods.registry import get_method
+from crg.needs import FEW, TEXT_ENCODER
 from crg.ops import softmax
 from crg.presets import with_preset
 from crg.prompts import PHOTO, Mode, make_task, read_descriptions
-from crg.resources import FEW, TEXT_ENCODER
 from crg.threads import one_blas_thread
 from crg.types import InputError, Prediction, Task
-from crg.views import Augment, Recipe, iter_views, make_views
 
 _SAME_TEXT = 1e-3  # how far text features of the same words and weights may lie apart
 _VIEWS_AT_ONCE = 64  # views that the encoder gets in one call, whole images

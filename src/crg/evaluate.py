@@ -16,15 +16,15 @@ import numpy as np
 
 from crg import metrics
 from crg.adapter import Adapter, create
-from crg.equipment import equipped
-from crg.features import Features
+from crg.encoders.text import equipped
+from crg.features.files import Features
 from crg.methods.registry import get_method
-from crg.mislabelling import Mislabelling
-from crg.packing import correct_rows as correct_rows  # for those who read a run
-from crg.resources import GENERATED
-from crg.scenario import Scenario
-from crg.stream import NO_CLASS, Stream, lay_out
-from crg.tally import Tally
+from crg.needs import GENERATED
+from crg.results.measurements import Tally
+from crg.results.measurements import correct_rows as correct_rows  # for those who read a run
+from crg.streams.label_noise import Mislabelling
+from crg.streams.orders import NO_CLASS, Stream, lay_out
+from crg.streams.scenario import Scenario
 from crg.threads import one_blas_thread
 from crg.types import InputError, Result, SampleId, Step
 
@@ -111,7 +111,7 @@ def run(
     The stream is shuffled by ``seed`` unless an ``order`` or a ``scenario`` is given;
     ``save_state`` names a file for what the method has learnt by the end; ``on_step`` is told
     of every step. Of the metrics, ``correct``, ``predicted`` and ``right_in_order`` tell of
-    every image: ``crg.packing`` reads them.
+    every image: ``crg.results.measurements`` reads them.
     """
     if not isinstance(features, Features):
         raise InputError(

@@ -8,8 +8,8 @@ import numpy as np
 
 from crg.adapter import Adapter
 from crg.checks.base import Check, Make, on_host, require
+from crg.checks.fixtures import VIEW_COUNTS, Floats, another_direction, make_stream, make_task
 from crg.checks.options import small_queues
-from crg.checks.streams import VIEW_COUNTS, Floats, another_direction, make_stream, make_task
 from crg.types import Prediction, Task
 
 

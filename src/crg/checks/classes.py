@@ -8,7 +8,7 @@ import numpy as np
 
 from crg.checks.answers import require_sound
 from crg.checks.base import Check, Make, require, require_close, run
-from crg.checks.streams import ADDED, VIEW_COUNTS, another_direction, make_stream, make_task
+from crg.checks.fixtures import ADDED, VIEW_COUNTS, another_direction, make_stream, make_task
 from crg.types import Task
 
 

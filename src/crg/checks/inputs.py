@@ -16,7 +16,7 @@ from crg.checks.base import (
     require_same_bits,
     run,
 )
-from crg.checks.streams import VIEW_COUNTS, another_direction, make_stream, make_task
+from crg.checks.fixtures import VIEW_COUNTS, another_direction, make_stream, make_task
 from crg.types import Task
 
 

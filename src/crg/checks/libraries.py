@@ -6,8 +6,17 @@ import importlib
 from typing import Any
 
 from crg.adapter import Adapter
-from crg.checks.base import Check, CheckSkipped, Logits, Make, on_host, require, require_close, run
-from crg.checks.streams import VIEW_COUNTS, another_direction, make_stream, make_task
+from crg.checks.base import (
+    Check,
+    CheckSkipped,
+    Logits,
+    Make,
+    on_host,
+    require,
+    require_close,
+    run,
+)
+from crg.checks.fixtures import VIEW_COUNTS, another_direction, make_stream, make_task
 from crg.types import Array, Task
 
 

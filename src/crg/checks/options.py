@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from crg.checks.base import Check, CheckFailed, Make, require
-from crg.checks.streams import make_task
+from crg.checks.fixtures import make_task
 from crg.types import InputError
 
 

@@ -13,10 +13,9 @@ from rich.text import Text
 
 from crg.cli.shared import output, print_json, progress
 from crg.datasets import load_dataset
-from crg.datasets.catalog import SAMPLE_SEED, SAMPLE_SIZE, Entry, catalogue, get_entry
+from crg.datasets.catalog import SAMPLE_SEED, SAMPLE_SIZE, Entry, catalogue, get_entry, layout
 from crg.datasets.check import Problem, Report, check_dataset
-from crg.datasets.layouts import layout
-from crg.datasets.shifts import SEVERITIES, SHIFTS
+from crg.shapes.shifts import SEVERITIES, SHIFTS
 from crg.threads import processors
 
 _SHOWN = 10  # files that are listed for each problem; --json lists all

@@ -9,13 +9,17 @@ from pathlib import Path
 
 import click
 
-from crg.cli.compare import DEFAULT_METHODS, comparison_options, print_summary, run_with_progress
+from crg.bench.demo import Scenery, demonstrate, encode_scenery, titled
+from crg.bench.grid import plan_grid, summarise, with_baseline
+from crg.cli.compare import (
+    DEFAULT_METHODS,
+    comparison_options,
+    parse_variants,
+    print_summary,
+    run_with_progress,
+)
 from crg.cli.shared import loaded_plugins, plugin_option, progress
-from crg.cli.variants import parse_variants
-from crg.comparison import summarise, with_baseline
-from crg.demonstration import Scenery, demonstrate, encode_scenery, titled
 from crg.encoding.job import Progress
-from crg.grid import plan_grid
 from crg.report.html import demonstration_page
 from crg.report.writing import check_page, write_page
 

@@ -18,11 +18,11 @@ from crg.datasets.catalog import SPLITS, TEST
 from crg.encoders import load_encoder
 from crg.encoding import Progress, Summary, Wording
 from crg.encoding import encode as run_encoding
+from crg.features.files import open_store
+from crg.features.store import skipped_images
 from crg.generation import Variations
-from crg.storage import skipped_images
-from crg.store import open_store
+from crg.images.views import Recipe
 from crg.types import InputError
-from crg.views import Recipe
 
 _SECONDS_BETWEEN_LINES = 60.0  # where there is no terminal
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -9,9 +10,8 @@ from typing import Any
 
 import click
 
-from crg.answers import AnswerFile, layout_of
+from crg.atomic import check_place
 from crg.classifier import Classifier
-from crg.cli.classes import class_names
 from crg.cli.shared import (
     INTERRUPTED,
     F,
@@ -21,13 +21,36 @@ from crg.cli.shared import (
     plugin_option,
     progress,
 )
-from crg.image_paths import STANDARD_INPUT, iter_lines, list_images
-from crg.predicting import ImageStream, Tally
+from crg.predict.answers import AnswerFile, layout_of
+from crg.predict.files import STANDARD_INPUT, iter_arrivals, iter_lines, list_images
+from crg.predict.run import ImageStream, Tally
 from crg.prompts import PHOTO
-from crg.saving import check_place
 from crg.threads import processors
 from crg.types import InputError
-from crg.watching import iter_arrivals
+
+
+def class_names(text: str | None, file: Path | None) -> tuple[str, ...] | None:
+    """The names of ``--classes`` or ``--classes-file``; None if neither is given."""
+    if text is not None and file is not None:
+        raise InputError("The classes are given twice: use --classes or --classes-file.")
+    if text is not None:
+        [names] = csv.reader([text], skipinitialspace=True)  # a name may hold a comma in quotes
+        return tuple(name.strip() for name in names)
+    return None if file is None else _read(file)
+
+
+def _read(file: Path) -> tuple[str, ...]:
+    try:
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{file} cannot be read ({error}): give a text file in UTF-8 with one class per line."
+        ) from None
+    names = tuple(line.strip() for line in lines if line.strip())
+    if not names:
+        raise InputError(f"{file} names no class: write one per line.")
+    return names
+
 
 DEFAULT_MODEL = "mini"
 _FILE = click.Path(path_type=Path, dir_okay=False)

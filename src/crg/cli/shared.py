@@ -15,8 +15,9 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from crg import plugins, results
-from crg.soundness import sentences_on
+from crg import plugins
+from crg.results import ledger
+from crg.results.soundness import sentences_on
 from crg.types import InputError
 
 INTERRUPTED = 130  # what shells report for a program that Ctrl-C ended
@@ -83,7 +84,7 @@ def results_options(command: F) -> F:
     path = click.option(
         "--results",
         "results_path",
-        default=results.DEFAULT_PATH,
+        default=ledger.DEFAULT_PATH,
         show_default=True,
         type=click.Path(path_type=Path, dir_okay=False),
         help="Append a line of JSON for each run to this file.",
@@ -167,7 +168,7 @@ def note(sentence: str) -> None:
 
 def tell_of_left_out(results_path: Path) -> None:
     """Say which lines of a results file are torn, not ours or not to be believed."""
-    for sentence in sentences_on(results_path, results.read_ledger(results_path).left_out):
+    for sentence in sentences_on(results_path, ledger.read_ledger(results_path).left_out):
         note(sentence)
 
 

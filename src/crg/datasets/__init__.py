@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from crg.datasets.base import ImageSet
 from crg.datasets.catalog import find_entry, get_entry
-from crg.datasets.folder import read_folder
+from crg.datasets.folder import TABLE_SUFFIXES, read_folder, read_table
 from crg.datasets.readers import read_entry
 from crg.datasets.sampling import drawn, drawn_per_class
-from crg.datasets.table import TABLE_SUFFIXES, read_table
-from crg.images import shown
+from crg.images.image_set import ImageSet
+from crg.images.reading import shown
 from crg.types import InputError
 
 __all__ = ["ImageSet", "load_dataset"]
@@ -82,7 +81,7 @@ def _own(path: Path, root: Path | None) -> ImageSet:
 
 
 def _shapes(name: str, limit: int | None, seed: int) -> ImageSet:
-    from crg.datasets.shapes import CLEAN, shape_images
+    from crg.shapes.dataset import CLEAN, shape_images
 
     _, *parts = name.split(":")
     if parts and parts[0] == CLEAN:

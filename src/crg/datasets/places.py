@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from crg.datasets.catalog import Entry
-from crg.images import IMAGE_SUFFIXES, shown
+from crg.images.reading import IMAGE_SUFFIXES, shown
 from crg.types import InputError
 
 WNID = re.compile(r"n\d{8}")  # the name of a WordNet class, such as n01440764

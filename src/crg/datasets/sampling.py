@@ -7,7 +7,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 
-from crg.datasets.base import ImageSet
+from crg.images.image_set import ImageSet
 from crg.types import InputError
 
 

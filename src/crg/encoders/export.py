@@ -18,7 +18,7 @@ import numpy as np
 from crg.encoders.libraries import first_line, library
 from crg.encoders.onnx import DESCRIPTION, FORMAT, VERSION, Onnx, checksum
 from crg.encoders.openclip import OpenClip
-from crg.encoders.tokenizers import write_tokenizer
+from crg.encoders.tokenizer import write_tokenizer
 from crg.types import InputError
 
 TOLERANCE = 1e-3  # of a coordinate of a unit feature

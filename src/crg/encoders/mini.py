@@ -17,10 +17,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from crg.encoders.base import Vectors
-from crg.encoders.mini_net import Mask, Numbers, image_features, text_features
+from crg.encoders.mini_net import Lexicon, Mask, Numbers, image_features, text_features
 from crg.encoders.mini_prompts import MiniPrompts
-from crg.encoders.mini_words import Lexicon
-from crg.preprocessing import Pixels, Preprocessing
+from crg.images.preprocessing import Pixels, Preprocessing
 from crg.threads import one_blas_thread
 from crg.types import InputError
 

@@ -13,11 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from crg.encoders.base import Vectors
-from crg.encoders.batches import check_pixels, check_texts, encode_in_pieces
+from crg.encoders.base import Vectors, check_pixels, check_texts, encode_in_pieces
 from crg.encoders.libraries import first_line, library
-from crg.encoders.tokenizers import Tokenize, read_tokenizer
-from crg.preprocessing import Pixels, Preprocessing
+from crg.encoders.tokenizer import Tokenize, read_tokenizer
+from crg.images.preprocessing import Pixels, Preprocessing
 from crg.types import InputError
 
 FORMAT = "crg-onnx"

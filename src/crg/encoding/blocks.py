@@ -13,14 +13,14 @@ from itertools import chain, islice
 
 import numpy as np
 
-from crg.datasets.base import Source
 from crg.encoders.base import Encoder
-from crg.generation.folder import Variations
-from crg.preprocessing import Pixels
-from crg.storage import HALF, Numbers
+from crg.features.store import HALF, Numbers
+from crg.generation.variations import Variations
+from crg.images.image_set import Source
+from crg.images.preprocessing import Pixels
+from crg.images.views import Recipe, iter_views
 from crg.threads import processors
 from crg.types import InputError
-from crg.views import Recipe, iter_views
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ import sys
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-from crg.clusters import connected, ray_library, room_for
 from crg.encoders import load_encoder
 from crg.encoders.base import Encoder
 from crg.encoding.blocks import Block, EncodedBlock, Settings, encode_blocks
+from crg.encoding.ray_cluster import connected, ray_library, room_for
 from crg.threads import processors
 from crg.types import InputError
 

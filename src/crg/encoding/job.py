@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from crg import storage
-from crg.datasets.base import ImageSet
 from crg.encoders.base import Encoder
 from crg.encoding.blocks import Block, EncodedBlock, Settings, encode_blocks
 from crg.encoding.cluster import encode_on_ray
-from crg.encoding.planning import Wording, make_plan
-from crg.generation.folder import Variations
-from crg.store import open_store
-from crg.store.writer import StoreWriter, writing
+from crg.encoding.plan import Wording, make_plan
+from crg.features import store as storage
+from crg.features.files import open_store
+from crg.features.store_writer import StoreWriter, writing
+from crg.generation.variations import Variations
+from crg.images.image_set import ImageSet
+from crg.images.views import Recipe
 from crg.types import InputError
-from crg.views import Recipe
 
 Engine: TypeAlias = Literal["local", "ray"]
 Advance: TypeAlias = Callable[[int], None]

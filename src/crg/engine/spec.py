@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from crg.scenario import Scenario
+from crg.streams.scenario import Scenario
 from crg.types import InputError, Result
 
 

@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from crg.encoders.devices import choose_device
-from crg.encoders.libraries import first_line, library
-from crg.generation.base import seed_of
-from crg.preprocessing import Preprocessing
+from crg.encoders.libraries import choose_device, first_line, library
+from crg.generation.variations import seed_of
+from crg.images.preprocessing import Preprocessing
 from crg.types import InputError
 
 _EXTRA = "diffusion"

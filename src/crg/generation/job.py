@@ -14,11 +14,10 @@ from typing import Any
 
 from PIL import Image
 
-from crg.datasets.base import ImageSet
-from crg.generation.base import Generator
-from crg.generation.folder import folder_of
-from crg.images import read_image
-from crg.saving import replacing
+from crg.atomic import replacing
+from crg.generation.variations import Generator, folder_of
+from crg.images.image_set import ImageSet
+from crg.images.reading import read_image
 from crg.types import InputError
 
 ABOUT = "variations.json"

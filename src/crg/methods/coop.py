@@ -40,13 +40,21 @@ from typing import Any
 from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
-from crg.parts.context_file import Context, Numbers, read_context, write_context
-from crg.parts.context_memory import learn_once
-from crg.parts.context_start import check_fit, check_width, starting_context
-from crg.parts.context_training import Plan, epochs_for
+from crg.needs import FEW, TEXT_ENCODER, check_needs
+from crg.parts.context import (
+    Context,
+    Numbers,
+    Plan,
+    check_fit,
+    check_width,
+    epochs_for,
+    learn_once,
+    read_context,
+    starting_context,
+    write_context,
+)
 from crg.parts.labelled_images import labelled_queues
 from crg.parts.prompting import as_tensor, endings_of, prompt_features
-from crg.resources import FEW, TEXT_ENCODER, check_needs
 from crg.types import Array, InputError, Prediction, Sample, Task, like, namespace
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from crg.needs import FEW, FewShot
 from crg.parts.cache import Cache
-from crg.resources import FEW, FewShot
 from crg.types import InputError, Task, like
 
 

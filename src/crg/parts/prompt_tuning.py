@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from crg.needs import PromptableTextEncoder
 from crg.parts.prompting import (
     Tensor,
     as_tensor,
@@ -20,7 +21,6 @@ from crg.parts.prompting import (
     pull_back,
 )
 from crg.parts.residual import entropy_gradient
-from crg.resources import PromptableTextEncoder
 from crg.types import Array, InputError, Task, like, namespace
 
 

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from crg.resources import PromptableTextEncoder
+from crg.needs import PromptableTextEncoder
 from crg.types import Array
 
 Tensor = Any  # a torch tensor; torch is optional and imported where it is used

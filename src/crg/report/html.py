@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from crg.demonstration import Demonstration, Example
+from crg.bench.demo import Demonstration, Example
 from crg.report.plots import line_chart, palette, spread_chart
 from crg.report.style import STYLE
 from crg.report.writing import GENERATOR

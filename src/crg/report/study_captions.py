@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from crg.evidence.study import Contrast, Curve, Line
-from crg.evidence.wording import quoted, shortened
+from crg.report.evidence.study import Contrast, Curve, Line
+from crg.report.evidence.wording import quoted, shortened
 from crg.report.wording import listed, percent
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from crg.evidence.captions import caption
-from crg.evidence.study import Contrast, Line, Study
 from crg.metrics import Interval
 from crg.report.charts.pens import pens_of
 from crg.report.charts.reliability import reliability_diagram
 from crg.report.charts.rows import Bar, interval_chart, waterfall_chart
+from crg.report.evidence.captions import caption
+from crg.report.evidence.study import Contrast, Line, Study
 from crg.report.markup import Figure
 from crg.report.study_captions import reliability_caption
 from crg.report.wording import contrast_text, in_points, points

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from crg.evidence.averages import Group, means_caption
-from crg.evidence.captions import caption, loss_caption
-from crg.evidence.study import Contrast, Curve, Line, Point, Study, Table
 from crg.report.charts.lines import Series, Titles, band_chart, thinned
 from crg.report.charts.pens import pen, pens_of
+from crg.report.evidence.averages import Group, means_caption
+from crg.report.evidence.captions import caption, loss_caption
+from crg.report.evidence.study import Contrast, Curve, Line, Point, Study, Table
 from crg.report.markup import Figure
 from crg.report.study_captions import learning_caption
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from crg.evidence.study import Study
+from crg.report.evidence.study import Study
 from crg.report.markup import Figure
 from crg.report.study_contrasts import (
     forest_figure,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from crg.evidence.cells import once_mark, realised_text, row_mark, scored_text
-from crg.evidence.leading import first_leading
-from crg.evidence.study import Contrast, Line, Study, Table
-from crg.outline import Setting
+from crg.report.evidence.cells import once_mark, realised_text, row_mark, scored_text
+from crg.report.evidence.leading import first_leading
+from crg.report.evidence.study import Contrast, Line, Study, Table
 from crg.report.markup import Cell, Column, Entry, Figure, data_link, table
 from crg.report.study_captions import heat_caption, settings_caption
 from crg.report.study_tables import (
@@ -25,6 +24,7 @@ from crg.report.study_tables import (
     whole_head,
 )
 from crg.report.wording import contrast_text, in_points, points, span
+from crg.results.outline import Setting
 
 _BLUE, _VERMILION = "0,114,178", "213,94,0"
 _STRONGEST = 0.5  # opacity at which text on it can still be read in both modes

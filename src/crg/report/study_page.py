@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from crg.evidence.cells import TIMES
-from crg.evidence.leading import BOLD
-from crg.evidence.sentences import verdicts_note
-from crg.evidence.study import Study
-from crg.outline import ENOUGH_IMAGES, ENOUGH_ORDERS
+from crg.report.evidence.cells import TIMES
+from crg.report.evidence.leading import BOLD
+from crg.report.evidence.sentences import verdicts_note
+from crg.report.evidence.study import Study
 from crg.report.markup import paragraph, slug
 from crg.report.sorting import SCRIPT
 from crg.report.study_section import study_section
 from crg.report.study_style import STUDY_STYLE
 from crg.report.style import STYLE
 from crg.report.writing import GENERATOR
+from crg.results.outline import ENOUGH_IMAGES, ENOUGH_ORDERS
 
 _WHEN = "measured"
 TITLE = "Test-time adaptation: what was measured"

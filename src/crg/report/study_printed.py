@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from crg.evidence.study import PrintedCell, PrintedTable, Study
-from crg.evidence.unmeasured import cell_text, introduction, marks_of, remarks_of, title_of
+from crg.report.evidence.study import PrintedCell, PrintedTable, Study
+from crg.report.evidence.unmeasured import (
+    cell_text,
+    introduction,
+    marks_of,
+    remarks_of,
+    title_of,
+)
 from crg.report.markup import Cell, Column, Entry, folded, footnotes, paragraph, table
 
 

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import PurePath
 
-from crg.evidence.cells import scored_text
-from crg.evidence.leading import bold_among
-from crg.evidence.sentences import TUNED, once_note, sentences_of, watermark
-from crg.evidence.study import Line, Shown, Study, Table
-from crg.outline import Source
+from crg.report.evidence.cells import scored_text
+from crg.report.evidence.leading import bold_among
+from crg.report.evidence.sentences import TUNED, once_note, sentences_of, watermark
+from crg.report.evidence.study import Line, Shown, Study, Table
 from crg.report.markup import figure, folded, listing, paragraph, slug
 from crg.report.study_across import flags, means_table, missing_table, overview_table
 from crg.report.study_figures import figures_of
 from crg.report.study_grids import first_table, heat_table, settings_table
 from crg.report.study_printed import printed_part
 from crg.report.study_tables import rows_table
+from crg.results.outline import Source
 
 _OPEN = 1  # sources whose figures are open from the start
 _SHOWN_PROMPTS = 3  # more are folded away

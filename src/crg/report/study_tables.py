@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 
-from crg.evidence.cells import TIMES, memory_text, once_mark, reasons_in_short
-from crg.evidence.full_sheets import change_title, change_words
-from crg.evidence.sentences import watermark
-from crg.evidence.study import Contrast, Line, Spread, Study, Table
+from crg.report.evidence.cells import TIMES, memory_text, once_mark, reasons_in_short
+from crg.report.evidence.full_sheets import change_title, change_words
+from crg.report.evidence.sentences import watermark
+from crg.report.evidence.study import Contrast, Line, Spread, Study, Table
 from crg.report.markup import Cell, Column, Entry, folded, footnotes, table
 from crg.report.wording import NOTHING, points, span, spread_text
 

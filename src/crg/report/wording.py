@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crg.evidence.study import Contrast, Spread
 from crg.metrics import Interval
+from crg.report.evidence.study import Contrast, Spread
 
 NOTHING = "-"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crg.evidence.study import Curve, Point
 from crg.report.charts.axes import (
     LINE_HEIGHT,
     Axis,
@@ -20,6 +19,7 @@ from crg.report.charts.axes import (
     y_frame,
 )
 from crg.report.charts.pens import Pen
+from crg.report.evidence.study import Curve, Point
 
 MOST_POINTS = 60
 _PLOT = 254  # width of what is plotted with its axis: with names beside it, it fits on a phone

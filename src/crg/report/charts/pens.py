@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crg.outline import Row
+from crg.results.outline import Row
 
 # Okabe and Ito's colours, which most colour-blind people can tell apart; zero-shot is grey. The
 # page may lighten one in the dark; an image that is taken out of it has the plain colour.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from crg.evidence.study import Bin
 from crg.report.charts.axes import (
     LINE_HEIGHT,
     Canvas,
@@ -16,6 +15,7 @@ from crg.report.charts.axes import (
     wrapped,
 )
 from crg.report.charts.pens import Pen
+from crg.report.evidence.study import Bin
 
 _LARGEST = 9.0  # radius of a dot that holds all answers
 _LETTERS = 25  # of a name before it is put on two lines

@@ -1,0 +1,134 @@
+"""One run in this process or in one of its own, and its peak memory.
+
+A process that has done other runs, or that has a large parent, would tell of their memory too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import re
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from crg.engine.feature_cache import read_with_few
+from crg.engine.spec import Failure, Outcome, RunSpec, Tell
+from crg.evaluate import run
+from crg.plugins import load_plugins
+from crg.threads import ONE_THREAD, one_torch_thread
+from crg.types import InputError, Result, Step
+
+N_IMAGES = 64
+_STATUS = Path("/proc/self/status")
+_CHILD = (
+    "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer);"
+    "from crg.engine.worker import measure; measure()"
+)
+
+
+def peak_bytes(spec: RunSpec, plugins: Sequence[str] = ()) -> int | None:
+    """Bytes that a process of its own needs at most for the first images of a run.
+
+    They include Python and the libraries, and a feature file that is not mapped. None where
+    the system does not tell, or where the process failed.
+    """
+    if not _STATUS.exists():
+        return None
+    process = subprocess.Popen(
+        [sys.executable, "-c", _CHILD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **ONE_THREAD},
+    )
+    with process:
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(pickle.dumps(sys.path) + pickle.dumps((spec, tuple(plugins))))
+                process.stdin.flush()  # and left open: its end tells the child that we are gone
+            told = process.stdout.read().split()
+        finally:
+            process.kill()  # it is done, or nobody waits for it any more
+    return int(told[-1]) if told and told[-1].isdigit() else None
+
+
+def measure() -> None:
+    """Life of the child: run what stdin holds and print the peak."""
+    spec, plugins = pickle.load(sys.stdin.buffer)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    load_plugins(plugins)
+    features = read_with_few(spec.path, spec.few, spec.then)
+    given = (features, spec.method, spec.options, spec.seed)
+    with contextlib.suppress(_EnoughError):
+        run(*given, scenario=spec.scenario, on_step=_stop)
+    # not from getrusage, which hands the peak of the parent down to the child
+    peak = re.search(r"VmHWM:\s*(\d+) kB", _STATUS.read_text())
+    print("" if peak is None else f"\n{1024 * int(peak[1])}", flush=True)
+
+
+class _EnoughError(Exception):
+    """Enough images were seen."""
+
+
+def _stop(step: Step) -> None:
+    if step.index + 1 >= N_IMAGES:
+        raise _EnoughError
+
+
+def _end_with_parent() -> None:
+    os.read(0, 1)  # nothing comes but the end
+    os._exit(1)
+
+
+_PAUSE = 0.25  # seconds between two reports of one run
+
+
+def run_spec(
+    spec: RunSpec, plugins: Sequence[str] = (), tell: Tell = lambda done, total: None
+) -> Result:
+    """Run one spec in this process with one computing thread; ``tell`` hears how far it is."""
+    tell(0, 0)
+    load_plugins(plugins)
+    features = read_with_few(spec.path, spec.few, spec.then)
+    counter = _Counter(tell, min(len(features), spec.scenario.images or len(features)))
+    given = (features, spec.method, spec.options, spec.seed)
+    with one_torch_thread():
+        result = run(*given, scenario=spec.scenario, on_step=counter)
+    if not spec.measure_memory:
+        return result
+    return replace(result, metrics={**result.metrics, "peak_bytes": peak_bytes(spec, plugins)})
+
+
+def attempt(spec: RunSpec, plugins: Sequence[str], tell: Tell) -> Outcome:
+    """The result of one spec, or why there is none; only Ctrl-C gets through."""
+    try:
+        return run_spec(spec, plugins, tell)
+    except InputError as error:
+        return Failure(str(error))
+    except (Exception, SystemExit) as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(": ")
+        return Failure(reason, traceback.format_exc())
+
+
+class _Counter:
+    """Counts steps, and tells now and then."""
+
+    def __init__(self, tell: Tell, total: int) -> None:
+        self._tell, self._total, self._done = tell, total, 0
+        self._told = time.monotonic()
+        tell(0, total)
+
+    def __call__(self, step: Step) -> None:
+        self._done += 1
+        now = time.monotonic()
+        if now - self._told >= _PAUSE:
+            self._told = now
+            self._tell(self._done, self._total)
