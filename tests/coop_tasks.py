@@ -13,7 +13,7 @@ from crg.methods.options import build_config
 from crg.needs import FEW
 
 
-def law_task(**options: Any) -> crg.Task:
+def check_task(**options: Any) -> crg.Task:
     """A small task of the checks, with what coop needs."""
     return furnished(make_task(**options), CoOp.needs)
 

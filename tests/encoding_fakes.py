@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from crg.encoders.base import Vectors
-from crg.encoding import Summary, Wording, encode, plan
+from crg.encoding import EncodingSummary, Wording, encode, plan
 from crg.images.image_set import ImageSet, Source
 from crg.images.preprocessing import Pixels, Preprocessing
 from crg.images.views import Recipe
@@ -116,7 +116,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "images_per_block", lambda views: 8)
 
 
-def run(images: ImageSet, out: Path, encoder: Any = None, **options: Any) -> Summary:
+def run(images: ImageSet, out: Path, encoder: Any = None, **options: Any) -> EncodingSummary:
     """Encode with three views and without a cache of texts."""
     wording = Wording(cache=None)
     return encode(images, encoder or HashEncoder(), Recipe(3), out, wording=wording, **options)

@@ -10,7 +10,7 @@ from typing import Any
 
 from PIL import Image
 
-from crg.datasets.catalog import Entry
+from crg.datasets.catalog import DatasetEntry
 
 WNIDS = ("n01440764", "n01443537", "n01484850")
 CLASS_NAMES = "n01440764 tench\nn01443537 goldfish\nn01484850 great white shark\n"
@@ -38,7 +38,7 @@ def put(path: Path, content: str | bytes | None = None) -> Path:
     return path
 
 
-def make_split_dataset(root: Path, entry: Entry, split: Any = SPLIT) -> Path:
+def make_split_dataset(root: Path, entry: DatasetEntry, split: Any = SPLIT) -> Path:
     """A copy with CoOp's split file, where the catalogue expects it; the folder is returned."""
     folder = root / entry.folders[0]
     put(folder / entry.split_file, json.dumps(split))

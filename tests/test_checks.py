@@ -17,13 +17,9 @@ from crg.checks import (
     CheckSkipped,
     answers,
     check_method,
-    classes,
     inputs,
     iter_checks,
     libraries,
-    options,
-    refusals,
-    repeatability,
     run_check,
     state,
 )
@@ -32,17 +28,17 @@ from crg.methods.options import build_config
 from outside_methods import Nearest
 
 PAIRS: list[tuple[Check, type[Any]]] = [
-    (options.options_are_documented, bad_methods.NoHelp),
-    (options.options_are_documented, bad_methods.Thawed),
-    (options.options_may_be_given_as_text, bad_methods.ListOption),
+    (answers.options_are_documented, bad_methods.NoHelp),
+    (answers.options_are_documented, bad_methods.Thawed),
+    (answers.options_may_be_given_as_text, bad_methods.ListOption),
     (answers.predictions_are_consistent, bad_methods.TwoDimensional),
     (answers.predictions_are_consistent, bad_methods.ForgetsDtype),
     (answers.predictions_are_consistent, bad_methods.WrongLabel),
     (answers.adversarial_streams_give_finite_logits, bad_methods.TakesLogOfZero),
-    (repeatability.same_stream_gives_same_logits, bad_methods.Unseeded),
-    (repeatability.adapters_are_independent, bad_methods.SharedState),
-    (repeatability.global_random_state_is_left_alone, bad_methods.GloballyRandom),
-    (repeatability.reset_returns_to_the_start, bad_methods.ForgetsToReset),
+    (answers.same_stream_gives_same_logits, bad_methods.Unseeded),
+    (answers.adapters_are_independent, bad_methods.SharedState),
+    (answers.global_random_state_is_left_alone, bad_methods.GloballyRandom),
+    (answers.reset_returns_to_the_start, bad_methods.ForgetsToReset),
     (inputs.inputs_are_not_modified, bad_methods.WritesToTask),
     (inputs.inputs_are_not_modified, bad_adapters.WritesToViews),
     (inputs.predictions_are_not_modified, bad_methods.ReusesLogits),
@@ -50,19 +46,19 @@ PAIRS: list[tuple[Check, type[Any]]] = [
     (inputs.one_view_may_be_a_vector, bad_adapters.NeedsRows),
     (inputs.half_precision_views_are_accepted, bad_adapters.SumsHalf),
     (inputs.step_many_equals_step_by_step, bad_adapters.BackwardsInBulk),
-    (refusals.refused_samples_change_nothing, bad_adapters.CountsBeforeChecking),
-    (refusals.refused_samples_change_nothing, bad_adapters.AcceptsAll),
-    (refusals.refused_class_changes_change_nothing, bad_adapters.ForgetsBeforeChecking),
-    (refusals.last_two_classes_stay, bad_adapters.RemovesLastTwo),
+    (inputs.refused_samples_change_nothing, bad_adapters.CountsBeforeChecking),
+    (inputs.refused_samples_change_nothing, bad_adapters.AcceptsAll),
+    (inputs.refused_class_changes_change_nothing, bad_adapters.ForgetsBeforeChecking),
+    (inputs.last_two_classes_stay, bad_adapters.RemovesLastTwo),
     (state.saved_state_goes_on, bad_methods.ForgetsToSave),
     (state.pickled_adapter_goes_on, bad_methods.NotPicklable),
     (state.copied_adapter_goes_on, bad_methods.SharesWithCopies),
     (state.state_is_bounded, bad_methods.RemembersAll),
-    (classes.order_of_classes_does_not_matter, bad_methods.PrefersFirst),
-    (classes.class_added_at_once_counts_as_given, bad_methods.RemembersFirstTask),
-    (classes.class_removed_at_once_counts_as_never_given, bad_methods.RemembersFirstTask),
-    (classes.classes_may_come_and_go, bad_methods.IgnoresClassChanges),
-    (classes.classes_are_still_recognised_after_changes, bad_methods.RemovesWrongClass),
+    (state.order_of_classes_does_not_matter, bad_methods.PrefersFirst),
+    (state.class_added_at_once_counts_as_given, bad_methods.RemembersFirstTask),
+    (state.class_removed_at_once_counts_as_never_given, bad_methods.RemembersFirstTask),
+    (state.classes_may_come_and_go, bad_methods.IgnoresClassChanges),
+    (state.classes_are_still_recognised_after_changes, bad_methods.RemovesWrongClass),
     (libraries.torch_agrees_with_numpy, bad_methods.DiffersOnTorch),
     (libraries.torch_agrees_with_numpy, bad_methods.FallsBackToNumpy),
     (libraries.torch_classes_may_come_and_go, bad_methods.DiffersOnTorch),
@@ -108,7 +104,7 @@ def test_unknown_options_accepted_in_silence_are_caught() -> None:
     """A maker that swallows options it does not know fails the check."""
     with pytest.raises(CheckFailed, match="in silence"):
         run_check(
-            options.unknown_options_are_refused,
+            answers.unknown_options_are_refused,
             "zero_shot",
             lambda task, /, **anything: crg.create("zero_shot", task),
         )
@@ -125,7 +121,7 @@ def test_check_method_names_all_failed_checks(own_registry: None) -> None:
     """The error counts and names what failed, and only that."""
     crg.register(bad_methods.RemembersAll)
     with pytest.raises(CheckFailed, match=r"fails 1 of 2 checks.*state_is_bounded"):
-        check_method("nearest", [state.state_is_bounded, repeatability.adapters_are_independent])
+        check_method("nearest", [state.state_is_bounded, answers.adapters_are_independent])
 
 
 def test_iter_checks_gives_a_verdict_each() -> None:
@@ -134,7 +130,7 @@ def test_iter_checks_gives_a_verdict_each() -> None:
     def cannot(make: crg.checks.Make) -> None:
         raise CheckSkipped("nothing to look at")
 
-    verdicts = list(iter_checks("zero_shot", [options.options_are_documented, cannot]))
+    verdicts = list(iter_checks("zero_shot", [answers.options_are_documented, cannot]))
     assert [verdict.check for verdict in verdicts] == ["options_are_documented", "cannot"]
     assert not verdicts[0].failed and not verdicts[0].skipped
     assert verdicts[1].skipped == "nothing to look at"

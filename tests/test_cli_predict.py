@@ -178,7 +178,7 @@ def test_mistakes_get_one_sentence(folder: Path, words: list[str], said: str) ->
 def test_watching_goes_on_as_files_arrive(folder: Path) -> None:
     """With --watch an image that arrives later gets its line; Ctrl-C ends with a saved state."""
     late = Path("in/00 ä.png").rename("late.png")
-    command = [sys.executable, "-m", "crg.cli", "predict", "in", *MODEL, "--watch",
+    command = [sys.executable, "-m", "crg", "predict", "in", *MODEL, "--watch",
                "--out", "out.jsonl", "--save-state", "kept"]  # fmt: skip
     environment = {**os.environ, "PYTHONUTF8": "1"}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)

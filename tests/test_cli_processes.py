@@ -16,7 +16,7 @@ import pytest
 from crg.results.ledger import read_ledger
 from made_files import save_plugin, save_stream
 
-CRG = [sys.executable, "-m", "crg.cli"]
+CRG = [sys.executable, "-m", "crg"]
 
 
 def _run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from safetensors.numpy import save_file
 
-from coop_tasks import law_task, logits_of, made, without_few
+from coop_tasks import check_task, logits_of, made, without_few
 from crg import Task, create
 from crg.checks.fixtures import make_stream
 from crg.cli.context import context as show
@@ -32,7 +32,7 @@ def learnt_file(path: Path, task: Task, **options: Any) -> Path:
 @pytest.mark.parametrize("per_class", [False, True])
 def test_a_context_from_a_file_needs_no_images(tmp_path: Path, per_class: bool) -> None:
     """It answers as the adapter that learnt it, to the last bit."""
-    task = law_task()
+    task = check_task()
     file, stream = tmp_path / "learnt", make_stream(task, 8)
     adapter = create("coop", task, epochs=5, per_class=per_class, save_context=str(file))
     before = logits_of(adapter, stream)
@@ -60,7 +60,7 @@ def test_classes_that_the_file_does_not_know(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", [20, -3])
 def test_damage_is_told(tmp_path: Path, place: int) -> None:
     """A byte changed in the header or in the vectors is noticed."""
-    file = learnt_file(tmp_path / "file", law_task())
+    file = learnt_file(tmp_path / "file", check_task())
     raw = bytearray(file.read_bytes())
     raw[place] ^= 1
     file.write_bytes(raw)
@@ -70,7 +70,7 @@ def test_damage_is_told(tmp_path: Path, place: int) -> None:
 
 def test_truncated_and_foreign_files_are_told(tmp_path: Path) -> None:
     """Half a file, a file of something else, a folder and nothing at all are refused."""
-    file = learnt_file(tmp_path / "file", law_task())
+    file = learnt_file(tmp_path / "file", check_task())
     file.write_bytes(file.read_bytes()[:-8])
     with refused_in_one_sentence("damaged"):
         read_context(file)
@@ -114,15 +114,15 @@ def test_context_of_another_model_is_refused(tmp_path: Path) -> None:
     """A context belongs to the text encoder that it was learnt with."""
     write_context(tmp_path / "file", Context(np.zeros((2, 6)), "mini"))
     with refused_in_one_sentence("mini", "word-hashes"):
-        create("coop", law_task(), context_file=str(tmp_path / "file"))
+        create("coop", check_task(), context_file=str(tmp_path / "file"))
 
 
 def test_places_that_cannot_be_written_are_told_at_once(tmp_path: Path) -> None:
     """A folder that is not there is refused before training; other methods have no context."""
     with refused_in_one_sentence("folder does not exist"):
-        create("coop", law_task(), save_context=str(tmp_path / "no" / "file"))
+        create("coop", check_task(), save_context=str(tmp_path / "no" / "file"))
     with refused_in_one_sentence("coop"):
-        save_context(create("zero_shot", law_task()), tmp_path / "file")
+        save_context(create("zero_shot", check_task()), tmp_path / "file")
 
 
 def test_command_shows_nearest_words(tmp_path: Path) -> None:

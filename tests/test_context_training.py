@@ -14,7 +14,7 @@ from crg.checks.fixtures import furnished, make_task
 from crg.encoders.mini import Mini
 from crg.needs import TEXT_ENCODER
 from crg.parts.context import (
-    Plan,
+    TrainingPlan,
     batches,
     cross_entropy,
     epochs_for,
@@ -62,12 +62,12 @@ def test_schedule_by_hand() -> None:
 
 def test_batches_are_full_and_differ_by_epoch() -> None:
     """Each epoch is a new order without repetition, and a rest is left out unless it is all."""
-    first, second = batches(70, Plan(epochs=2, batch=32))
+    first, second = batches(70, TrainingPlan(epochs=2, batch=32))
     assert [len(rows) for rows in first] == [32, 32]
     together = np.concatenate(first)
     assert len(set(together.tolist())) == 64
     assert not np.array_equal(together, np.concatenate(second))
-    (only,) = batches(5, Plan(epochs=1, batch=32))
+    (only,) = batches(5, TrainingPlan(epochs=1, batch=32))
     assert sorted(only[0].tolist()) == list(range(5))
 
 
@@ -97,7 +97,7 @@ def test_loss_by_hand() -> None:
 def test_training_is_plain_sgd() -> None:
     """Written out, the steps are v <- 0.9 v + g + wd c; c <- c - lr v."""
     encode, start, images, labels = problem()
-    plan = Plan(epochs=4, lr=0.05)  # all images are one batch
+    plan = TrainingPlan(epochs=4, lr=0.05)  # all images are one batch
     context, speed = start.clone(), torch.zeros_like(start)
     for lr in learning_rates(4, 0.05):
         leaf = context.clone().requires_grad_(True)
@@ -115,7 +115,9 @@ def test_loss_falls() -> None:
     encode = partial(prompt_features, encoder, endings=NAMES)
     targets = encoder.encode(encoder.context_of("itap of a large"), NAMES).detach()
     start = torch.tensor(starting_context(encoder, (), "", 16, 0))
-    learnt = learn_context(encode, start, targets, [0, 1, 2], 19.0, Plan(epochs=12, lr=0.05))
+    learnt = learn_context(
+        encode, start, targets, [0, 1, 2], 19.0, TrainingPlan(epochs=12, lr=0.05)
+    )
     assert list(learnt.losses) == sorted(learnt.losses, reverse=True)
     assert learnt.losses[-1] < 0.9 * learnt.losses[0]
 
@@ -125,7 +127,7 @@ def test_training_depends_on_its_seed_alone() -> None:
     encode, start, images, labels = problem(40)
 
     def trained(seed: int) -> Any:
-        plan = Plan(epochs=3, lr=0.05, batch=8, seed=seed)
+        plan = TrainingPlan(epochs=3, lr=0.05, batch=8, seed=seed)
         return learn_context(encode, start, images, labels, 20.0, plan).context
 
     first = trained(0)
@@ -138,7 +140,12 @@ def test_overflow_ends_training() -> None:
     """A gradient that is not finite leaves the last finite context."""
     encode, start, images, labels = problem()
     spoilt = learn_context(
-        lambda context: encode(context) * torch.inf, start, images, labels, 20.0, Plan(epochs=3)
+        lambda context: encode(context) * torch.inf,
+        start,
+        images,
+        labels,
+        20.0,
+        TrainingPlan(epochs=3),
     )
     assert torch.equal(spoilt.context, start) and spoilt.losses == ()
 

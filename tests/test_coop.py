@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import crg
-from coop_tasks import law_task, logits_of, made, without_few
-from crg.checks import classes, libraries, repeatability, state
+from coop_tasks import check_task, logits_of, made, without_few
+from crg.checks import answers, libraries, state
 from crg.checks.base import Check
 from crg.checks.fixtures import another_direction, furnished, make_stream, make_task
 from crg.encoders.mini import Mini
@@ -24,12 +24,12 @@ from sentences import refused_in_one_sentence
 pytest.importorskip("torch")
 
 CHECKS: list[Check] = [
-    repeatability.reset_returns_to_the_start,
+    answers.reset_returns_to_the_start,
     state.saved_state_goes_on,
-    classes.order_of_classes_does_not_matter,
-    classes.class_added_at_once_counts_as_given,
-    classes.class_removed_at_once_counts_as_never_given,
-    classes.classes_may_come_and_go,
+    state.order_of_classes_does_not_matter,
+    state.class_added_at_once_counts_as_given,
+    state.class_removed_at_once_counts_as_never_given,
+    state.classes_may_come_and_go,
     libraries.torch_classes_may_come_and_go,
 ]
 
@@ -90,7 +90,7 @@ def test_logits_are_those_of_the_learnt_prompt() -> None:
     """Predictions are s f . t with t encoded from the learnt vectors and the class names."""
     import torch
 
-    task = law_task()
+    task = check_task()
     adapter, stream = crg.create("coop", task, epochs=5), make_stream(task, 10)
     logits = logits_of(adapter, stream)
     method: Any = adapter._method
@@ -117,7 +117,7 @@ def trainings(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def test_training_waits_for_the_first_image(trainings: list[Any]) -> None:
     """Creating trains nothing, the first step does, and reset keeps what it learnt."""
-    task = law_task()
+    task = check_task()
     adapter = crg.create("coop", task, epochs=3)
     assert trainings == []
     adapter.step(make_stream(task, 1)[0])
@@ -130,13 +130,13 @@ def test_training_waits_for_the_first_image(trainings: list[Any]) -> None:
 def test_epochs_follow_from_shots(trainings: list[Any]) -> None:
     """Unless they are given, there are 50 epochs for one shot and 100 for three."""
     for shots in (1, 16):  # but there are only three
-        crg.create("coop", law_task(), shots=shots).step(make_stream(law_task(), 1)[0])
+        crg.create("coop", check_task(), shots=shots).step(make_stream(check_task(), 1)[0])
     assert [plan.epochs for plan in trainings] == [50, 100]
 
 
 def test_loading_does_not_train_again(tmp_path: Path, trainings: list[Any]) -> None:
     """A saved state holds what was learnt."""
-    task = law_task()
+    task = check_task()
     adapter, stream = crg.create("coop", task, epochs=3), make_stream(task, 5)
     before = logits_of(adapter, stream)
     adapter.save(tmp_path / "state")
@@ -149,7 +149,7 @@ def test_loading_does_not_train_again(tmp_path: Path, trainings: list[Any]) -> N
 
 def test_same_training_is_done_once(trainings: list[Any]) -> None:
     """Another adapter with the same images takes what was learnt, one with another seed not."""
-    task = law_task()
+    task = check_task()
     for seed in (0, 0, 1):
         crg.create("coop", task, epochs=2, seed=seed).step(make_stream(task, 1)[0])
     assert [plan.seed for plan in trainings] == [0, 1]
@@ -160,7 +160,7 @@ def test_class_that_comes_later(per_class: bool) -> None:
     """It gets the shared context, or the mean of the others', and changes no other logit."""
     import torch
 
-    task = law_task()
+    task = check_task()
     adapter, stream = crg.create("coop", task, epochs=5, per_class=per_class), make_stream(task, 4)
     before = logits_of(adapter, stream)
     method: Any = adapter._method
@@ -174,7 +174,7 @@ def test_class_that_comes_later(per_class: bool) -> None:
 
 def test_shots_limit_what_is_learnt_from() -> None:
     """With one shot, all but the first image of each class are as if they were not there."""
-    task = law_task()
+    task = check_task()
     few: FewShot = task.resources[FEW]
     stream = make_stream(task, 5)
     one = logits_of(crg.create("coop", task, shots=1, epochs=9), stream)
@@ -186,14 +186,14 @@ def test_shots_limit_what_is_learnt_from() -> None:
 def test_missing_images_are_told_before_any_work() -> None:
     """Without labelled images and without a file, coop is refused when it is made."""
     with refused_in_one_sentence("labelled images"):
-        made(without_few(law_task()))
+        made(without_few(check_task()))
     with refused_in_one_sentence("labelled images"):
-        crg.create("coop", without_few(law_task()))
+        crg.create("coop", without_few(check_task()))
 
 
 def test_removed_images_are_told() -> None:
     """If all classes with images are removed before training, the first step says so."""
-    task = law_task(n_classes=8)
+    task = check_task(n_classes=8)
     adapter = crg.create("coop", task, epochs=2)
     for k in range(5):
         adapter.remove_class(f"class {k}")
@@ -209,7 +209,7 @@ def test_words_that_are_none_are_refused() -> None:
 
 def test_what_does_not_fit_is_refused_before_any_work() -> None:
     """A text encoder of another width, and a context too long for the model, are told at once."""
-    narrow = make_task(width=8).with_resources(law_task().resources)
+    narrow = make_task(width=8).with_resources(check_task().resources)
     few = FewShot(np.eye(2, 8), (0, 1))
     with refused_in_one_sentence("width 16", "8 wide"):
         crg.create("coop", narrow.with_resources({FEW: few}))

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from crg.cli.datasets import datasets
 from crg.cli.shared import CommandGroup
 from crg.datasets import catalog, check
-from crg.datasets.catalog import Entry, catalogue, get_entry
+from crg.datasets.catalog import DatasetEntry, catalogue, get_entry
 from crg.datasets.check import check_dataset
 from made_datasets import (
     WNIDS,
@@ -151,7 +151,7 @@ def test_the_list_names_all_thirteen() -> None:
 
 
 @pytest.mark.parametrize("entry", catalogue().values(), ids=lambda entry: entry.name)
-def test_one_dataset_is_told_in_full(entry: Entry) -> None:
+def test_one_dataset_is_told_in_full(entry: DatasetEntry) -> None:
     """Templates, layout, source and the hash of the draw are printed."""
     text = " ".join(_crg(entry.name).output.split())
     assert all(template in text for template in entry.templates)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from crg.encoding import Progress, encode
+from crg.encoding import EncodingProgress, encode
 from crg.features.files import read_features
 from crg.images.views import Recipe
 from encoding_fakes import HashEncoder, StoppedAfter, contents, dots, run, small_blocks
@@ -88,9 +88,9 @@ def test_progress_begins_with_what_is_kept(tmp_path: Path) -> None:
     """Progress never goes back, and tells apart what was done before."""
     with pytest.raises(KeyboardInterrupt):
         run(dots(20), tmp_path / "s", StoppedAfter(9))
-    seen: list[Progress] = []
+    seen: list[EncodingProgress] = []
     run(dots(20), tmp_path / "s", on_progress=seen.append)
-    assert seen[0] == Progress(8, 8, 20) and seen[-1] == Progress(8, 20, 20)
+    assert seen[0] == EncodingProgress(8, 8, 20) and seen[-1] == EncodingProgress(8, 20, 20)
     assert [at.done for at in seen] == sorted(at.done for at in seen)
 
 

@@ -195,7 +195,7 @@ def test_a_file_is_read_once_until_it_changes(
         read.append(path)
         return read_features(path)
 
-    monkeypatch.setattr("crg.engine.feature_cache.read_features", counted)
+    monkeypatch.setattr("crg.engine.worker.read_features", counted)
     engine.forget_files()
     path = str(save_stream(tmp_path / "a.npz"))
     list(run_all([RunSpec(path, "zero_shot", {}, seed) for seed in range(10)]))

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from crg.generation import FolderGenerator, Generator, Progress, Summary, Variations, generate
+from crg.generation import (
+    FolderGenerator,
+    GenerationProgress,
+    GenerationSummary,
+    Generator,
+    Variations,
+    generate,
+)
 from crg.generation.variations import seed_of
 from encoding_fakes import dot_files, dots
 from made_variations import make_variations, variation
@@ -44,7 +51,9 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
-def make(out: Path, generator: Generator | None = None, count: int = 3, **options: Any) -> Summary:
+def make(
+    out: Path, generator: Generator | None = None, count: int = 3, **options: Any
+) -> GenerationSummary:
     """Variations of five dots."""
     return generate(dots(5), generator or Dimmer(), count, out, **options)
 
@@ -84,9 +93,9 @@ def test_more_variations_can_be_added(tmp_path: Path) -> None:
 def test_progress_begins_with_what_is_there(tmp_path: Path) -> None:
     """Progress counts variations and tells apart what was there before."""
     make(tmp_path / "v", count=2)
-    seen: list[Progress] = []
+    seen: list[GenerationProgress] = []
     make(tmp_path / "v", on_progress=seen.append)
-    assert seen == [Progress(10, done, 15) for done in range(10, 16)]
+    assert seen == [GenerationProgress(10, done, 15) for done in range(10, 16)]
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:

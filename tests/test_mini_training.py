@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from crg.encoders.mini import Mini
-from crg.shapes.captions import Caption
-from crg.shapes.scenes import Thing
+from crg.shapes.scenes import Caption, Thing
 from documents import ROOT
 
 torch = pytest.importorskip("torch")

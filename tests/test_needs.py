@@ -14,8 +14,8 @@ from click.testing import CliRunner
 import crg
 from crg import Diagnostics, Features, Method, Prediction, Sample, Task
 from crg.cli import main
-from crg.encoders.text import equipped, load_text_encoder
-from crg.features.few_shot import with_few
+from crg.encoders import equipped, load_text_encoder
+from crg.features.joining import with_few
 from crg.methods import registry
 from crg.needs import FEW, TEXT_ENCODER, FewShot
 from sentences import refused_in_one_sentence
@@ -172,7 +172,7 @@ def test_text_encoders_are_loaded_where_they_are_needed() -> None:
 def test_models_without_embeddings_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A text encoder that takes no embeddings is refused by name."""
     load_text_encoder.cache_clear()
-    monkeypatch.setattr("crg.encoders.text.load_encoder", lambda name: object())
+    monkeypatch.setattr("crg.encoders.load_encoder", lambda name: object())
     with refused_in_one_sentence("onnx:here", "open_clip"):
         load_text_encoder("onnx:here")
 

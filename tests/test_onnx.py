@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from crg.cli.export import export as command
+from crg.cli.encoders import export as command
 from crg.encoders import export as module
 from crg.encoders import load_encoder
 from crg.encoders.export import export

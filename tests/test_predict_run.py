@@ -11,7 +11,7 @@ import pytest
 from colour_encoder import COLOURS, ColourEncoder, save_image, save_stream
 from crg.classifier import Classifier
 from crg.predict.answers import AnswerFile, read_answers
-from crg.predict.run import ImageStream, Tally
+from crg.predict.run import Counts, ImageStream
 from sentences import refused_in_one_sentence
 
 
@@ -23,31 +23,31 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(
     folder: Path, paths: list[Path], stop_after: int | None = None, live: bool = False, **more: Any
-) -> Tally:
+) -> Counts:
     """A stream into the files of ``folder``, resumed if they are there; may be cut short."""
     state = folder / "state"
     known = {"state": state} if state.exists() else {"classes": list(COLOURS)}
     classifier = Classifier(ColourEncoder(), views=3, **known)
-    tally = Tally()
+    counts = Counts()
     with AnswerFile(folder / "answers.jsonl", "jsonl", resume=True) as answers:
         stream = ImageStream(classifier, answers, state, **more)
         tallies = stream.run(paths, live)
-        for tally in itertools.islice(tallies, stop_after):  # noqa: B007 - the last one counts
+        for counts in itertools.islice(tallies, stop_after):  # noqa: B007 - the last one counts
             pass
         tallies.close()  # type: ignore[attr-defined]
-    return tally
+    return counts
 
 
 @pytest.mark.parametrize("live", [False, True])
 def test_every_image_gets_a_line(tmp_path: Path, live: bool) -> None:
-    """There is one line per image, in order, and the tally counts them."""
+    """There is one line per image, in order, and the counts counts them."""
     paths = save_stream(tmp_path / "images")
-    tally = run(tmp_path, paths, live=live)
+    counts = run(tmp_path, paths, live=live)
     lines = read_answers(tmp_path / "answers.jsonl", "jsonl")
     assert [line["path"] for line in lines] == [str(path) for path in paths]
     assert [line["step"] for line in lines] == list(range(1, 13))
-    assert (tally.answered, tally.unreadable) == (12, 0)
-    assert tally.changed == sum(line["changed"] for line in lines)
+    assert (counts.answered, counts.unreadable) == (12, 0)
+    assert counts.changed == sum(line["changed"] for line in lines)
 
 
 @pytest.mark.parametrize("stop_after", [1, 5, 11])
@@ -98,12 +98,12 @@ def test_a_broken_image_can_be_skipped(tmp_path: Path) -> None:
     """On request it gets a line with its error, one only, and is tried again when resumed."""
     paths = save_stream(tmp_path / "images")
     paths[6].write_bytes(b"")
-    tally = run(tmp_path, paths, skip_unreadable=True)
-    assert (tally.answered, tally.unreadable) == (11, 1)
+    counts = run(tmp_path, paths, skip_unreadable=True)
+    assert (counts.answered, counts.unreadable) == (11, 1)
     [bad] = [x for x in read_answers(tmp_path / "answers.jsonl", "jsonl") if "error" in x]
     assert "006.png" in bad["path"] and "step" not in bad
-    tally = run(tmp_path, paths, skip_unreadable=True)
-    assert (tally.answered, tally.unreadable) == (0, 1)
+    counts = run(tmp_path, paths, skip_unreadable=True)
+    assert (counts.answered, counts.unreadable) == (0, 1)
     lines = read_answers(tmp_path / "answers.jsonl", "jsonl")
     assert len(lines) == 12
     save_image(paths[6], "red")
@@ -136,5 +136,5 @@ def test_the_state_is_saved_now_and_then(tmp_path: Path) -> None:
     classifier = Classifier(ColourEncoder(), list(COLOURS))
     with AnswerFile(tmp_path / "answers.jsonl", "jsonl") as answers:
         stream = ImageStream(classifier, answers, tmp_path / "state", save_every=4)
-        for tally in stream.run(paths):
-            assert (tmp_path / "state").exists() == (tally.answered >= 4)
+        for counts in stream.run(paths):
+            assert (tmp_path / "state").exists() == (counts.answered >= 4)

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from crg.datasets import load_dataset
-from crg.datasets.catalog import Entry, catalogue, get_entry
+from crg.datasets.catalog import DatasetEntry, catalogue, get_entry
 from made_datasets import (
     CLASS_NAMES,
     SPLIT,
@@ -29,7 +29,7 @@ DTD = get_entry("dtd")
 
 
 @pytest.mark.parametrize("entry", WITH_SPLIT_FILE, ids=lambda entry: entry.name)
-def test_split_files_are_read_where_the_catalogue_says(entry: Entry, tmp_path: Path) -> None:
+def test_split_files_are_read_where_the_catalogue_says(entry: DatasetEntry, tmp_path: Path) -> None:
     """Order, labels, class names and paths are those of the split file."""
     folder = make_split_dataset(tmp_path, entry)
     found = load_dataset(entry.name, root=tmp_path)

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 from crg.images.image_set import Drawable, ImageSet
-from crg.shapes.captions import caption, facts_of
 from crg.shapes.dataset import N_CLASSES, class_things, shape_images, training_image
 from crg.shapes.drawing import COLOURS, OUTLINES, SIDE, TEXTURES
-from crg.shapes.scenes import generator, held_out_things, training_things
+from crg.shapes.scenes import caption, facts_of, generator, held_out_things, training_things
 from crg.shapes.shifts import SEVERITIES, SHIFTS
 from sentences import refused_in_one_sentence
 

@@ -11,12 +11,11 @@ from click.testing import CliRunner
 
 import crg
 from crg.cli import main
+from crg.encoders import load_text_encoder
 from crg.encoders.mini import Mini
-from crg.encoders.text import load_text_encoder
 from crg.needs import TEXT_ENCODER
 from crg.ops import confident_views, entropy, softmax
-from crg.parts.prompt_tuning import PromptTuning, TuningRule
-from crg.parts.prompting import as_tensor, prompt_features, pull_back
+from crg.parts.prompting import PromptTuning, TuningRule, as_tensor, prompt_features, pull_back
 from sentences import refused_in_one_sentence
 from test_promptable import in_double
 

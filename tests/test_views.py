@@ -99,7 +99,7 @@ def test_both_forms_agree(
 def cut(image: Image.Image, crop: Any, side: int, compiled: bool) -> Any:
     """One view, in one of the two forms."""
     out = np.zeros((side, side, 3), np.uint8)
-    resampling.Source(image, MANY if compiled else 1).cut(crop, out)
+    resampling.ViewSource(image, MANY if compiled else 1).cut(crop, out)
     return out
 
 

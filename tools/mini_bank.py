@@ -12,10 +12,9 @@ import numpy as np
 from PIL import Image
 
 from crg.atomic import replacing
-from crg.shapes.captions import FACTS, Caption, caption, facts_of
 from crg.shapes.dataset import training_image
 from crg.shapes.drawing import COLOURS, OUTLINES, SIDE, TEXTURES, draw
-from crg.shapes.scenes import SIZES, generator
+from crg.shapes.scenes import FACTS, SIZES, Caption, caption, facts_of, generator
 
 VALUES: tuple[tuple[str, ...], ...] = (  # in the order of FACTS
     tuple(OUTLINES),

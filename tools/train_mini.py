@@ -24,8 +24,8 @@ from torch.nn import functional
 
 from crg.encoders.mini import WEIGHTS, Mini
 from crg.encoders.mini_net import split_words
-from crg.shapes.captions import phrases
 from crg.shapes.dataset import shape_images
+from crg.shapes.scenes import phrases
 from mini_bank import VALUES, Bank, agreement, load_bank
 from mini_twin import Plan, Twin, write_weights
 

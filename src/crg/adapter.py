@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crg import state_file
-from crg.encoders.text import equipped
+from crg.encoders import equipped
 from crg.methods.base import Method
 from crg.methods.options import build_config
 from crg.methods.registry import get_method

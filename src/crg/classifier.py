@@ -16,8 +16,8 @@ import numpy as np
 from crg.adapter import Adapter, create, load
 from crg.encoders import load_encoder
 from crg.encoders.base import Encoder, Vectors
-from crg.features.few_shot import few_for
 from crg.features.files import read_features
+from crg.features.joining import few_for
 from crg.images.reading import read_image
 from crg.images.views import Augment, Recipe, iter_views, make_views
 from crg.methods.options import build_config

@@ -16,12 +16,12 @@ import numpy as np
 
 from crg import metrics
 from crg.adapter import Adapter, create
-from crg.encoders.text import equipped
+from crg.encoders import equipped
 from crg.features.files import Features
 from crg.methods.registry import get_method
 from crg.needs import GENERATED
-from crg.results.measurements import Tally
-from crg.results.measurements import correct_rows as correct_rows  # for those who read a run
+from crg.results.measurements import Measurements
+from crg.results.measurements import correct_rows as correct_rows
 from crg.streams.label_noise import Mislabelling
 from crg.streams.orders import NO_CLASS, Stream, lay_out
 from crg.streams.scenario import Scenario
@@ -162,15 +162,15 @@ def _measured(
     on_step: Callable[[Step], None] = lambda step: None,
     mislabelling: Mislabelling | None = None,
 ) -> dict[str, Any]:
-    tally = Tally()
+    measured = Measurements()
     with one_blas_thread():
         for step in iter_run(adapter, stream.features, stream.rows, None, _BLOCK, stream.labels):
-            tally.add(step)
+            measured.add(step)
             on_step(step)
     if stream.labels is None:
-        return tally.speed()
+        return measured.speed()
     misfiled = None if mislabelling is None else mislabelling.as_record()
-    return {**tally.quality(stream), "mislabelled": misfiled, **tally.speed()}
+    return {**measured.quality(stream), "mislabelled": misfiled, **measured.speed()}
 
 
 def _with_mislabelling(

@@ -21,7 +21,7 @@ from crg.adapter import create
 from crg.bench.grid import Finished, Grid, Summary, Variant
 from crg.encoders import load_encoder
 from crg.encoding import encode
-from crg.encoding.job import Progress
+from crg.encoding.job import EncodingProgress
 from crg.evaluate import BASELINE, correct_rows, iter_run
 from crg.features.files import Features, read_features
 from crg.images.image_set import ImageSet
@@ -60,7 +60,7 @@ class Scenery:
 
 
 def encode_scenery(
-    scenery: Scenery, store: Path, workers: int, on_progress: Callable[[Progress], None]
+    scenery: Scenery, store: Path, workers: int, on_progress: Callable[[EncodingProgress], None]
 ) -> ImageSet:
     """Render and encode into a store; gives the images."""
     dataset, recipe = scenery.image_set(), Recipe(views=scenery.views, seed=scenery.seed)

@@ -27,7 +27,7 @@ import numpy as np
 
 import crg.parts
 from crg import metrics
-from crg.encoders.text import equipped
+from crg.encoders import equipped
 from crg.engine import OnProgress, RunSpec, read_once, read_with_few, results_only, run_all
 from crg.evaluate import BASELINE, correct_rows
 from crg.methods.options import build_config

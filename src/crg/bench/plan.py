@@ -19,7 +19,7 @@ from crg.bench.grid import origin_of, typed_options
 from crg.bench.rendered import Tell
 from crg.bench.sources import Prospect
 from crg.datasets.catalog import TRAIN, find_entry, get_entry
-from crg.encoders.text import equipped
+from crg.encoders import equipped
 from crg.engine import RunSpec, read_once, read_with_few
 from crg.evaluate import BASELINE
 from crg.features.files import Features

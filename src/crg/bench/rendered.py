@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from crg.bench.design import ShapesRequest
 from crg.encoders import load_encoder
-from crg.encoding import Progress, encode
+from crg.encoding import EncodingProgress, encode
 from crg.generation.variations import relight
 from crg.images.image_set import ImageSet
 from crg.images.views import Recipe
@@ -30,7 +30,7 @@ _STORE_NAME = re.compile(
     f"|labelled-(?P<shots>{_COUNT}))"
 )
 
-Tell: TypeAlias = Callable[[str, Progress], None]  # what is encoded, and how far it is
+Tell: TypeAlias = Callable[[str, EncodingProgress], None]  # what is encoded, and how far it is
 
 
 @dataclass(frozen=True)

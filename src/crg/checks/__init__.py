@@ -7,8 +7,8 @@ samples and raises ``CheckFailed`` with a sentence. Nothing here needs a test fr
 []
 """
 
+from crg.checks.answers import same_stream_gives_same_logits
 from crg.checks.base import Check, CheckFailed, CheckSkipped, Make, Verdict
-from crg.checks.repeatability import same_stream_gives_same_logits
 from crg.checks.runner import CHECKS, check_method, iter_checks, run_check
 
 __all__ = [

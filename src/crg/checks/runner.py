@@ -9,12 +9,8 @@ from typing import Any
 from crg.adapter import Adapter, create
 from crg.checks import (
     answers,
-    classes,
     inputs,
     libraries,
-    options,
-    refusals,
-    repeatability,
     state,
 )
 from crg.checks.base import Check, CheckFailed, CheckSkipped, Make, Verdict
@@ -22,16 +18,7 @@ from crg.checks.fixtures import furnished
 from crg.methods.registry import get_method
 from crg.types import Task
 
-CHECKS: list[Check] = [
-    *options.CHECKS,
-    *answers.CHECKS,
-    *repeatability.CHECKS,
-    *inputs.CHECKS,
-    *refusals.CHECKS,
-    *state.CHECKS,
-    *classes.CHECKS,
-    *libraries.CHECKS,
-]
+CHECKS: list[Check] = [*answers.CHECKS, *inputs.CHECKS, *state.CHECKS, *libraries.CHECKS]
 
 
 def check_method(

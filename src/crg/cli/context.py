@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from crg.cli.shared import output, print_json
-from crg.encoders.text import load_text_encoder
+from crg.encoders import load_text_encoder
 from crg.needs import PromptableTextEncoder
 from crg.parts.context import Context, check_fit, read_context
 from crg.parts.prompting import as_tensor

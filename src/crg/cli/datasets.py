@@ -13,7 +13,14 @@ from rich.text import Text
 
 from crg.cli.shared import output, print_json, progress
 from crg.datasets import load_dataset
-from crg.datasets.catalog import SAMPLE_SEED, SAMPLE_SIZE, Entry, catalogue, get_entry, layout
+from crg.datasets.catalog import (
+    SAMPLE_SEED,
+    SAMPLE_SIZE,
+    DatasetEntry,
+    catalogue,
+    get_entry,
+    layout,
+)
 from crg.datasets.check import Problem, Report, check_dataset
 from crg.shapes.shifts import SEVERITIES, SHIFTS
 from crg.threads import processors
@@ -81,7 +88,7 @@ def _list(as_json: bool) -> None:
     )
 
 
-def _tell(entry: Entry, as_json: bool) -> None:
+def _tell(entry: DatasetEntry, as_json: bool) -> None:
     if as_json:
         print_json(_facts(entry))
         return
@@ -118,7 +125,7 @@ def _tell_shapes(as_json: bool) -> None:
     console.print(Text(f"shapes:SHIFT:SEVERITY is the same shifted, where {kinds}."))
 
 
-def _facts(entry: Entry) -> dict[str, Any]:
+def _facts(entry: DatasetEntry) -> dict[str, Any]:
     facts = dataclasses.asdict(entry)
     sample = {"size": SAMPLE_SIZE, "seed": SAMPLE_SEED, "sha256": facts.pop("sample_sha256")}
     return {**facts, "sample": sample if facts.pop("sampled") else None, "layout": layout(entry)}

@@ -19,7 +19,7 @@ from crg.cli.compare import (
     run_with_progress,
 )
 from crg.cli.shared import loaded_plugins, plugin_option, progress
-from crg.encoding.job import Progress
+from crg.encoding.job import EncodingProgress
 from crg.report.html import demonstration_page
 from crg.report.writing import check_page, write_page
 
@@ -93,11 +93,11 @@ def _store(keep: Path | None) -> Iterator[Path]:
 
 
 @contextmanager
-def _bar(images: int) -> Iterator[Callable[[Progress], None]]:
+def _bar(images: int) -> Iterator[Callable[[EncodingProgress], None]]:
     with progress("rendering and encoding", images) as advance:
         done = 0
 
-        def tell(now: Progress) -> None:
+        def tell(now: EncodingProgress) -> None:
             nonlocal done
             for _ in range(now.done - done):
                 advance()

@@ -16,7 +16,7 @@ from crg.cli.shared import INTERRUPTED, F, as_plain, note, print_json, print_ski
 from crg.datasets import load_dataset
 from crg.datasets.catalog import SPLITS, TEST
 from crg.encoders import load_encoder
-from crg.encoding import Progress, Summary, Wording
+from crg.encoding import EncodingProgress, EncodingSummary, Wording
 from crg.encoding import encode as run_encoding
 from crg.features.files import open_store
 from crg.features.store import skipped_images
@@ -127,7 +127,7 @@ def encode(dataset: str | None, out: Path, check: bool, as_json: bool, **given: 
         _print(summary, "is sound" if check else "is finished")
 
 
-def _encoded(name: str, out: Path, given: dict[str, Any]) -> Summary:
+def _encoded(name: str, out: Path, given: dict[str, Any]) -> EncodingSummary:
     which = {key: given[key] for key in ("root", "split", "limit", "shots")}
     images = load_dataset(name, **which, seed=given["draw_seed"])
     load = functools.partial(
@@ -166,7 +166,7 @@ def _variations(folder: Path | None, count: int | None) -> Variations | None:
 
 
 @contextlib.contextmanager
-def _telling() -> Iterator[Callable[[Progress], None]]:
+def _telling() -> Iterator[Callable[[EncodingProgress], None]]:
     """A bar with the time left on a terminal; elsewhere a line now and then."""
     with contextlib.ExitStack() as stack:
         if Console(stderr=True).is_terminal:
@@ -182,7 +182,7 @@ class _Bar:
         self._stack, self._shown = stack, 0
         self._advance: Callable[[], None] | None = None
 
-    def __call__(self, at: Progress) -> None:
+    def __call__(self, at: EncodingProgress) -> None:
         if self._advance is None:
             total = at.total - at.reused
             self._advance = self._stack.enter_context(progress("images", total))
@@ -195,7 +195,7 @@ class _Lines:
     def __init__(self) -> None:
         self._start = self._last = time.monotonic()
 
-    def __call__(self, at: Progress) -> None:
+    def __call__(self, at: EncodingProgress) -> None:
         now = time.monotonic()
         soon = now - self._last < _SECONDS_BETWEEN_LINES
         if soon or at.done in (at.reused, at.total):
@@ -207,16 +207,16 @@ class _Lines:
         )
 
 
-def _checked(out: Path) -> Summary:
+def _checked(out: Path) -> EncodingSummary:
     features = open_store(out)
     skipped = [(each["id"], each["reason"]) for each in skipped_images(out)]
     count = len(features)
-    return Summary(
+    return EncodingSummary(
         out, count, count, features.n_views, features.task.width, skipped, features.sha256 or ""
     )
 
 
-def _print(summary: Summary, state: str) -> None:
+def _print(summary: EncodingSummary, state: str) -> None:
     click.echo(
         f"{summary.folder} {state}: {summary.n_images} images, {summary.n_views} views each, "
         f"{summary.width} wide."

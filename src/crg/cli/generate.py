@@ -11,7 +11,7 @@ import click
 
 from crg.cli.shared import INTERRUPTED, as_plain, print_json, print_skipped, progress
 from crg.datasets import load_dataset
-from crg.generation import Progress, Summary
+from crg.generation import GenerationProgress, GenerationSummary
 from crg.generation import generate as make_variations
 from crg.generation.diffusion import DiffusersGenerator
 
@@ -100,7 +100,7 @@ def generate(images: str, out: Path, as_json: bool, **given: Any) -> None:
         _print(summary)
 
 
-def _generated(name: str, out: Path, given: dict[str, Any]) -> Summary:
+def _generated(name: str, out: Path, given: dict[str, Any]) -> GenerationSummary:
     images = load_dataset(name, root=given["root"], limit=given["limit"], seed=given["draw_seed"])
     generator = DiffusersGenerator(
         given["weights"], given["steps"], given["guidance"], given["device"]
@@ -125,12 +125,12 @@ def _generated(name: str, out: Path, given: dict[str, Any]) -> Summary:
 
 
 @contextlib.contextmanager
-def _telling() -> Iterator[Callable[[Progress], None]]:
+def _telling() -> Iterator[Callable[[GenerationProgress], None]]:
     """A bar that counts what this call does, so that the estimate knows its speed."""
     with contextlib.ExitStack() as stack:
         advance: list[Callable[[], None]] = []
 
-        def tell(at: Progress) -> None:
+        def tell(at: GenerationProgress) -> None:
             if not advance:
                 bar = progress("variations", at.total - at.reused)
                 advance.append(stack.enter_context(bar))
@@ -140,7 +140,7 @@ def _telling() -> Iterator[Callable[[Progress], None]]:
         yield tell
 
 
-def _print(summary: Summary) -> None:
+def _print(summary: GenerationSummary) -> None:
     click.echo(
         f"{summary.folder} is finished: {summary.n_images} images, {summary.n_made} "
         f"variations made, {summary.n_reused} were there."

@@ -23,7 +23,7 @@ from crg.cli.shared import (
 )
 from crg.predict.answers import AnswerFile, layout_of
 from crg.predict.files import STANDARD_INPUT, iter_arrivals, iter_lines, list_images
-from crg.predict.run import ImageStream, Tally
+from crg.predict.run import Counts, ImageStream
 from crg.prompts import PHOTO
 from crg.threads import processors
 from crg.types import InputError
@@ -163,21 +163,21 @@ def _classifier(
 
 
 def _run(stream: ImageStream, paths: Iterable[Path], live: bool, total: int | None) -> None:
-    tally = Tally()
+    counts = Counts()
     try:
         with progress("images", total, shown=total is not None) as advance:
-            for tally in stream.run(paths, live):  # noqa: B007 - the last one is told of below
+            for counts in stream.run(paths, live):  # noqa: B007 - the last one is told of below
                 advance()
     except KeyboardInterrupt:
-        click.echo(f"Stopped. {_told(tally)}", err=True)
+        click.echo(f"Stopped. {_told(counts)}", err=True)
         click.get_current_context().exit(INTERRUPTED)
-    click.echo(_told(tally), err=True)
+    click.echo(_told(counts), err=True)
 
 
-def _told(tally: Tally) -> str:
-    broken = f", {tally.unreadable} unreadable" if tally.unreadable else ""
-    images = "1 image" if tally.answered == 1 else f"{tally.answered} images"
-    return f"{images} answered, {tally.changed} of them changed by adaptation{broken}."
+def _told(counts: Counts) -> str:
+    broken = f", {counts.unreadable} unreadable" if counts.unreadable else ""
+    images = "1 image" if counts.answered == 1 else f"{counts.answered} images"
+    return f"{images} answered, {counts.changed} of them changed by adaptation{broken}."
 
 
 def _live_paths(arguments: tuple[str, ...], watch: bool, idle: float | None) -> Iterator[Path]:

@@ -32,7 +32,7 @@ from rich.progress import (
 )
 
 from crg.cli.shared import progress
-from crg.encoding import Progress as EncodingProgress
+from crg.encoding import EncodingProgress
 
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_OF_MEMORY = 600.0  # runs may take minutes each, and the time left is told from these

@@ -17,7 +17,7 @@ TRAIN, VAL, TEST = SPLITS = ("train", "val", "test")
 
 
 @dataclass(frozen=True)
-class Entry:
+class DatasetEntry:
     """One dataset. Paths are below the root; of several, the first that is there is taken."""
 
     name: str  # what `crg encode` is given
@@ -55,13 +55,13 @@ class Entry:
 
 
 @functools.cache
-def catalogue() -> dict[str, Entry]:
+def catalogue() -> dict[str, DatasetEntry]:
     """All entries by name, in the order of the file."""
     text = resources.files("crg.datasets").joinpath("catalog.toml").read_text(encoding="utf-8")
     return {name: _entry(name, values) for name, values in tomllib.loads(text).items()}
 
 
-def find_entry(name: str) -> Entry | None:
+def find_entry(name: str) -> DatasetEntry | None:
     """The entry of that name or alias; case, hyphens and underscores do not matter.
 
     >>> find_entry("ImageNet_V2").title, find_entry("pets").title, find_entry("mnist")
@@ -74,8 +74,8 @@ def find_entry(name: str) -> Entry | None:
     return None
 
 
-def find_split(name: str) -> tuple[Entry, str] | None:
-    """The entry and the split whose images have that name; see ``Entry.name_of``.
+def find_split(name: str) -> tuple[DatasetEntry, str] | None:
+    """The entry and the split whose images have that name; see ``DatasetEntry.name_of``.
 
     >>> find_split("dtd:train")[1], find_split("dtd")[1], find_split("dtd-train")
     ('train', 'test', None)
@@ -87,7 +87,7 @@ def find_split(name: str) -> tuple[Entry, str] | None:
     return entry, split or TEST
 
 
-def get_entry(name: str) -> Entry:
+def get_entry(name: str) -> DatasetEntry:
     """The entry of that name; an unknown one is refused with the nearest known name."""
     entry = find_entry(name)
     if entry is None:
@@ -97,16 +97,16 @@ def get_entry(name: str) -> Entry:
     return entry
 
 
-def _entry(name: str, values: dict[str, object]) -> Entry:
+def _entry(name: str, values: dict[str, object]) -> DatasetEntry:
     fixed = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
-    return Entry(name=name, **fixed)  # type: ignore[arg-type]
+    return DatasetEntry(name=name, **fixed)  # type: ignore[arg-type]
 
 
 def _key(name: str) -> str:
     return name.casefold().replace("-", "").replace("_", "").replace(" ", "")
 
 
-def layout(entry: Entry) -> list[str]:
+def layout(entry: DatasetEntry) -> list[str]:
     """The paths below the root that the reader wants, each with where to get it.
 
     >>> from crg.datasets.catalog import get_entry
@@ -126,7 +126,7 @@ def layout(entry: Entry) -> list[str]:
     return [*found, *_lists(entry)]
 
 
-def _lists(entry: Entry) -> list[str]:
+def _lists(entry: DatasetEntry) -> list[str]:
     folder = entry.folders[0]
     if entry.reader == "variants":
         return [f"{folder}/variants.txt", f"{folder}/images_variant_test.txt (train, val)"]

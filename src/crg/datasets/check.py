@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 from PIL import Image, UnidentifiedImageError
 
 from crg.datasets import load_dataset
-from crg.datasets.catalog import Entry, find_entry
+from crg.datasets.catalog import DatasetEntry, find_entry
 from crg.datasets.folder import count_ignored
 from crg.datasets.places import (
     class_folders_place,
@@ -128,7 +128,7 @@ def check_dataset(
     )
 
 
-def _missing_parts(entry: Entry, root: Path) -> list[Problem]:
+def _missing_parts(entry: DatasetEntry, root: Path) -> list[Problem]:
     """Folder, lists and images: all that is not there, rather than the first of it."""
     if not root.is_dir():
         raise InputError(f"{root} is not a folder: give the folder that holds the datasets.")
@@ -153,7 +153,7 @@ def _complaint(step: Callable[[], object]) -> list[Problem]:
     return []
 
 
-def _some_images(entry: Entry, folder: Path) -> None:
+def _some_images(entry: DatasetEntry, folder: Path) -> None:
     """Refuse a folder where no folder can be that of the images."""
     usual = any((folder / name).is_dir() for name in entry.images if name != ".")
     if not usual and not ("." in entry.images and subfolders(folder)):
@@ -164,7 +164,7 @@ def _some_images(entry: Entry, folder: Path) -> None:
 
 
 def _listed(
-    name: str, root: Path | None, entry: Entry | None
+    name: str, root: Path | None, entry: DatasetEntry | None
 ) -> tuple[ImageSet | None, list[Problem]]:
     is_there = entry is not None or os.path.exists(name)
     try:
@@ -175,7 +175,7 @@ def _listed(
         return None, [Problem("missing", str(error))]
 
 
-def _wrong_counts(images: ImageSet, entry: Entry) -> list[Problem]:
+def _wrong_counts(images: ImageSet, entry: DatasetEntry) -> list[Problem]:
     problems = []
     names = images.class_names
     if len(names) != entry.classes:
@@ -190,7 +190,7 @@ def _wrong_counts(images: ImageSet, entry: Entry) -> list[Problem]:
     return problems
 
 
-def _uneven_classes(images: ImageSet, entry: Entry) -> tuple[str, ...]:
+def _uneven_classes(images: ImageSet, entry: DatasetEntry) -> tuple[str, ...]:
     if not entry.per_class:
         return ()
     found = Counter(images.labels or ())

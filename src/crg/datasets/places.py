@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from crg.datasets.catalog import Entry
+from crg.datasets.catalog import DatasetEntry
 from crg.images.reading import IMAGE_SUFFIXES, shown
 from crg.types import InputError
 
@@ -16,7 +16,7 @@ _NUMBER = re.compile(r"\d+")
 _PROBES = 20  # images that are looked for to tell which folder holds them
 
 
-def dataset_folder(entry: Entry, root: Path) -> Path:
+def dataset_folder(entry: DatasetEntry, root: Path) -> Path:
     """The folder of the dataset: one of its usual names below the root, or the root itself."""
     if not root.is_dir():
         raise InputError(f"{root} is not a folder: give the folder that holds the datasets.")
@@ -33,19 +33,19 @@ def dataset_folder(entry: Entry, root: Path) -> Path:
     )
 
 
-def split_path(entry: Entry, folder: Path, root: Path) -> Path:
+def split_path(entry: DatasetEntry, folder: Path, root: Path) -> Path:
     """CoOp's split file: beside the images, in the root, or in a folder of split files."""
     places = (folder, root, root / "data_splits", root / "splits", folder / "splits")
     return _first_file([place / entry.split_file for place in places], entry, entry.split_url)
 
 
-def names_path(entry: Entry, folder: Path, root: Path) -> Path:
+def names_path(entry: DatasetEntry, folder: Path, root: Path) -> Path:
     """classnames.txt: beside the images, in the root, or with ImageNet itself."""
     places = (folder, root, root / "imagenet", root / "ImageNet", folder.parent / "imagenet")
     return _first_file([place / "classnames.txt" for place in places], entry, entry.names_url)
 
 
-def image_folder(entry: Entry, folder: Path, paths: Sequence[str]) -> Path:
+def image_folder(entry: DatasetEntry, folder: Path, paths: Sequence[str]) -> Path:
     """The folder below which these images are; a few of them are looked for."""
     probes = paths[:: max(1, len(paths) // _PROBES)]
     for name in entry.images:
@@ -57,7 +57,7 @@ def image_folder(entry: Entry, folder: Path, paths: Sequence[str]) -> Path:
     )
 
 
-def class_folders_place(entry: Entry, folder: Path, split: str) -> Path:
+def class_folders_place(entry: DatasetEntry, folder: Path, split: str) -> Path:
     """The folder that holds one folder per class."""
     split_folder = entry.split_folders.get(split, split)
     names = [name.replace("{split}", split_folder) for name in entry.images]
@@ -110,7 +110,7 @@ def _visible(folder: Path) -> Iterable[os.DirEntry[str]]:
     return sorted(visible, key=lambda each: each.name)
 
 
-def _is_recognised(entry: Entry, folder: Path) -> bool:
+def _is_recognised(entry: DatasetEntry, folder: Path) -> bool:
     """Whether a folder holds a file or folder by which the dataset is known."""
     if entry.reader == "variants":
         return (folder / "variants.txt").is_file()
@@ -123,7 +123,7 @@ def _is_recognised(entry: Entry, folder: Path) -> bool:
     return any((folder / name).is_dir() for name in named)
 
 
-def _first_file(paths: list[Path], entry: Entry, url: str) -> Path:
+def _first_file(paths: list[Path], entry: DatasetEntry, url: str) -> Path:
     for path in paths:
         if path.is_file():
             return path

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from crg.datasets.catalog import Entry
+from crg.datasets.catalog import DatasetEntry
 from crg.datasets.places import (
     WNID,
     class_folders_place,
@@ -105,15 +105,15 @@ def _line(error: Exception) -> str:
     return " ".join(str(getattr(error, "strerror", None) or error).split()).rstrip(".")
 
 
-Reader: TypeAlias = Callable[[Entry, Path, str], ImageSet]
+Reader: TypeAlias = Callable[[DatasetEntry, Path, str], ImageSet]
 
 
-def read_entry(entry: Entry, root: Path, split: str = "test") -> ImageSet:
+def read_entry(entry: DatasetEntry, root: Path, split: str = "test") -> ImageSet:
     """The images of one split of a catalogued dataset."""
     return _READERS[entry.reader](entry, root, split)
 
 
-def _read_split_file(entry: Entry, root: Path, split: str) -> ImageSet:
+def _read_split_file(entry: DatasetEntry, root: Path, split: str) -> ImageSet:
     folder = dataset_folder(entry, root)
     listed = read_split_file(split_path(entry, folder, root))
     rows = listed.splits.get(split)
@@ -124,7 +124,7 @@ def _read_split_file(entry: Entry, root: Path, split: str) -> ImageSet:
     return _image_set(entry, split, images, names, rows)
 
 
-def _read_variants(entry: Entry, root: Path, split: str) -> ImageSet:
+def _read_variants(entry: DatasetEntry, root: Path, split: str) -> ImageSet:
     folder = dataset_folder(entry, root)
     listing = folder / f"images_variant_{split}.txt"
     if not listing.is_file() and split != "test":
@@ -135,7 +135,7 @@ def _read_variants(entry: Entry, root: Path, split: str) -> ImageSet:
     return _image_set(entry, split, images, names, rows)
 
 
-def _read_wnid_folders(entry: Entry, root: Path, split: str) -> ImageSet:
+def _read_wnid_folders(entry: DatasetEntry, root: Path, split: str) -> ImageSet:
     images, names = _class_folders(entry, root, split)
     found = [name for name in subfolders(images) if WNID.fullmatch(name)]
     strangers = [wnid for wnid in found if wnid not in names]
@@ -149,7 +149,7 @@ def _read_wnid_folders(entry: Entry, root: Path, split: str) -> ImageSet:
     return _image_set(entry, split, images, [names[wnid] for wnid in wnids], rows)
 
 
-def _read_numbered_folders(entry: Entry, root: Path, split: str) -> ImageSet:
+def _read_numbered_folders(entry: DatasetEntry, root: Path, split: str) -> ImageSet:
     images, names = _class_folders(entry, root, split)
     numbers = [int(name) for name in subfolders(images) if name.isdecimal()]
     if max(numbers) >= len(names):
@@ -179,7 +179,7 @@ def _variant_row(listing: Path, line: str, names: Sequence[str]) -> Row:
     return f"{stem}.jpg", names.index(name)
 
 
-def _class_folders(entry: Entry, root: Path, split: str) -> tuple[Path, dict[str, str]]:
+def _class_folders(entry: DatasetEntry, root: Path, split: str) -> tuple[Path, dict[str, str]]:
     if split not in entry.splits:
         raise _no_split(entry, split, entry.splits)
     folder = dataset_folder(entry, root)
@@ -196,7 +196,7 @@ def _folder_rows(images: Path, folders: Sequence[str]) -> list[Row]:
 
 
 def _image_set(
-    entry: Entry, split: str, images: Path, names: Sequence[str], rows: Sequence[Row]
+    entry: DatasetEntry, split: str, images: Path, names: Sequence[str], rows: Sequence[Row]
 ) -> ImageSet:
     ids = tuple(name for name, _ in rows)
     if len(set(ids)) != len(ids):
@@ -214,5 +214,5 @@ def _image_set(
     )
 
 
-def _no_split(entry: Entry, split: str, there_are: Iterable[str]) -> InputError:
+def _no_split(entry: DatasetEntry, split: str, there_are: Iterable[str]) -> InputError:
     return InputError(f"{entry.title} has no split {split!r}: choose {' or '.join(there_are)}.")

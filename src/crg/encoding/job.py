@@ -26,7 +26,7 @@ Advance: TypeAlias = Callable[[int], None]
 
 
 @dataclass(frozen=True)
-class Summary:
+class EncodingSummary:
     """What an encoding job has left behind."""
 
     folder: Path
@@ -39,7 +39,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Progress:
+class EncodingProgress:
     """How far a job is, in images."""
 
     reused: int  # done when this job began
@@ -61,9 +61,9 @@ def encode(
     address: str | None = None,
     load: Callable[[], Encoder] | None = None,
     skip_unreadable: bool = False,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[EncodingProgress], None] = lambda progress: None,
     on_note: Callable[[str], None] | None = None,
-) -> Summary:
+) -> EncodingSummary:
     """Encode a set of images into the store ``out``, going on where an earlier call stopped.
 
     With ``variations`` each image has these as its last views.
@@ -113,7 +113,7 @@ def _keep(
 class _Count:
     """Counts images: those of a block as they come, and those on disk when it is written."""
 
-    def __init__(self, reused: int, total: int, tell: Callable[[Progress], None]) -> None:
+    def __init__(self, reused: int, total: int, tell: Callable[[EncodingProgress], None]) -> None:
         self._reused, self._done, self._total, self._tell = reused, reused, total, tell
         self.is_at(reused)
 
@@ -122,7 +122,7 @@ class _Count:
 
     def is_at(self, done: int) -> None:
         self._done = done
-        self._tell(Progress(self._reused, done, self._total))
+        self._tell(EncodingProgress(self._reused, done, self._total))
 
 
 def _block(dataset: ImageSet, store: StoreWriter, index: int) -> Block:
@@ -153,10 +153,10 @@ def _unreadable(dataset: ImageSet, found: dict[int, str], store: StoreWriter) ->
     )
 
 
-def _summary(folder: Path, reused: int, verify: bool) -> Summary:
+def _summary(folder: Path, reused: int, verify: bool) -> EncodingSummary:
     features = open_store(folder, verify)
     skipped = [(each["id"], each["reason"]) for each in storage.skipped_images(folder)]
-    return Summary(
+    return EncodingSummary(
         folder=folder,
         n_images=len(features),
         n_reused=reused,

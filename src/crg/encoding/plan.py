@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from crg.encoders.base import Encoder, Vectors
-from crg.features.store import GENERATED, checksum, spans
-from crg.features.store_plan import CONTENT, VARIATIONS, Plan
+from crg.features.store import CONTENT, GENERATED, VARIATIONS, StorePlan, checksum, spans
 from crg.generation.variations import Variations
 from crg.images.image_set import ImageSet
 from crg.images.views import Recipe
@@ -67,14 +66,14 @@ def make_plan(
     recipe: Recipe,
     wording: Wording,
     variations: Variations | None = None,
-) -> Plan:
+) -> StorePlan:
     """The plan of the store for these images, this encoder, these views and these prompts."""
     views = recipe.views + (variations.count if variations else 0)
     block = images_per_block(views)
     key = _key(dataset, encoder, recipe) | wording.key(dataset) | {"block": block}
     if variations:  # a store without generated views says nothing of them
         key[GENERATED] = variations.count
-    return Plan(
+    return StorePlan(
         key=key | _content(dataset, variations),
         class_names=distinct_names(dataset.class_names),
         logit_scale=encoder.logit_scale,

@@ -1,10 +1,9 @@
 """Engine: runs that do not depend on each other, here, in several processes or on a cluster."""
 
 from crg.engine.cluster import run_all_on_ray
-from crg.engine.feature_cache import forget_files, read_once, read_with_few
 from crg.engine.processes import run_all
 from crg.engine.spec import Failure, OnProgress, Outcome, RunSpec, results_only
-from crg.engine.worker import run_spec
+from crg.engine.worker import forget_files, read_once, read_with_few, run_spec
 
 __all__ = [
     "Failure",

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 
-from crg.engine.feature_cache import forget_files
 from crg.engine.spec import Failure, OnProgress, Outcome, RunSpec, ignore_progress
-from crg.engine.worker import attempt
+from crg.engine.worker import attempt, forget_files
 from crg.threads import ONE_THREAD, environment
 
 _TRIES = 2  # times that a run is begun, if its process dies

@@ -24,10 +24,17 @@ from typing import Any
 import numpy as np
 
 from crg.atomic import replacing
-from crg.features import lock, store, store_writer
-from crg.features import lock as locking
-from crg.features.store import HALF, Header, Numbers, checksum, read_header, spans
-from crg.features.store_plan import Plan, check_same
+from crg.features import lock, store
+from crg.features.store import (
+    HALF,
+    Header,
+    Numbers,
+    StorePlan,
+    check_same,
+    checksum,
+    read_header,
+    spans,
+)
 from crg.types import InputError
 
 NAME = "journal.jsonl"
@@ -35,7 +42,7 @@ BINARY: int = getattr(os, "O_BINARY", 0)  # Windows would turn each line break i
 
 
 @dataclass(frozen=True)
-class Entry:
+class JournalEntry:
     """One block that is on disk."""
 
     block: int
@@ -44,7 +51,7 @@ class Entry:
     skipped: Mapping[str, str]  # row -> why it was left out; JSON has no other keys than texts
 
 
-def read_entries(folder: Path) -> dict[int, Entry]:
+def read_entries(folder: Path) -> dict[int, JournalEntry]:
     """The last whole entry of each block."""
     try:
         lines = (folder / NAME).read_bytes().split(b"\n")
@@ -54,7 +61,7 @@ def read_entries(folder: Path) -> dict[int, Entry]:
     return {entry.block: entry for entry in entries if entry is not None}
 
 
-def append_entry(folder: Path, entry: Entry) -> None:
+def append_entry(folder: Path, entry: JournalEntry) -> None:
     """Add one line; when this returns it is on disk."""
     text = json.dumps(asdict(entry), sort_keys=True).encode()
     handle = os.open(folder / NAME, os.O_RDWR | os.O_APPEND | os.O_CREAT | BINARY, 0o666)
@@ -73,15 +80,15 @@ def write_all(handle: int, data: bytes | memoryview) -> None:
         left = left[os.write(handle, left) :]
 
 
-def _parsed(line: bytes) -> Entry | None:
+def _parsed(line: bytes) -> JournalEntry | None:
     digest, _, text = line.partition(b" ")
     if checksum(text).encode() != digest:
         return None
-    return Entry(**json.loads(text))
+    return JournalEntry(**json.loads(text))
 
 
 PARTIAL = "image_features.partial"
-TRACES = (PARTIAL, store_writer.NAME)  # of a store that is not finished
+TRACES = (PARTIAL, NAME)  # of a store that is not finished
 _FINISHED = (
     *(store.HEADER, store.IMAGES, store.TEXT),
     *(store.LABELS, store.IDS, store.SKIPPED),
@@ -171,7 +178,7 @@ def json_bytes(value: Any) -> bytes:
 
 
 @contextlib.contextmanager
-def writing(folder: Path, plan: Plan, accept_skipped: bool) -> Iterator[StoreWriter]:
+def writing(folder: Path, plan: StorePlan, accept_skipped: bool) -> Iterator[StoreWriter]:
     """The store in ``folder``, new or as far as it got; nobody else may write to it meanwhile.
 
     A store that something else made is refused. Blocks with images that were left out count
@@ -180,19 +187,19 @@ def writing(folder: Path, plan: Plan, accept_skipped: bool) -> Iterator[StoreWri
     with telling_of_the_disk(folder):
         check_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        lock = contextlib.ExitStack()
-        lock.enter_context(locking.locked(folder))
-    with lock:
+        held = contextlib.ExitStack()
+        held.enter_context(lock.locked(folder))
+    with held:
         yield StoreWriter(folder, plan, accept_skipped)
 
 
 class StoreWriter:
     """A store that is being filled; use ``writing`` to get one."""
 
-    def __init__(self, folder: Path, plan: Plan, accept_skipped: bool) -> None:
+    def __init__(self, folder: Path, plan: StorePlan, accept_skipped: bool) -> None:
         self.folder, self.plan = folder, plan
         self.finished = False
-        self._entries: dict[int, store_writer.Entry] = {}
+        self._entries: dict[int, JournalEntry] = {}
         self._spans = spans(len(plan.ids), plan.block)
         self._partial = folder / PARTIAL
         self._preamble = preamble((len(plan.ids), plan.views, plan.width))
@@ -219,10 +226,10 @@ class StoreWriter:
         """Keep one block; ``skipped`` tells why rows of it are left out, by row of the set."""
         data = np.ascontiguousarray(images, dtype=HALF)
         reasons = {str(row): reason for row, reason in skipped.items()}
-        entry = store_writer.Entry(block, checksum(data), self.plan.contents[block], reasons)
+        entry = JournalEntry(block, checksum(data), self.plan.contents[block], reasons)
         with telling_of_the_disk(self.folder):
             self._write_at(self._place(self.rows(block).start), data.data.cast("B"))
-            store_writer.append_entry(self.folder, entry)  # only now that the numbers are on disk
+            append_entry(self.folder, entry)  # only now that the numbers are on disk
         self._entries[block] = entry
 
     def finish(self, text: Numbers) -> None:
@@ -261,14 +268,14 @@ class StoreWriter:
         images = self.folder / store.IMAGES
         if images.exists() and not self._partial.exists():
             images.replace(self._partial)  # killed while finishing
-        entries = store_writer.read_entries(self.folder) if self._partial.exists() else {}
+        entries = read_entries(self.folder) if self._partial.exists() else {}
         self._entries = {
             block: entry
             for block, entry in entries.items()
             if self._is_whole(entry) and (accept_skipped or not entry.skipped)
         }
 
-    def _is_whole(self, entry: store_writer.Entry) -> bool:
+    def _is_whole(self, entry: JournalEntry) -> bool:
         contents = self.plan.contents
         if entry.block >= len(contents) or entry.content != contents[entry.block]:
             return False  # an image of it was mended or replaced since
@@ -295,10 +302,10 @@ class StoreWriter:
         return len(self._preamble) + row * self._row_bytes
 
     def _write_at(self, place: int, data: bytes | memoryview) -> None:
-        handle = os.open(self._partial, os.O_RDWR | os.O_CREAT | store_writer.BINARY, 0o666)
+        handle = os.open(self._partial, os.O_RDWR | os.O_CREAT | BINARY, 0o666)
         try:
             os.lseek(handle, place, os.SEEK_SET)
-            store_writer.write_all(handle, data)
+            write_all(handle, data)
             os.fsync(handle)
         finally:
             os.close(handle)

@@ -24,7 +24,7 @@ ABOUT = "variations.json"
 
 
 @dataclass(frozen=True)
-class Progress:
+class GenerationProgress:
     """How far a job is, in variations."""
 
     reused: int  # there when this job began
@@ -33,7 +33,7 @@ class Progress:
 
 
 @dataclass
-class Summary:
+class GenerationSummary:
     """What a job has left behind."""
 
     folder: Path
@@ -51,8 +51,8 @@ def generate(
     *,
     seed: int = 0,
     skip_unreadable: bool = False,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
-) -> Summary:
+    on_progress: Callable[[GenerationProgress], None] = lambda progress: None,
+) -> GenerationSummary:
     """Make ``count`` variations of each image in ``out``; those that are there are kept.
 
     Without ``skip_unreadable`` the first image that cannot be read ends the job.
@@ -63,8 +63,8 @@ def generate(
     _claim(folder, {"seed": seed, **generator.describe()})
     todo = [_missing(folder, name, count) for name in images.ids]
     total = count * len(images)
-    summary = Summary(folder, len(images), n_reused=total - sum(map(len, todo)))
-    on_progress(Progress(summary.n_reused, summary.n_reused, total))
+    summary = GenerationSummary(folder, len(images), n_reused=total - sum(map(len, todo)))
+    on_progress(GenerationProgress(summary.n_reused, summary.n_reused, total))
     for name, source, numbers in zip(images.ids, images.sources, todo, strict=True):
         image = _image(source, name, numbers, skip_unreadable, summary)
         if image is None:
@@ -73,12 +73,14 @@ def generate(
         for number, variation in zip(numbers, made, strict=True):
             _write(variation, folder_of(folder, name) / _file_name(number))
             summary.n_made += 1
-            on_progress(Progress(summary.n_reused, summary.n_reused + summary.n_made, total))
+            on_progress(
+                GenerationProgress(summary.n_reused, summary.n_reused + summary.n_made, total)
+            )
     return summary
 
 
 def _image(
-    source: Any, name: str, numbers: Sequence[int], skip: bool, summary: Summary
+    source: Any, name: str, numbers: Sequence[int], skip: bool, summary: GenerationSummary
 ) -> Image.Image | None:
     """The image; None where nothing is left to do or it cannot be read."""
     if not numbers:

@@ -97,7 +97,7 @@ class _Axis:
     high: int
 
 
-class Source:
+class ViewSource:
     """An image from which ``n_views`` views are cut, by several threads if need be."""
 
     def __init__(self, image: Image.Image, n_views: int) -> None:

@@ -24,7 +24,7 @@ from crg.images.augmix import DRAWS_FOR_AUGMIX, mix, random_mixture
 from crg.images.crops import DRAWS_FOR_CROPS, Crop, original, random_crop
 from crg.images.preprocessing import Interpolation, Pixels, Preprocessing
 from crg.images.reading import read_image
-from crg.images.resampling import Source
+from crg.images.resampling import ViewSource
 from crg.types import InputError
 
 Augment: TypeAlias = Literal["crops", "augmix"]
@@ -78,7 +78,7 @@ def make_views(
     draws = _random_numbers(recipe.seed, sample_id, recipe.views)
     crops = _crops(original.size, preprocessing, recipe, draws)
     source, views = (
-        Source(original, recipe.views),
+        ViewSource(original, recipe.views),
         np.empty(_shape(preprocessing, recipe), np.uint8),
     )
 

@@ -44,7 +44,7 @@ from crg.needs import FEW, TEXT_ENCODER, check_needs
 from crg.parts.context import (
     Context,
     Numbers,
-    Plan,
+    TrainingPlan,
     check_fit,
     check_width,
     epochs_for,
@@ -154,7 +154,7 @@ class CoOp(Method):
             as_tensor(images, reference),
             labels,
             self.task.logit_scale,
-            Plan(c.epochs or epochs_for(shots), c.lr, c.batch, seed=c.seed),
+            TrainingPlan(c.epochs or epochs_for(shots), c.lr, c.batch, seed=c.seed),
         )
         vectors = learnt.context.cpu().numpy().copy()
         return Context(vectors, encoder.name, names if c.per_class else (), self.words)

@@ -31,7 +31,7 @@ from crg.methods.options import option
 from crg.methods.registry import register
 from crg.needs import GENERATED, TEXT_ENCODER
 from crg.ops import confident_views, count_kept
-from crg.parts.prompt_tuning import PromptTuning, TuningRule
+from crg.parts.prompting import PromptTuning, TuningRule
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
 

@@ -32,7 +32,7 @@ from crg.methods.options import option
 from crg.methods.registry import register
 from crg.needs import TEXT_ENCODER
 from crg.ops import Confident, confident_views
-from crg.parts.prompt_tuning import PromptTuning, TuningRule
+from crg.parts.prompting import PromptTuning, TuningRule
 from crg.types import Array, Diagnostics, Prediction, Sample
 
 _AT_ONCE = 16  # images that share a pass through the text encoder

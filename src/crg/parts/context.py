@@ -24,7 +24,6 @@ from safetensors.numpy import save as to_bytes
 
 from crg.atomic import replacing
 from crg.needs import PromptableTextEncoder
-from crg.parts import context
 from crg.parts.prompting import Tensor, gradients_enabled
 from crg.types import Array, InputError, Task
 
@@ -190,7 +189,7 @@ WARM_UP_LR = 1e-5  # during the first epoch
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """How to train."""
 
     epochs: int
@@ -227,7 +226,7 @@ def learning_rates(epochs: int, lr: float) -> list[float]:
     return [WARM_UP_LR, *decay]
 
 
-def batches(n_images: int, plan: Plan) -> Iterator[list[np.ndarray[Any, Any]]]:
+def batches(n_images: int, plan: TrainingPlan) -> Iterator[list[np.ndarray[Any, Any]]]:
     """For each epoch the rows of each batch, in a new order; a last batch that is not full is
     left out, unless it is the only one.
     """
@@ -251,7 +250,7 @@ def learn_context(
     images: Tensor,
     labels: Sequence[int],
     scale: float,
-    plan: Plan,
+    plan: TrainingPlan,
 ) -> Learnt:
     """Train from ``start``; ``encode(context)`` gives one unit feature per class, (C, D).
 
@@ -292,7 +291,7 @@ def learn_once(
     images: Tensor,
     labels: Sequence[int],
     scale: float,
-    plan: Plan,
+    plan: TrainingPlan,
 ) -> Learnt:
     """What ``learn_context`` gives, remembered for a few different trainings."""
     import torch
@@ -301,7 +300,7 @@ def learn_once(
         begin = encode(start)  # stands for the encoder and its classes
     key = _training_key([begin, start, images], f"{list(labels)} {scale!r} {astuple(plan)}")
     if key not in _learnt:
-        _learnt[key] = context.learn_context(encode, start, images, labels, scale, plan)
+        _learnt[key] = learn_context(encode, start, images, labels, scale, plan)
         if len(_learnt) > _PLACES:
             _learnt.popitem(last=False)
     return _learnt[key]

@@ -34,7 +34,7 @@ class Selection:
         self, views: Numbers, text: Numbers, scale: float, share: float
     ) -> Confident:
         """The same as ``ops.confident_views``; only kept views get probabilities."""
-        from crg.parts import view_kernels as kernels
+        from crg.parts import kernels
 
         logits, below, odds = self._room(len(text), len(views), text.dtype)
         np.matmul(text, views.T, out=logits)

@@ -19,7 +19,7 @@ from crg.types import InputError
 
 
 @dataclass
-class Tally:
+class Counts:
     """What a stream came to."""
 
     answered: int = 0
@@ -39,8 +39,8 @@ class ImageStream:
     workers: int = 1
     _known: dict[str, str | None] = field(default_factory=dict, init=False)  # None: answered
 
-    def run(self, paths: Iterable[Path], live: bool = False) -> Iterator[Tally]:
-        """Decide every image that has no answer yet; yields the tally after each.
+    def run(self, paths: Iterable[Path], live: bool = False) -> Iterator[Counts]:
+        """Decide every image that has no answer yet; yields the counts after each.
 
         One that could not be read before is tried again. With ``live`` each image is
         decided before the next path is asked for. The state is saved whatever ends the stream.
@@ -48,13 +48,13 @@ class ImageStream:
         self.replay()
         self._known = {line["path"]: line.get("error") for line in self.answers.before}
         left = (path for path in paths if self._known.get(str(path), "none") is not None)
-        tally = Tally()
+        counts = Counts()
         try:
             for path, answer in self._one_by_one(left) if live else self._in_batches(left):
-                self._write(path, answer, tally)
-                if self.state is not None and tally.answered % self.save_every == 0:
+                self._write(path, answer, counts)
+                if self.state is not None and counts.answered % self.save_every == 0:
                     self.classifier.save(self.state)
-                yield tally
+                yield counts
         finally:
             if self.state is not None:
                 self.classifier.save(self.state)
@@ -76,18 +76,18 @@ class ImageStream:
                     "put it back or start afresh."
                 )
 
-    def _write(self, path: Path, answer: Answer | InputError, tally: Tally) -> None:
+    def _write(self, path: Path, answer: Answer | InputError, counts: Counts) -> None:
         if isinstance(answer, InputError):
             if not self.skip_unreadable:
                 raise answer
-            tally.unreadable += 1
+            counts.unreadable += 1
             if self._known.get(str(path)) != str(answer):  # told once is enough
                 self.answers.add({"path": str(path), "error": str(answer)})
             self._known[str(path)] = str(answer)
             return
         self._known[str(path)] = None
-        tally.answered += 1
-        tally.changed += answer.changed
+        counts.answered += 1
+        counts.changed += answer.changed
         self.answers.add(as_line(path, answer))
 
     def _in_batches(self, paths: Iterable[Path]) -> Iterator[tuple[Path, Answer | InputError]]:

@@ -72,7 +72,7 @@ def predicted_rows(metrics_of_run: Mapping[str, Any]) -> Numbers:
 
 
 @dataclass
-class Tally:
+class Measurements:
     """The few figures per step that the metrics need; logits would fill the memory."""
 
     predicted: list[int] = field(default_factory=list)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from PIL import Image
 
 from crg.images.image_set import ImageSet
-from crg.shapes.captions import TEMPLATES
 from crg.shapes.drawing import draw
 from crg.shapes.scenes import (
+    TEMPLATES,
     Scene,
     Thing,
     compose,
