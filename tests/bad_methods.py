@@ -266,7 +266,7 @@ class Thawed(Nearest):
         """Not frozen."""
 
         weight: float = option(2.0, "weight of the cached images")
-        queue_size: int = option(4, "places per queue", at_least=1)
+        queue_size: int = option(4, "slots per queue", at_least=1)
 
 
 class ListOption(Nearest):

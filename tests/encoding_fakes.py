@@ -90,7 +90,7 @@ def dots(count: int = 40, *, name: str = "dots", shift: int = 0) -> ImageSet:
 
 
 def dot_files(folder: Path, count: int = 40, bad: Sequence[int] = ()) -> ImageSet:
-    """The same as files; the ``bad`` ones are no images."""
+    """The same as files; the ``bad`` ones are not images."""
     folder.mkdir(exist_ok=True)
     paths: list[Source] = []
     for number in range(count):

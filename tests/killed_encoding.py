@@ -58,7 +58,7 @@ def kill_at(moment: int) -> None:
             count += 1
             if count == moment:
                 if name == "write":
-                    operation(args[0], bytes(args[1])[: len(args[1]) // 2])  # a torn one
+                    operation(args[0], bytes(args[1])[: len(args[1]) // 2])  # a truncated one
                 os.kill(os.getpid(), signal.SIGKILL)
             return operation(*args, **options)
 

@@ -179,7 +179,7 @@ def sweep_study() -> Study:
     rows += [Row(f"M = {n:g}", "crg", {"queue_size": int(n)}, x=n) for n in numbers]
     lines = [line(row, 0.01 * n) for n, row in enumerate(rows)]
     tables = [Table(source, DEFAULT, tuple(lines)) for source in SOURCES]
-    return study("queue_size", rows, tables, figure="sweep", x_title="M, places per queue",
+    return study("queue_size", rows, tables, figure="sweep", x_title="M, slots per queue",
                  x_values=numbers)  # fmt: skip
 
 
@@ -196,7 +196,7 @@ def heat_study() -> Study:
 
 
 def noise_study() -> Study:
-    """A share of insertions mislabelled; all lines end at nearly the same height."""
+    """A fraction of insertions mislabelled; all lines end at nearly the same height."""
     labels = {
         "zero_shot": 0.0,
         "similarity matching": 0.2,

@@ -22,7 +22,7 @@ class Nearest(Method):
         """One weight and one size."""
 
         weight: float = option(2.0, "weight of the cached images", at_least=0)
-        queue_size: int = option(4, "places per queue", at_least=1)
+        queue_size: int = option(4, "slots per queue", at_least=1)
 
     def reset(self) -> None:
         """Start from the text features."""

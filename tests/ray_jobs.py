@@ -62,13 +62,13 @@ def all_jobs(place: Path) -> dict[str, str | bool]:
     told["ended"] = not ray.is_initialized()
     ray.init(address="local", num_cpus=_TWO, include_dashboard=False, log_to_driver=False)
     told["weights"] = job(place, "other", "ray", functools.partial(HashEncoder, "hash", "new"))
-    told["unreadable"] = job(place, "mended", "ray", HashEncoder, bad=33)
-    told["mended"] = job(place, "mended", "ray", HashEncoder)
+    told["unreadable"] = job(place, "corrected", "ray", HashEncoder, bad=33)
+    told["corrected"] = job(place, "corrected", "ray", HashEncoder)
     told["left alone"] = ray.is_initialized()
     ray.shutdown()
     same = contents(place / "local")
     return told | {
-        f"{out} is the same": contents(place / out) == same for out in ("lost", "mended")
+        f"{out} is the same": contents(place / out) == same for out in ("lost", "corrected")
     }
 
 

@@ -56,7 +56,7 @@ def test_missing_datasets_stay_in_the_outline(tmp_path: Path) -> None:
 
 
 def test_needs_that_are_not_met_are_reasons(tmp_path: Path) -> None:
-    """A method without labelled images is not run, and the cell tells what it needs."""
+    """A method without labelled images is not run, and the cell says what it needs."""
     outline = planned(tmp_path, f'{ROWS}[[row]]\nmethod = "gda"\n{FILES}').outline
     [reason] = _reasons(outline, "gda")
     assert reason.endswith("stream.npz.") and "store few_features and few_labels in" in reason
@@ -82,7 +82,7 @@ def test_shapes_without_labelled_images_ask_for_shots(tmp_path: Path) -> None:
 
 
 def test_a_file_that_nobody_named_and_nobody_can_use_is_missing(tmp_path: Path) -> None:
-    """The others are planned, and it is a source without cells that tells why."""
+    """The others are planned, and it is a source without cells that says why."""
     (tmp_path / "data").mkdir()
     save_stream(tmp_path / "data" / "good.npz")
     bad = save_raw(tmp_path / "data" / "bad.npz", image_features=np.full((12, 8), np.nan))

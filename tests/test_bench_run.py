@@ -103,7 +103,7 @@ def test_a_keeper_notices_a_file_that_was_replaced(tmp_path: Path) -> None:
 
 
 def test_a_failed_run_is_a_line_and_is_tried_again(tmp_path: Path) -> None:
-    """The others go on; the failure tells why; it does not count as done."""
+    """The others go on; the failure says why; it does not count as done."""
     plugin = tmp_path / "failing.py"
     plugin.write_text(FAILING)
     data, out = save_stream(tmp_path / "a.npz"), tmp_path / "small.jsonl"
@@ -122,7 +122,7 @@ def test_a_failed_run_is_a_line_and_is_tried_again(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_says_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command ends with 130 and tells how many runs are in the file."""
+    """The command ends with 130 and says how many runs are in the file."""
     file = save_experiment(tmp_path, f"orders = 1\n{ROWS}\n{FILES}")
     data = save_stream(tmp_path / "a.npz")
     whole = ledger.append

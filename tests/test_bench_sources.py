@@ -38,7 +38,7 @@ def test_folders_are_searched_for_files_and_stores(small_blocks: None, tmp_path:
     assert found[1].model == "RN50:openai"
 
 
-def test_what_cannot_be_used_below_a_folder_is_told(small_blocks: None, tmp_path: Path) -> None:
+def test_what_cannot_be_used_below_a_folder_is_reported(small_blocks: None, tmp_path: Path) -> None:
     """Each file that looks like features and is none is left out with the reader's sentence."""
     save_stream(tmp_path / "good.npz")
     (tmp_path / "empty.npz").touch()
@@ -57,7 +57,7 @@ def test_what_cannot_be_used_below_a_folder_is_told(small_blocks: None, tmp_path
     assert "holds no 'image_features'" in told["weights.npz"]
 
 
-def test_a_folder_with_nothing_in_it_is_told(tmp_path: Path) -> None:
+def test_a_folder_with_nothing_in_it_is_reported(tmp_path: Path) -> None:
     """Nothing is found, and the folder is named."""
     told: list[str] = []
     assert discover([tmp_path], lambda path, why: told.append(why)) == ()

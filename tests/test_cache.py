@@ -45,7 +45,7 @@ def test_features_follow_their_entries(offers: Any, size: int, seeded: bool) -> 
 
 @given(OFFERS, st.integers(1, 5), st.booleans())
 def test_fill_counts_images_only(offers: Any, size: int, seeded: bool) -> None:
-    """The fill is the share of places that hold an image; seeds do not count."""
+    """The fill is the fraction of places that hold an image; seeds do not count."""
     cache = _filled(offers, size, seeded)
     entries = [entry for label in range(N_CLASSES) for entry in cache.entries(label)]
     images = sum(entry.sample_id is not None for entry in entries)

@@ -78,7 +78,7 @@ def test_a_broken_image_does_not_end_a_stream(tmp_path: Path) -> None:
     assert shared.adapter.n_steps == 4
 
 
-def test_a_saved_state_goes_on(tmp_path: Path) -> None:
+def test_a_saved_state_continues(tmp_path: Path) -> None:
     """A classifier that was saved and loaded answers as one that never stopped."""
     paths = save_stream(tmp_path)
     whole = [facts(each) for each in classifier().predict_many(paths)]

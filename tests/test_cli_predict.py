@@ -94,8 +94,8 @@ def test_a_state_carries_on(folder: Path) -> None:
     assert first + second == whole
 
 
-def test_resume_goes_on_after_a_broken_image(folder: Path) -> None:
-    """A broken image stops with exit code 2; mended, --resume completes the same file."""
+def test_resume_continues_after_a_broken_image(folder: Path) -> None:
+    """A broken image stops with exit code 2; repaired, --resume completes the same file."""
     lines_of(predict("in", *MODEL, "--out", "whole.jsonl"))
     victim = Path("in/07 ä.png")
     good = victim.read_bytes()
@@ -175,7 +175,7 @@ def test_mistakes_get_one_sentence(folder: Path, words: list[str], said: str) ->
     assert outcome.stdout == ""
 
 
-def test_watching_goes_on_as_files_arrive(folder: Path) -> None:
+def test_watching_continues_as_files_arrive(folder: Path) -> None:
     """With --watch an image that arrives later gets its line; Ctrl-C ends with a saved state."""
     late = Path("in/00 ä.png").rename("late.png")
     command = [sys.executable, "-m", "crg", "predict", "in", *MODEL, "--watch",

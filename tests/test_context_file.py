@@ -58,7 +58,7 @@ def test_classes_that_the_file_does_not_know(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [20, -3])
-def test_damage_is_told(tmp_path: Path, place: int) -> None:
+def test_damage_is_reported(tmp_path: Path, place: int) -> None:
     """A byte changed in the header or in the vectors is noticed."""
     file = learnt_file(tmp_path / "file", check_task())
     raw = bytearray(file.read_bytes())
@@ -68,7 +68,7 @@ def test_damage_is_told(tmp_path: Path, place: int) -> None:
         read_context(file)
 
 
-def test_truncated_and_foreign_files_are_told(tmp_path: Path) -> None:
+def test_truncated_and_foreign_files_are_reported(tmp_path: Path) -> None:
     """Half a file, a file of something else, a folder and nothing at all are refused."""
     file = learnt_file(tmp_path / "file", check_task())
     file.write_bytes(file.read_bytes()[:-8])
@@ -84,7 +84,7 @@ def test_truncated_and_foreign_files_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [{"version": 2}, {"model": "other"}, {"class_names": ["a"]}])
-def test_edited_headers_are_told(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_edited_headers_are_reported(tmp_path: Path, change: dict[str, Any]) -> None:
     """A header that was edited does not fit the checksum or the version."""
     facts = {"format": FORMAT, "version": 1, "model": "mini", "class_names": [], "words": ""}
     header = {**facts, "sha256": "0" * 64, **change}

@@ -25,7 +25,7 @@ pytest.importorskip("torch")
 
 CHECKS: list[Check] = [
     answers.reset_returns_to_the_start,
-    state.saved_state_goes_on,
+    state.saved_state_continues,
     state.order_of_classes_does_not_matter,
     state.class_added_at_once_counts_as_given,
     state.class_removed_at_once_counts_as_never_given,
@@ -191,7 +191,7 @@ def test_missing_images_are_told_before_any_work() -> None:
         crg.create("coop", without_few(check_task()))
 
 
-def test_removed_images_are_told() -> None:
+def test_removed_images_are_reported() -> None:
     """If all classes with images are removed before training, the first step says so."""
     task = check_task(n_classes=8)
     adapter = crg.create("coop", task, epochs=2)
@@ -208,7 +208,7 @@ def test_words_that_are_none_are_refused() -> None:
 
 
 def test_what_does_not_fit_is_refused_before_any_work() -> None:
-    """A text encoder of another width, and a context too long for the model, are told at once."""
+    """A text encoder of another width, and a context too long for it, are refused at once."""
     narrow = make_task(width=8).with_resources(check_task().resources)
     few = FewShot(np.eye(2, 8), (0, 1))
     with refused_in_one_sentence("width 16", "8 wide"):

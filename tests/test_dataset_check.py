@@ -91,7 +91,7 @@ def test_classes_with_other_counts_are_named(tmp_path: Path) -> None:
 
 
 def test_wrong_numbers_and_names_of_classes(tmp_path: Path) -> None:
-    """Too few classes, or as many with other names, are told."""
+    """Too few classes, or as many with other names, are reported."""
     entry = get_entry("eurosat")
     make_split_dataset(tmp_path, entry)
     assert "There are 2 classes, not 10." in _problems("eurosat", tmp_path)
@@ -102,7 +102,7 @@ def test_wrong_numbers_and_names_of_classes(tmp_path: Path) -> None:
 
 
 def test_all_missing_parts_are_told_at_once(tmp_path: Path) -> None:
-    """A folder without split file and images lacks two things, and both are told."""
+    """A folder without split file and images lacks two things, and both are reported."""
     (tmp_path / "ucf101").mkdir()
     (tmp_path / "imagenet-adversarial").mkdir()
     entry = get_entry("dtd")

@@ -151,7 +151,7 @@ def test_a_link_to_a_folder_above_does_not_trap(tmp_path: Path) -> None:
     assert images.ids == ("cat/1.jpg", "cat/more/2.jpg", "dog/1.jpg")
 
 
-def test_a_folder_that_cannot_be_listed_is_told(
+def test_a_folder_that_cannot_be_listed_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Images are never left out silently because a folder is locked."""
@@ -208,7 +208,7 @@ def test_a_table_without_labels_and_with_a_root(tmp_path: Path) -> None:
     ],
 )
 def test_odd_tables_are_refused(content: str, words: str, tmp_path: Path) -> None:
-    """Each way to spoil a table is told in a sentence with the line that is meant."""
+    """Each way to spoil a table is reported in a sentence with the line that is meant."""
     put_all([tmp_path / "1.jpg", tmp_path / "2.jpg"])
     table = put(tmp_path / "set.csv", content.encode("utf-8", "surrogateescape"))
     with refused_in_one_sentence("set.csv", words):

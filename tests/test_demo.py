@@ -103,5 +103,5 @@ def test_clean_means_no_shift() -> None:
 def test_changes_are_judged_by_the_label() -> None:
     """A change from wrong to right mends, from right to wrong spoils, wrong to wrong is neither."""
     changes = [(0, 1, 0), (1, 1, 2), (2, 0, 1)]
-    mended, spoiled = split_changes(changes, [0, 1, 2])
-    assert mended == [(0, 1, 0)] and spoiled == [(1, 1, 2)]
+    corrected, broken = split_changes(changes, [0, 1, 2])
+    assert corrected == [(0, 1, 0)] and broken == [(1, 1, 2)]

@@ -152,7 +152,7 @@ def test_what_is_missing_is_told_before_any_work() -> None:
 
 
 def test_the_number_of_generated_views_is_saved(tmp_path: Any) -> None:
-    """A saved adapter goes on with the same filter."""
+    """A saved adapter continues with the same filter."""
     adapter = crg.create("difftpt", task(generated=5))
     views = some_views(2, 9)
     adapter.step(views[0])

@@ -97,7 +97,7 @@ def test_global_random_state_and_screen_are_left_alone(
 
 
 def test_folders_that_are_no_pipeline_are_refused(tmp_path: Path, weights: Path) -> None:
-    """Nothing is fetched: what is not in the folder is told in one sentence."""
+    """Nothing is fetched: what is not in the folder is reported in one sentence."""
     with refused_in_one_sentence("holds no model_index.json", "save_pretrained"):
         DiffusersGenerator(tmp_path)
     shutil.copytree(weights, tmp_path / "half", ignore=shutil.ignore_patterns("*.safetensors"))
@@ -105,7 +105,7 @@ def test_folders_that_are_no_pipeline_are_refused(tmp_path: Path, weights: Path)
         DiffusersGenerator(tmp_path / "half")
 
 
-def test_a_library_that_does_not_load_is_told(
+def test_a_library_that_does_not_load_is_reported(
     weights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where diffusers fails to import what it needs, the sentence names the extra."""

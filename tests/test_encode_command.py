@@ -54,7 +54,7 @@ def encode(*words: str, model: str = "hash") -> Result:
 
 
 def test_a_dataset_is_encoded_and_checked() -> None:
-    """The command tells what it made, in words or JSON, and --check that it is sound."""
+    """The command says what it made, in words or JSON, and --check that it is sound."""
     done = encode("dots", "--out", "s")
     assert (done.exit_code, done.output) == (
         0,
@@ -113,7 +113,7 @@ def test_every_setting_reaches_the_store() -> None:
 
 
 def test_a_pipe_gets_lines_and_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is no terminal a line now and then tells how far the job is."""
+    """Where there is no terminal a line now and then says how far the job is."""
     assert encode("dots", "--out", "quiet").stderr == ""
     monkeypatch.setattr(command, "_SECONDS_BETWEEN_LINES", 0.0)
     lines = encode("dots", "--out", "s", "--batch", "3").stderr.splitlines()

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("small_blocks")
 
 
 def test_the_summary_tells_what_is_there(tmp_path: Path) -> None:
-    """A job tells how much it encoded, and a second one that nothing was left to do."""
+    """A job says how much it encoded, and a second one that nothing was left to do."""
     first = run(dots(20), tmp_path / "s")
     assert (first.n_images, first.n_reused, first.n_views, first.width) == (20, 0, 3, 8)
     encoder = HashEncoder()
@@ -42,7 +42,7 @@ def test_workers_and_batches_do_not_change_the_bytes(
 
 
 @pytest.mark.parametrize("after", [0, 5, 8, 13, 19])
-def test_a_stopped_job_goes_on_where_it_was(tmp_path: Path, after: int) -> None:
+def test_a_stopped_job_continues_where_it_was(tmp_path: Path, after: int) -> None:
     """Whole blocks are not encoded again, and the end is as if nothing had happened."""
     with pytest.raises(KeyboardInterrupt):
         run(dots(20), tmp_path / "s", StoppedAfter(after), batch=3)

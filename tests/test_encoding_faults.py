@@ -38,14 +38,14 @@ def test_the_first_unreadable_image_ends_the_job(tmp_path: Path) -> None:
         run(images, tmp_path / "s")
 
 
-def test_a_mended_image_goes_on(tmp_path: Path) -> None:
+def test_a_repaired_image_continues(tmp_path: Path) -> None:
     """After the file was replaced only what was missing is encoded, and all is as it should be."""
     with pytest.raises(InputError):
         run(dot_files(tmp_path / "p", 20, bad=[13]), tmp_path / "s")
-    mended, encoder = dot_files(tmp_path / "p", 20), HashEncoder()
-    assert run(mended, tmp_path / "s", encoder).n_reused == 8
+    repaired, encoder = dot_files(tmp_path / "p", 20), HashEncoder()
+    assert run(repaired, tmp_path / "s", encoder).n_reused == 8
     assert encoder.encoded == 3 * 12
-    run(mended, tmp_path / "whole")
+    run(repaired, tmp_path / "whole")
     assert contents(tmp_path / "s") == contents(tmp_path / "whole")
 
 
@@ -85,7 +85,7 @@ def test_a_store_that_lacks_images_is_not_taken_for_whole(tmp_path: Path) -> Non
         run(images, tmp_path / "s")
 
 
-def test_a_job_goes_on_with_skipping(tmp_path: Path) -> None:
+def test_a_job_continues_with_skipping(tmp_path: Path) -> None:
     """Who was stopped by an unreadable image may go on without it."""
     images = dot_files(tmp_path / "p", 20, bad=[13])
     with pytest.raises(InputError):
@@ -150,7 +150,7 @@ def test_other_folders_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_useless_features_are_refused(tmp_path: Path) -> None:
-    """NaN from the model is told with the image's name instead of being kept."""
+    """NaN from the model is reported with the image's name instead of being kept."""
 
     class Broken(HashEncoder):
         def encode_images(self, pixels: Pixels) -> Vectors:
@@ -181,7 +181,7 @@ def test_ray_is_named_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_journal_without_its_header_counts_for_nothing(tmp_path: Path) -> None:
-    """Who deletes store.json to go on with another seed gets features of that seed alone."""
+    """Who deletes store.json to continue with another seed gets features of that seed alone."""
     with pytest.raises(KeyboardInterrupt):
         run(dots(20), tmp_path / "s", StoppedAfter(17))
     (tmp_path / "s" / store.HEADER).unlink()
@@ -195,7 +195,7 @@ def test_a_journal_without_its_header_counts_for_nothing(tmp_path: Path) -> None
     "options", [{"address": "10.0.0.1:6379"}, {"batch": 0}, {"workers": -1}, {"engine": "moon"}]
 )
 def test_odd_settings_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
-    """Settings that make no sense are told before anything is written."""
+    """Settings that make no sense are reported before anything is written."""
     with refused_in_one_sentence():
         run(dots(), tmp_path / "s", **options)
     with refused_in_one_sentence("holds no images"):

@@ -111,7 +111,7 @@ def test_a_run_that_fails_is_not_the_end(files: list[str], tmp_path: Path, worke
 
 
 def test_the_first_failure_can_be_the_end(files: list[str]) -> None:
-    """Who wants results only is told the sentence as it was written, and no process is left."""
+    """Who wants results only gets the sentence as it was written, and no process is left."""
     specs = [RunSpec(files[0], "zero_shot"), RunSpec("none.npz", "zero_shot")]
     with pytest.raises(InputError, match=r"^none\.npz does not exist: check the path\.$"):
         list(results_only(run_all(specs, workers=2)))
@@ -150,7 +150,7 @@ def test_a_run_that_kills_every_process_is_a_failure(files: list[str], tmp_path:
 
 
 def test_a_single_worker_may_be_a_process_of_its_own(files: list[str], tmp_path: Path) -> None:
-    """A method that ends its process ends no more than its run, and the exit code is told."""
+    """A method that ends its process ends no more than its run, and the exit code is reported."""
     text = save_plugin(tmp_path).read_text()
     plugin = tmp_path / "leaving.py"
     plugin.write_text(text.replace("time.sleep(self.config.seconds)", "os._exit(7)"))
@@ -163,7 +163,7 @@ def test_a_single_worker_may_be_a_process_of_its_own(files: list[str], tmp_path:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_progress_of_each_run_is_told(files: list[str], tmp_path: Path, workers: int) -> None:
+def test_progress_of_each_run_is_reported(files: list[str], tmp_path: Path, workers: int) -> None:
     """Each run begins with none of its images and comes nearer to all of them."""
     plugin = str(save_plugin(tmp_path))
     specs = [RunSpec(files[0], "constant", {"seconds": 0.02}, seed) for seed in range(2)]

@@ -134,7 +134,7 @@ def test_names_of_images_are_used_where_the_file_has_them(tmp_path: Path) -> Non
     assert steps[-1].purity is not None
 
 
-def test_a_saved_state_goes_on_where_the_run_stopped(stream: Features, tmp_path: Path) -> None:
+def test_a_saved_state_continues_where_the_run_stopped(stream: Features, tmp_path: Path) -> None:
     """The state of a run has seen every image."""
     run(stream, "tda", save_state=tmp_path / "state.safetensors")
     assert crg.load(tmp_path / "state.safetensors").n_steps == 60

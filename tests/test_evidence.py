@@ -28,7 +28,7 @@ TUNED = Row("own settings", "tda", {"x": 2}, tuned=True)
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[str, int], Result]]:
-    """A results file of real runs in five orders, with a torn line, and the runs themselves."""
+    """A results file of real runs in five orders, with a truncated line, and these runs."""
     features, rows = gaussian_stream(n=60, n_classes=4, width=12), (Row("z", "zero_shot"), B)
     path = tmp_path_factory.mktemp("real") / "real.jsonl"
     runs = {(row.label, seed): run(features, row.method, seed=seed)
@@ -40,7 +40,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[str
     ]
     outline = Outline("real", "Real", "", "table", rows, (Source("s", n_samples=60),),
                       (Setting("shuffled"),), tuple(range(5)), tuple(cells))  # fmt: skip
-    path.write_text('{"schema": 1, "key": "torn\n')
+    path.write_text('{"schema": 1, "key": "truncated\n')
     for record in ({"schema": 1, **outline.as_record()}, *records):
         ledger.append(path, record)
     return path, runs
@@ -84,7 +84,7 @@ def test_zero_shot_is_paired_within_each_run(real: Any) -> None:
     assert study.tables[0].line("z").to_zero_shot is None
 
 
-def test_a_torn_line_is_told_and_not_fatal(real: Any) -> None:
+def test_a_truncated_line_is_told_and_not_fatal(real: Any) -> None:
     """The rest is read, and every trace is the number of the line that holds the run."""
     path, _ = real
     [study] = read_studies([path])
@@ -97,7 +97,7 @@ def test_a_torn_line_is_told_and_not_fatal(real: Any) -> None:
 
 
 def test_what_became_of_rows(tmp_path: Path) -> None:
-    """Failed, incomplete, not reached, refused: each with its reason; a mended failure is gone."""
+    """Failed, incomplete, not reached, refused: each with its reason; a retried failure is gone."""
     c, d = Row("c", "dpe"), Row("d", "crg")
     book = Book([A, B, c, d, Row("e", "tda", {"x": 3})])
     book.add("e", share(9))
@@ -107,7 +107,7 @@ def test_what_became_of_rows(tmp_path: Path) -> None:
     book.add("c", [share(10), share(11)])
     for seed in (2, 3, 4):
         book.expect("c", seed)
-    book.records.insert(0, ledger.make_failure("0-0-c-0", "mended since"))
+    book.records.insert(0, ledger.make_failure("0-0-c-0", "corrected since"))
     book.records.append(ledger.make_failure("0-0-c-4", "Out of memory: try less."))
     book.refuse("d", "It needs labels.")
     table = book.read(tmp_path).tables[0]

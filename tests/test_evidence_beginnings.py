@@ -35,7 +35,7 @@ def line_of(book: Book, folder: Path) -> Line:
 
 
 def test_images_are_drawn_in_all_orders_at_once(tmp_path: Path) -> None:
-    """In shuffled streams the seed tells who came first, and the interval is the crossed one."""
+    """In shuffled streams the seed says who came first, and the interval is the crossed one."""
     orders = [shuffled(200, seed) for seed in range(5)]
     gain = line_of(book_of(orders), tmp_path).first_gain[100]
     seen = np.zeros((5, 200), dtype=bool)

@@ -74,7 +74,7 @@ def test_a_verdict_takes_thirty_images(tmp_path: Path, n: int, verdict: str, lac
 
 
 def test_no_verdict_where_zero_is_in_the_interval(tmp_path: Path) -> None:
-    """As many images mended as spoiled is no difference, however many orders there are."""
+    """As many images corrected as broken is no difference, however many orders there are."""
     book = Book([A], orders=6)
     book.add("a", share(100, first=50), base=share(100))
     found = book.read(tmp_path).tables[0].line("a").to_zero_shot

@@ -232,7 +232,7 @@ def test_a_pickle_is_never_run(tmp_path: Path) -> None:
 
 
 def test_metadata_that_is_no_json_is_refused(tmp_path: Path) -> None:
-    """A bare word in the metadata of a safetensors file is told to be JSON."""
+    """A bare word in the metadata of a safetensors file is refused: it must be JSON."""
     raw = raw_values()
     tensors = {key: raw[key] for key in ("image_features", "text_features")}
     save_file(tensors, tmp_path / "a.safetensors", {"class_names": "cat dog"})
@@ -251,7 +251,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
 def test_the_kind_of_text_is_kept(tmp_path: Path, suffix: str) -> None:
-    """A file tells where its text features come from; the model's own need no mention."""
+    """A file says where its text features come from; the model's own need no mention."""
     raw = raw_values()
     task = Task(raw["class_names"], raw["text_features"])
     for told, read in (("simulated", "simulated"), ("own", None), ("clip", None), (None, None)):

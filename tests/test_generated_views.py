@@ -105,7 +105,7 @@ def test_an_image_with_too_few_variations_is_named(tmp_path: Path, folder: Path)
     assert [name for name, _ in done.skipped] == ["dot 13"] and done.n_images == 19
 
 
-def test_mended_variations_go_on_where_the_job_was(tmp_path: Path, folder: Path) -> None:
+def test_corrected_variations_go_on_where_the_job_was(tmp_path: Path, folder: Path) -> None:
     """Blocks whose variations are as they were are kept, the others are encoded again."""
     whole = make_variations(dots(20), tmp_path / "whole", 2)
     (folder / "dot 13" / "0001.png").unlink()

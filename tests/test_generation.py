@@ -67,7 +67,7 @@ def test_each_variation_is_one_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("after", [0, 1, 7, 15])
-def test_a_stopped_job_goes_on_where_it_was(tmp_path: Path, after: int) -> None:
+def test_a_stopped_job_continues_where_it_was(tmp_path: Path, after: int) -> None:
     """What is there is not made again, and the end is as if nothing had happened."""
     if after < 15:
         with pytest.raises(KeyboardInterrupt):

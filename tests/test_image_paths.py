@@ -13,7 +13,7 @@ from sentences import refused_in_one_sentence
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Images at two depths, beside what is no image."""
+    """Images at two depths, beside what is not an image."""
     for name in ("b.png", "a.PNG", "in/ner/ä ö.jpg", ".hidden.png", ".git/x.png"):
         save_image(tmp_path / name, "red") if name != "a.PNG" else save_image(
             tmp_path / "a.PNG", "blue"
@@ -72,7 +72,7 @@ def test_tables_without_the_column_are_refused(tmp_path: Path) -> None:
 
 
 def test_tables_in_another_encoding_are_refused(tmp_path: Path) -> None:
-    """A table that is not UTF-8 is told in a sentence."""
+    """A table that is not UTF-8 is reported in a sentence."""
     (tmp_path / "list.csv").write_bytes("path\nä.png\n".encode("utf-16"))
     with refused_in_one_sentence("UTF-8"):
         list_images([str(tmp_path / "list.csv")])

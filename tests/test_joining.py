@@ -71,7 +71,7 @@ def test_labelled_images_are_joined() -> None:
     assert whole.task.resources[FEW].labels == (0, 1, 2, 1)
 
 
-def test_where_it_comes_from_is_told() -> None:
+def test_where_it_comes_from_is_reported() -> None:
     """Digest, kind of text, prompts, dataset and model are those of all files."""
     first = part("ab", sha256="1" * 64, prompts=("a {}.",), dataset="x", model="m")
     second = part("ab", sha256="2" * 64, prompts=("a {}.", "b {}."), text_kind="simulated")
@@ -101,7 +101,7 @@ def test_a_single_file_is_one_domain() -> None:
     ],
 )
 def test_files_that_do_not_go_together_are_refused(other: dict[str, Any], word: str) -> None:
-    """Another scale, model or only half of the labels is told in one sentence."""
+    """Another scale, model or only half of the labels is reported in one sentence."""
     with refused_in_one_sentence(word):
         joined([part("ab", model="one"), part("ab", **other)])
 

@@ -1,4 +1,4 @@
-"""Mislabelling: images that are filed under a wrong class on purpose."""
+"""Label noise: images that are filed under a wrong class on purpose."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from crg.features.files import Features
 from crg.parts.cache import Cache
 from crg.parts.precision import Precision
 from crg.parts.prototypes import VisualPrototypes
-from crg.streams.label_noise import Mislabelling
+from crg.streams.label_noise import LabelNoise
 from crg.streams.orders import shuffled
 from crg.streams.scenario import Scenario
 from crg.streams.synthetic import gaussian_stream
@@ -38,7 +38,7 @@ def hits(share: float, n: int = 2000, seed: int = 0, keeps: int = 1) -> tuple[se
     An image is kept if its own class was left to it and ``keeps`` divides its number, or if it
     was given another: what is hit is taken in ``keeps`` times as often.
     """
-    filing = Mislabelling(share, {}, 6, seed)
+    filing = LabelNoise(share, {}, 6, seed)
     found = set()
     for name in range(n):
         is_hit = filing.filed_under(1, name) != 1
@@ -72,14 +72,14 @@ def test_the_class_is_always_wrong(n_classes: int, data: st.DataObject) -> None:
     truth = data.draw(st.integers(-1, n_classes - 1))
     label = data.draw(st.integers(0, n_classes - 1))
     name = data.draw(st.one_of(st.integers(), st.text(max_size=5)))
-    wrong = Mislabelling(1.0, {name: truth}, n_classes, 0).filed_under(label, name)
+    wrong = LabelNoise(1.0, {name: truth}, n_classes, 0).filed_under(label, name)
     assert 0 <= wrong < n_classes and wrong != truth
     assert wrong != label or (n_classes == 2 and truth not in (-1, label))
 
 
 def test_wrong_classes_are_equally_likely() -> None:
     """All classes but the true one and the method's come, each about as often."""
-    filing = Mislabelling(1.0, dict.fromkeys(range(6000), 4), 6, 0)
+    filing = LabelNoise(1.0, dict.fromkeys(range(6000), 4), 6, 0)
     counts = np.bincount([filing.filed_under(1, name) for name in range(6000)], minlength=6)
     assert counts[[1, 4]].tolist() == [0, 0]
     assert counts[[0, 2, 3, 5]] == pytest.approx([1500] * 4, rel=0.1)
@@ -88,18 +88,18 @@ def test_wrong_classes_are_equally_likely() -> None:
 def test_another_process_hits_the_same_images() -> None:
     """Nothing depends on Python's own hashes, which differ from process to process."""
     code = (
-        "from crg.streams.label_noise import Mislabelling as M;"
+        "from crg.streams.label_noise import LabelNoise as M;"
         "f = M(0.5, {}, 9, 3); print([f.filed_under(1, f'photo {i}') for i in range(50)])"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    filing = Mislabelling(0.5, {}, 9, 3)
+    filing = LabelNoise(0.5, {}, 9, 3)
     assert told.stdout.strip() == str([filing.filed_under(1, f"photo {i}") for i in range(50)])
 
 
 def test_what_found_a_place_is_counted() -> None:
     """Offers that a full queue refuses are no insertions."""
     cache = Cache(np.eye(2, 4), 1, seeded=False)
-    cache.filing = filing = Mislabelling(1.0, {}, 2, 0)
+    cache.filing = filing = LabelNoise(1.0, {}, 2, 0)
     for number, entropy in enumerate((0.5, 0.9, 0.1)):
         cache.offer(0, np.ones(4), entropy, number)
     assert filing.as_record() == {"insertions": 2, "mislabelled": 2}
@@ -111,7 +111,7 @@ def test_what_crg_derives_follows_the_queue_that_was_used(stream: Features) -> N
     """Prototypes and precision are those of the cache as it is, read off it from scratch."""
     adapter = crg.create("crg", stream.task)
     method: Any = adapter._method
-    method.cache.filing = Mislabelling(0.5, {}, 5, 0)
+    method.cache.filing = LabelNoise(0.5, {}, 5, 0)
     list(iter_run(adapter, stream, range(80)))
     prototypes, precision = VisualPrototypes(method.cache), Precision(method.cache)
     np.testing.assert_allclose(method.visual.positive, prototypes.positive, atol=1e-6)
@@ -124,7 +124,7 @@ def test_what_crg_derives_follows_the_queue_that_was_used(stream: Features) -> N
 def test_the_negative_cache_of_tda_is_not_misled(stream: Features) -> None:
     """Only the queues that are shown to people are; what is possible stays in its place."""
     clean, misled = (crg.create("tda", stream.task) for _ in range(2))
-    misled._method.queues.filing = Mislabelling(0.5, {}, 5, 0)  # type: ignore[union-attr]
+    misled._method.queues.filing = LabelNoise(0.5, {}, 5, 0)  # type: ignore[union-attr]
     states = []
     for adapter in (clean, misled):
         list(iter_run(adapter, stream, range(80)))
@@ -136,21 +136,21 @@ def test_the_negative_cache_of_tda_is_not_misled(stream: Features) -> None:
 
 @pytest.mark.parametrize("method", CACHED)
 def test_nobody_mislabelled_is_as_without(method: str, stream: Features) -> None:
-    """With a share of zero, or a filing that never hits, a run is the same to the last bit."""
+    """With a fraction of zero, or a filing that never hits, a run is the same to the last bit."""
     told: list[Any] = []
     plain = run(stream, method, on_step=lambda s: told.append(s.prediction.logits.tolist()))
     none = run(stream, method, scenario=Scenario(mislabelled=0.0))
     assert none.metrics["predicted"] == plain.metrics["predicted"]
     assert none.metrics["mislabelled"] is None
     adapter = crg.create(method, stream.task)
-    adapter._method.queues.filing = Mislabelling(0.0, {}, 5, 0)  # type: ignore[union-attr]
+    adapter._method.queues.filing = LabelNoise(0.0, {}, 5, 0)  # type: ignore[union-attr]
     steps = iter_run(adapter, stream, shuffled(80, 0), block=32)
     assert [step.prediction.logits.tolist() for step in steps] == told
 
 
 @pytest.mark.parametrize("method", CACHED)
 def test_a_run_counts_what_it_misfiled(method: str, stream: Features) -> None:
-    """The share of what was kept got a wrong class, and the cache is less pure for it."""
+    """The fraction of what was kept got a wrong class, and the cache is less pure for it."""
     clean = run(stream, method)
     noisy = run(stream, method, scenario=Scenario(mislabelled=0.5))
     counts = noisy.metrics["mislabelled"]
@@ -171,4 +171,4 @@ def test_methods_without_a_cache_are_not_misled(stream: Features) -> None:
 def test_a_share_beyond_one_is_refused() -> None:
     """Shares are from 0 to 1."""
     with refused_in_one_sentence("share"):
-        Mislabelling(1.5, {}, 3, 0)
+        LabelNoise(1.5, {}, 3, 0)

@@ -141,15 +141,15 @@ def test_pixels_of_another_size_are_refused() -> None:
         _mini().encode_images(np.zeros((1, 32, 32, 3), np.uint8))
 
 
-def test_missing_weights_are_told() -> None:
-    """A file that is not there is told in one sentence."""
+def test_missing_weights_are_reported() -> None:
+    """A file that is not there is reported in one sentence."""
     with refused_in_one_sentence("nowhere", "train_mini.py"):
         Mini(Path("nowhere/mini.safetensors"))
 
 
 @pytest.mark.parametrize("fault", ["empty", "cut", "flipped", "other"])
-def test_damaged_weights_are_told(fault: str, tmp_path: Path) -> None:
-    """A damaged file, down to one flipped bit, is told in one sentence."""
+def test_damaged_weights_are_reported(fault: str, tmp_path: Path) -> None:
+    """A damaged file, down to one flipped bit, is reported in one sentence."""
     raw = bytearray(WEIGHTS.read_bytes())
     raw[-999] ^= 16
     contents = {"empty": b"", "cut": bytes(raw[:5000]), "flipped": bytes(raw), "other": b"{}" * 99}

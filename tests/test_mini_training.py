@@ -82,7 +82,7 @@ def test_training_images_are_not_held_out(bank: Any) -> None:
     assert len(set(narrow[:, 0])) < len(set(wide[:, 0]))
 
 
-def test_interrupted_training_goes_on(bank: Any, tmp_path: Path) -> None:
+def test_interrupted_training_continues(bank: Any, tmp_path: Path) -> None:
     """Stopped after two steps and started again, it ends with the weights of one run."""
     whole, halves = _twin(), _twin()
     path = tmp_path / "checkpoint.pt"

@@ -131,7 +131,7 @@ def test_a_saved_state_keeps_labelled_images(nearest: None, tmp_path: Path) -> N
 def test_the_command_line_names_them(
     nearest: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``--few`` gives a method what it needs, is in the record, and is told of when missing."""
+    """``--few`` gives a method what it needs, is in the record, and is reported when missing."""
     monkeypatch.chdir(tmp_path)
     crg.write_features("stream.npz", features())
     crg.write_features("few.npz", features(seed=1))

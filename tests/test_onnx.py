@@ -140,7 +140,7 @@ def test_models_that_disagree_are_refused(
 def test_a_full_disk_leaves_nothing(
     original: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk that is full in the middle is told as such, and the room is given back."""
+    """A disk that is full in the middle is reported as such, and the room is given back."""
 
     def fill(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
@@ -151,10 +151,10 @@ def test_a_full_disk_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_models_that_cannot_be_traced_are_told(
+def test_models_that_cannot_be_traced_are_reported(
     original: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What torch cannot export is told with its reason."""
+    """What torch cannot export is reported with its reason."""
 
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("Unsupported: the operator aten::magic. Many more words follow")

@@ -65,7 +65,7 @@ def test_what_is_not_known_is_none(entry: tuple[str, str, str, str]) -> None:
     assert PAPERS.number(*entry) is None
 
 
-def test_slips_of_the_paper_are_told() -> None:
+def test_slips_of_the_paper_are_reported() -> None:
     """What the CRG paper has wrong is said at the entry it has wrong, and at no other."""
     wrong = PAPERS.number("robustness", "RN50", "imagenet-v2", "coop")
     right = PAPERS.number("robustness", "RN50", "imagenet-v2", "tpt")
@@ -74,7 +74,7 @@ def test_slips_of_the_paper_are_told() -> None:
     assert not any("ImageNet-R accuracy" in note for note in right.notes)
 
 
-def test_protocols_are_told() -> None:
+def test_protocols_are_reported() -> None:
     """An entry on a sample, and an average over more datasets than ours, say so."""
     food = PAPERS.number("cross_datasets", "RN50", "food101", "dpe")
     mean = PAPERS.average("robustness", "RN50", "difftpt")

@@ -41,7 +41,7 @@ def test_csv_has_one_header(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layout", get_args(Format))
-def test_a_torn_line_is_taken_off(layout: Format, tmp_path: Path) -> None:
+def test_a_truncated_line_is_taken_off(layout: Format, tmp_path: Path) -> None:
     """A line without an end is dropped when the file is resumed; whole lines stay as they are."""
     path = tmp_path / "answers"
     with AnswerFile(path, layout) as file:
@@ -70,7 +70,7 @@ def test_other_files_are_not_resumed(tmp_path: Path) -> None:
     assert path.read_text() == "not\nours\n"
 
 
-def test_a_missing_folder_is_told(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     """A file in a folder that does not exist is refused in a sentence."""
     with refused_in_one_sentence("writable"):
         AnswerFile(tmp_path / "none" / "answers.jsonl", "jsonl")
@@ -86,7 +86,7 @@ class Full(io.StringIO):
         self.flush()
 
 
-def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When there is no room the sentence says that the lines before are kept."""
     monkeypatch.setattr(answers, "_opened", lambda path, resume: Full())
     with (
@@ -96,7 +96,7 @@ def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         file.add(LINE)
 
 
-def test_a_full_standard_output_is_told() -> None:
+def test_a_full_standard_output_is_reported() -> None:
     """What goes to a stream cannot be resumed, and the sentence does not say so."""
     with refused_in_one_sentence("standard output", "make room there"):
         AnswerFile(Full(), "jsonl").add(LINE)

@@ -51,7 +51,7 @@ def test_every_image_gets_a_line(tmp_path: Path, live: bool) -> None:
 
 
 @pytest.mark.parametrize("stop_after", [1, 5, 11])
-def test_a_stream_that_was_stopped_goes_on(tmp_path: Path, stop_after: int) -> None:
+def test_a_stream_that_was_stopped_continues(tmp_path: Path, stop_after: int) -> None:
     """Stopped and resumed gives the same lines and the same state as never stopped."""
     paths = save_stream(tmp_path / "images")
     for name in ("whole", "parts"):
@@ -83,7 +83,7 @@ def test_lines_beyond_the_state_are_replayed(tmp_path: Path, kept: str) -> None:
 
 
 def test_a_broken_image_stops_with_everything_kept(tmp_path: Path) -> None:
-    """The lines before a broken image and the state are there; mended, the stream goes on."""
+    """The lines before a broken image and the state are there; repaired, the stream goes on."""
     paths = save_stream(tmp_path / "images")
     good = paths[6].read_bytes()
     paths[6].write_bytes(good[:40])
@@ -120,7 +120,7 @@ def test_a_state_from_another_stream_is_refused(tmp_path: Path) -> None:
         run(tmp_path, paths)
 
 
-def test_an_image_that_vanished_is_told(tmp_path: Path) -> None:
+def test_an_image_that_vanished_is_reported(tmp_path: Path) -> None:
     """An image that has a line but cannot be shown again stops the resumption."""
     paths = save_stream(tmp_path / "images")
     run(tmp_path, paths, 5)

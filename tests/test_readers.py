@@ -174,7 +174,7 @@ def test_no_reader_opens_an_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_odd_split_files_are_refused(content: str, words: str, tmp_path: Path) -> None:
-    """Each way to spoil a split file is told in a sentence of its own."""
+    """Each way to spoil a split file is reported in a sentence of its own."""
     put(tmp_path / "dtd/split_zhou_DescribableTextures.json", content)
     put(tmp_path / "dtd/images/a.jpg")
     with refused_in_one_sentence(words):
@@ -218,7 +218,7 @@ def test_odd_imagenet_folders_are_refused(tmp_path: Path) -> None:
 
 
 def test_other_odd_layouts_are_refused(tmp_path: Path) -> None:
-    """Too many numbered folders, unknown variants and empty folders are told."""
+    """Too many numbered folders, unknown variants and empty folders are reported."""
     put(make_imagenet_v2(tmp_path) / "3/x.jpeg")
     with refused_in_one_sentence("not 0 to 2"):
         load_dataset("imagenet-v2", root=tmp_path)

@@ -41,10 +41,10 @@ def demonstration(**more: Any) -> Demonstration:
         "shown": "crg",
         "running": {"zero_shot": ((1.0, 50.0), (9.0, 60.0)), "crg": ((1.0, 50.0), (9.0, 70.0))},
         "purity": {"crg": ((1.0, 100.0), (9.0, 90.0))},
-        "mended": (Example(b"png", "red star", "red heart", "red star"),),
-        "spoiled": (),
-        "n_mended": 7,
-        "n_spoiled": 0,
+        "corrected": (Example(b"png", "red star", "red heart", "red star"),),
+        "broken": (),
+        "n_corrected": 7,
+        "n_broken": 0,
         "facts": {"seed": 0},
     }
     return Demonstration(**{**facts, **more})
@@ -128,14 +128,14 @@ def test_the_page_needs_nothing_but_itself() -> None:
 
 
 def test_the_page_tells_both_sides() -> None:
-    """Mended and spoiled answers are counted, and names are escaped."""
+    """Corrected and broken answers are counted, and names are escaped."""
     page = demonstration_page(demonstration())
-    assert "mended 7 answers" in page and "spoiled 0" in page
+    assert "corrected 7 answers" in page and "broke 0" in page
     assert "Shapes &lt;at night&gt;" in page
     assert "red heart ✗" in page and "red star ✓" in page
 
 
-@pytest.mark.parametrize("gap", [{"purity": {}}, {"mended": ()}])
+@pytest.mark.parametrize("gap", [{"purity": {}}, {"corrected": ()}])
 def test_what_is_missing_is_left_out(gap: dict[str, Any]) -> None:
     """Without caches or changed answers there is still a page."""
     assert "<h1>" in demonstration_page(demonstration(**gap))

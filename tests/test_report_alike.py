@@ -87,7 +87,7 @@ def test_rows_that_were_run_once_say_so() -> None:
     assert once_note(study) in page and once_note(study) in text
 
 
-def test_run_once_in_some_settings_is_told() -> None:
+def test_run_once_in_some_settings_is_reported() -> None:
     """A row whose images differ between orders in some of the settings is not called more."""
     study = changed(streams_study(), "gda", run_once=True)
     assert "gda (run once)" in markdown([study])

@@ -42,7 +42,7 @@ def test_a_mean_counts_each_source_once() -> None:
 
 
 def test_a_row_that_lacks_a_source_has_no_mean() -> None:
-    """Not one that failed, and not one that lacks orders either: how many it has is told."""
+    """Not one that failed, and not one that lacks orders either: how many it has is reported."""
     study = with_accuracy(table_study(), 1, "tda", 0.83, status="incomplete")
     [group] = groups_of(study)
     assert group.average("tda") == Average(None, 1, 2)

@@ -1,4 +1,4 @@
-"""The report of experiments as a page: everything is told, nothing is called what it is not."""
+"""The report of experiments as a page: everything is reported, nothing is called what it is not."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_figures_follow_the_numbers() -> None:
 
 
 def test_failures_and_gaps_are_rows(page: str) -> None:
-    """Failed, not run and missing are told with their reasons, escaped."""
+    """Failed, not run and missing are reported with their reasons, escaped."""
     assert re.search(r"<tr class='failed'>.*?failed: out of memory &lt;in&gt; a worker", page)
     assert re.search(r"<tr class='absent'>.*?not run: there are no labelled images", page)
     assert "<summary>missing</summary>no store in data/imagenet-a: run crg encode." in page
@@ -163,7 +163,7 @@ def test_settings_say_how_many_images_they_have() -> None:
 
 
 def test_verdicts_over_settings_are_marked_and_not_bold() -> None:
-    """Up and down are told by a mark that the caption explains."""
+    """Up and down are reported by a mark that the caption explains."""
     shown = study_page([made_studies.streams_study()])
     assert "<span class='worse' title='worse'>▼</span>" in shown
     assert " better (▲) and " in shown and "<b title" not in shown

@@ -132,7 +132,7 @@ def test_several_settings_share_one_table(tmp_path: Path) -> None:
     assert "Not run: refused (It was not reached yet)." in text
 
 
-def test_the_scored_images_of_each_setting_are_told(tmp_path: Path) -> None:
+def test_the_scored_images_of_each_setting_are_reported(tmp_path: Path) -> None:
     """Where settings leave images out, a line of the table has the number of each."""
     settings = [Setting("shuffled"), Setting("few", Scenario("few_present"))]
     book = Book(ROWS[:1], "streams", settings=settings)

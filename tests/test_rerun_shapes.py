@@ -104,7 +104,7 @@ def test_lost_shapes_are_rendered_again(short: str) -> None:
 def test_shapes_that_came_out_otherwise_are_refused(
     short: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the images get other features the run is not repeated, and the reason is told."""
+    """Where the images get other features the run is not repeated, and the reason is reported."""
     monkeypatch.setattr("crg.bench.rendered.STREAM_SEED", 22)
     refused = CliRunner().invoke(main, ["rerun", _few_shot(short), "--folder", "other"])
     assert refused.exit_code == 2 and Path("other", "clean-32x2").is_dir()

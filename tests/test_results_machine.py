@@ -27,7 +27,7 @@ def forgetful() -> None:
 def test_the_processor_has_a_name(
     text: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kernel tells it on Linux, by several names, and the platform elsewhere."""
+    """The kernel says it on Linux, by several names, and the platform elsewhere."""
     (tmp_path / "cpuinfo").write_text(text)
     monkeypatch.setattr(ledger, "_CPUINFO", tmp_path / "cpuinfo")
     monkeypatch.setattr("platform.processor", lambda: "from the platform")

@@ -75,7 +75,7 @@ def test_what_is_measured_agrees_with_itself(path: Path) -> None:
 def test_a_run_that_cannot_be_believed_is_left_out(
     path: Path, change: Callable[[Line], Any], why: str
 ) -> None:
-    """It is told on the screen and in the notes, and the other runs are drawn without it."""
+    """It is reported on the screen and in the notes, and the other runs are drawn without it."""
     _change(path, 3, change)
     done = _report(path)
     assert done.exit_code == 0, done.output
@@ -87,7 +87,7 @@ def test_a_run_that_cannot_be_believed_is_left_out(
 
 
 def test_a_run_that_was_measured_again_counts(path: Path) -> None:
-    """The line that was left out is told, and its row is complete."""
+    """The line that was left out is reported, and its row is complete."""
     run = lines_of(path)[2]
     _change(path, 3, lambda line: line["metrics"].update(accuracy=1.0))
     ledger.append(path, run)
@@ -122,9 +122,9 @@ def test_an_outline_that_is_none_stops_no_other(path: Path, tmp_path: Path, part
 
 def test_lines_that_are_not_ours_are_told_on_the_screen(path: Path) -> None:
     """Torn lines and those of another schema, each reason in one sentence."""
-    path.write_text(path.read_text() + '{"torn\n[]\n{"schema": 99, "key": "x"}\n')
+    path.write_text(path.read_text() + '{"truncated\n[]\n{"schema": 99, "key": "x"}\n')
     told = _report(path).stderr.splitlines()
-    assert f"Note: Lines 8, 9 of {path} were left out: each is torn or not ours." in told
+    assert f"Note: Lines 8, 9 of {path} were left out: each is truncated or not ours." in told
     assert f"Note: Line 10 of {path} was left out: it is of the schema 99, which this crg " in (
         " ".join(told)
     )

@@ -124,7 +124,7 @@ def test_flipped_bits_are_found_wherever_they_are(copy: Path, name: str) -> None
 
 
 def test_the_damaged_images_are_named(copy: Path) -> None:
-    """The sentence tells which images a flipped bit is among."""
+    """The sentence says which images a flipped bit is among."""
     with (copy / store.IMAGES).open("r+b") as file:
         file.seek(-3, 2)
         file.write(b"\x55")

@@ -212,6 +212,6 @@ def test_what_cannot_be_laid_out_is_refused() -> None:
     ],
 )
 def test_a_scenario_that_is_none_is_refused(facts: dict[str, Any]) -> None:
-    """Unknown orders, and strengths and shares out of range, are told before any work."""
+    """Unknown orders, and strengths and shares out of range, are reported before any work."""
     with refused_in_one_sentence():
         Scenario(**facts)

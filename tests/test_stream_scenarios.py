@@ -1,4 +1,4 @@
-"""Runs over streams of every kind: what is scored, what is told, and that it can be repeated."""
+"""Runs over streams of every kind: what is scored and reported, and that it can be repeated."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def untimed(metrics: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("method", CHEAP)
 def test_every_method_runs_over_every_stream(method: str, order: str, features: Features) -> None:
-    """A run is plain JSON, tells the same twice, and zero-shot saw the same stream and task."""
+    """A run is plain JSON, says the same twice, and zero-shot saw the same stream and task."""
     scenario = Scenario(order, mislabelled=0.3)
     first, again = (run(features, method, seed=2, scenario=scenario) for _ in range(2))
     json.dumps(dataclasses.asdict(first), allow_nan=False)
@@ -72,7 +72,7 @@ def test_every_method_runs_over_every_stream(method: str, order: str, features: 
 
 
 def _check_told(told: Any, rows: Any, labels: Any) -> None:
-    """What a run tells of every image fits together, and gives its accuracy again."""
+    """What a run reports every image fits together, and gives its accuracy again."""
     answers, scored = measurements.predicted_rows(told), measurements.scored_rows(told, N)
     streamed = np.isin(np.arange(N), rows)
     np.testing.assert_array_equal(scored, streamed & (labels >= 0))

@@ -139,7 +139,7 @@ def test_the_list_shows_what_was_found(small_blocks: None, root: Path, tmp_path:
 
 
 def test_the_reason_names_the_command(small_blocks: None, root: Path, tmp_path: Path) -> None:
-    """Where labelled images are missing, a few-shot row tells how to make and name them."""
+    """Where labelled images are missing, a few-shot row says how to make and name them."""
     outline = _plan(tmp_path, _encode(root, tmp_path / "test", "test")).outline
     [reason] = {cell.reason for cell in outline.cells if cell.row == 1}
     assert "crg encode dtd --split train --shots 16" in str(reason)

@@ -38,7 +38,7 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     """Run the test with the compiled kernels and again without them."""
     if request.param == "plain":
         for module in (augmix, preprocessing, resampling):
-            monkeypatch.setattr(module, "pixel_kernels", lambda name: None)
+            monkeypatch.setattr(module, "pixel_kernels", lambda: None)
     else:
         assert pixel_kernels() is not None, "numba is missing: install crg-tta[fast]"
     yield request.param

@@ -145,7 +145,7 @@ def test_unreachable_weights_say_which_file_to_put_where(publish: Any) -> None:
         load_encoder("small-vit:web")
 
 
-def test_a_failing_download_is_told(
+def test_a_failing_download_is_reported(
     publish: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A host that answers but has no such file is not taken for a missing network."""

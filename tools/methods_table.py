@@ -108,7 +108,7 @@ def _store(plan: Plan, shift: str) -> Path:
     """The stream, with views that stand in for generated ones as the last of each image."""
     images = shape_images(shift, plan.severity, plan.images, STREAM_SEED)
     folder = plan.folder / f"{shift}-{plan.severity}"
-    # crops in other light: no diffusion model is at hand for images of shapes
+    # crops in other light: no diffusion model is available for images of shapes
     made = relight(images, plan.folder / f"{shift}-{plan.severity}-made", GENERATED)
     mini, recipe = load_encoder("mini"), Recipe(views=plan.views)
     encode(images, mini, recipe, folder, workers=2, variations=made)
@@ -136,7 +136,7 @@ def tables(kept: Mapping[str, Any]) -> str:
     shifts: Mapping[str, Mapping[str, Any]] = kept["shifts"]
     methods = list(next(iter(shifts.values())))
     lines = [
-        f"Accuracy in per cent, mean ± standard deviation over {kept['orders']} stream orders; "
+        f"Accuracy in %, mean ± standard deviation over {kept['orders']} stream orders; "
         f"{kept['images']} images per shift, severity {kept['severity']}, {kept['views']} "
         f"views; few-shot methods see {kept['shots']} labelled images per class; tpt and difftpt "
         "forget each image, so that the order does not matter to them:\n",
@@ -146,7 +146,7 @@ def tables(kept: Mapping[str, Any]) -> str:
             _row(method, [_accuracy(rows[method]) for rows in shifts.values()])
             for method in methods
         ),
-        "\nCalibration error in per cent (mean over the shifts), median milliseconds per image "
+        "\nCalibration error in % (mean over the shifts), median milliseconds per image "
         "beyond the encoder, without training, and the most memory that a process needed, which "
         "includes Python, NumPy and, where it is used, torch:\n",
         "| method | ECE % | ms per image | peak MB | needs |",

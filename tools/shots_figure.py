@@ -1,7 +1,7 @@
 """Few-shot cache against zero-shot cache: what are right labels in a cache worth?
 
 ``python tools/shots_figure.py store --few labelled_store --out figure`` writes figure.json and
-figure.svg. Both caches have the same number of places per class and the same affinity,
+figure.svg. Both caches have the same number of slots per class and the same affinity,
 alpha exp(-beta (1 - f . key)). One holds labelled images (tip_adapter); the other holds the
 images of the stream that zero-shot is surest of, under the labels it gave them, and fills as
 the stream goes on (the positive cache of tda, which takes an image in before it answers). Only
@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Few-shot cache against zero-shot cache.")
     parser.add_argument("file", help="feature file or store with labels")
     parser.add_argument("--few", help="labelled images, unless the file has few_features")
-    parser.add_argument("--shots", type=_counts, default=(1, 2, 4, 8, 16), help="places per class")
+    parser.add_argument("--shots", type=_counts, default=(1, 2, 4, 8, 16), help="slots per class")
     parser.add_argument("--orders", type=int, default=5)
     parser.add_argument("--alpha", type=float, default=1.0, help="weight of both caches")
     parser.add_argument("--beta", type=float, default=5.5, help="sharpness of both caches")
@@ -131,7 +131,7 @@ def _point(
 
 
 def chart(figure: Mapping[str, Any]) -> str:
-    """Accuracy in per cent against images per class, as SVG."""
+    """Accuracy in % against images per class, as SVG."""
     caches = {
         name: [(float(point["shots"]), 100 * point["mean"]) for point in figure[name]]
         for name in (FEW_SHOT_CACHE, ZERO_SHOT_CACHE)

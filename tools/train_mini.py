@@ -2,7 +2,7 @@
 
 ``python tools/train_mini.py`` renders the training images (held-out combinations are not
 among them), trains both encoders contrastively and measures zero-shot accuracy at the end.
-Interrupted, it goes on from its last checkpoint when it is started again.
+Interrupted, it continues from its last checkpoint when it is started again.
 """
 
 from __future__ import annotations

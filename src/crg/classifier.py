@@ -82,7 +82,7 @@ class Classifier:
 
         ``state`` names a file that ``save`` wrote; classes, method and options are then
         those of the file. ``few`` names a feature file or store of labelled images, for
-        methods that need some. ``on_note`` is told, a sentence each, what is worth a remark.
+        methods that need some. ``on_note`` gets a sentence for each thing that is worth a remark.
         """
         saved = None if state is None else load(state)
         names = _checked_names(classes, saved)
@@ -147,13 +147,13 @@ class Classifier:
             yield from self._answers(batch)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write what was learnt to one file; ``Classifier(..., state=path)`` goes on with it."""
+        """Write what was learnt to one file; ``Classifier(..., state=path)`` continues with it."""
         self.adapter.save(path)
 
     def _adapter(
         self, task: Task, method: str, options: dict[str, Any], few: str | os.PathLike[str] | None
     ) -> Adapter:
-        """A new adapter, with what the method needs as far as it is at hand."""
+        """A new adapter, with what the method needs as far as it is available."""
         if few is not None:
             task = task.with_resources({FEW: few_for(task, read_features(few))})
         if TEXT_ENCODER in get_method(method).needs and hasattr(self.encoder, "promptable"):
@@ -214,26 +214,26 @@ def _check_fits(
     if method not in (None, saved.name):
         raise InputError(
             f"{state} was saved by method {saved.name!r}, not {method!r}: "
-            "leave the method out or start afresh."
+            "leave the method out or start over."
         )
     asked = build_config(saved.name, type(saved.config), options)
     for name in with_preset(saved.name, options):
         if getattr(saved.config, name) != getattr(asked, name):
             raise InputError(
                 f"{state} was saved with {name}={getattr(saved.config, name)}: "
-                "leave the option out or start afresh."
+                "leave the option out or start over."
             )
     only_in_one = sorted(set(saved.task.class_names) ^ set(task.class_names))
     if only_in_one:
         raise InputError(
             f"{state} was saved for {saved.task.n_classes} other classes, from "
             f"{saved.task.class_names[0]!r} to {saved.task.class_names[-1]!r}: "
-            "leave the classes out or start afresh."
+            "leave the classes out or start over."
         )
     rows = [task.class_names.index(name) for name in saved.task.class_names]
     ours, theirs = task.text_features[rows, :], np.asarray(saved.task.text_features)
     if ours.shape != theirs.shape or np.abs(ours - theirs).max() > _SAME_TEXT:
         raise InputError(
             f"{state} was saved with another model or other prompts: "
-            "name the same ones or start afresh."
+            "name the same ones or start over."
         )

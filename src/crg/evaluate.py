@@ -22,7 +22,7 @@ from crg.methods.registry import get_method
 from crg.needs import GENERATED
 from crg.results.measurements import Measurements
 from crg.results.measurements import correct_rows as correct_rows
-from crg.streams.label_noise import Mislabelling
+from crg.streams.label_noise import LabelNoise
 from crg.streams.orders import NO_CLASS, Stream, lay_out
 from crg.streams.scenario import Scenario
 from crg.threads import one_blas_thread
@@ -109,8 +109,8 @@ def run(
     """Run one method over the whole stream and measure it, beside zero-shot on the same stream.
 
     The stream is shuffled by ``seed`` unless an ``order`` or a ``scenario`` is given;
-    ``save_state`` names a file for what the method has learnt by the end; ``on_step`` is told
-    of every step. Of the metrics, ``correct``, ``predicted`` and ``right_in_order`` tell of
+    ``save_state`` names a file for what the method has learnt by the end; ``on_step`` is called
+    with every step. Of the metrics, ``correct``, ``predicted`` and ``right_in_order`` tell of
     every image: ``crg.results.measurements`` reads them.
     """
     if not isinstance(features, Features):
@@ -160,7 +160,7 @@ def _measured(
     adapter: Adapter,
     stream: Stream,
     on_step: Callable[[Step], None] = lambda step: None,
-    mislabelling: Mislabelling | None = None,
+    mislabelling: LabelNoise | None = None,
 ) -> dict[str, Any]:
     measured = Measurements()
     with one_blas_thread():
@@ -175,13 +175,13 @@ def _measured(
 
 def _with_mislabelling(
     adapter: Adapter, stream: Stream, share: float, seed: int
-) -> Mislabelling | None:
-    """Let the method's cache file a share of the images wrongly, if it has a cache."""
+) -> LabelNoise | None:
+    """Let the method's cache file a fraction of the images wrongly, if it has a cache."""
     queues = adapter._method.queues
     if queues is None or share == 0.0:
         return None
     truth = _truth(stream.features, stream.labels)
-    mislabelling = Mislabelling(share, truth, adapter.task.n_classes, seed)
+    mislabelling = LabelNoise(share, truth, adapter.task.n_classes, seed)
     queues.filing = mislabelling
     return mislabelling
 
@@ -198,5 +198,5 @@ def _purity(adapter: Adapter, truth: Mapping[SampleId, int]) -> float | None:
 def _cached(adapter: Adapter, truth: Mapping[SampleId, int]) -> Iterable[tuple[int, int]]:
     for queue, entries in enumerate(adapter.cache.values()):
         for entry in entries:
-            if entry.sample_id is not None:  # a seed is no image
+            if entry.sample_id is not None:  # a seed is not an image
                 yield queue, truth[entry.sample_id]

@@ -130,7 +130,7 @@ def paired_interval(
     resamples. An image that is drawn is drawn in all orders at once, because its answers
     in different orders are not independent.
 
-    ``seen`` (orders, N) tells where some streams lack some images: an order's gain is then
+    ``seen`` (orders, N) says where some streams lack some images: an order's gain is then
     over those that it has, and the mean is over orders.
     """
     difference = right.astype(np.float64) - baseline.astype(np.float64)  # (orders, N)
@@ -199,7 +199,7 @@ def nested_interval(
     """Gain in accuracy with a 95% interval, where each order shows images of its own.
 
     ``right`` and ``baseline`` (orders, n) are by place in the stream, such as its first n, so
-    that a column is no image. A nested bootstrap: each resample draws orders and, within
+    that a column is not an image. A nested bootstrap: each resample draws orders and, within
     each that is drawn, images with replacement. As a difference is -1, 0 or 1, what is drawn
     within an order is a multinomial number of each.
     """

@@ -98,5 +98,5 @@ def confident_views(views: Array, text: Array, scale: float, share: float) -> Co
 
 
 def count_kept(n_views: int, share: float) -> int:
-    """How many of the views are kept: the share of them, at least one."""
+    """How many of the views are kept: the fraction of them, at least one."""
     return max(1, math.floor(share * n_views + 1e-9))

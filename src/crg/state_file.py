@@ -77,13 +77,12 @@ def read(path: str | os.PathLike[str]) -> Saved:
     if version != VERSION:
         raise InputError(
             f"{path} is a state of format version {version} but this crg reads version {VERSION}: "
-            "use the crg that wrote it or start afresh."
+            "use the crg that wrote it or start over."
         )
     _check_kinds(path, header)
     if header.get("sha256") != _digest(tensors):
         raise InputError(
-            f"{path} is damaged (its checksum does not fit): "
-            "restore it from a copy or start afresh."
+            f"{path} is damaged (its checksum does not fit): restore it from a copy or start over."
         )
     try:
         text = _placed(tensors.pop("text_features"), header["torch_device"])
@@ -98,9 +97,7 @@ def read(path: str | os.PathLike[str]) -> Saved:
             model=header.get("model"),
         )
     except (KeyError, TypeError) as error:
-        raise InputError(
-            f"{path} is damaged ({error} is missing or wrong): start afresh."
-        ) from None
+        raise InputError(f"{path} is damaged ({error} is missing or wrong): start over.") from None
 
 
 def _resources_header(task: Task) -> dict[str, Any]:
@@ -144,7 +141,7 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any
     except (SafetensorError, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise InputError(
             f"{path} is damaged or not a state file ({error}): "
-            "restore it from a copy or start afresh."
+            "restore it from a copy or start over."
         ) from None
 
 
@@ -155,7 +152,7 @@ def _check_kinds(path: str | os.PathLike[str], header: Mapping[str, Any]) -> Non
         if not isinstance(header.get(key), kind):
             raise InputError(
                 f"{path} is damaged ({key!r} is missing or wrong): "
-                "restore it from a copy or start afresh."
+                "restore it from a copy or start over."
             )
 
 

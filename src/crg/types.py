@@ -73,7 +73,7 @@ class Task:
         return int(self.text_features.shape[1])
 
     def with_resources(self, more: Mapping[str, Any]) -> Task:
-        """The same task with more at hand for methods that need it."""
+        """The same task with more resources for methods that need it."""
         resources = {**self.resources, **more}
         return Task(self.class_names, self.text_features, self.logit_scale, resources)
 

@@ -32,7 +32,7 @@ from crg.streams.orders import shuffled
 
 MODEL = "mini"
 FAVOURITE = "crg"  # its changed answers are shown, if it is among the methods
-N_MENDED, N_SPOILED = 12, 6  # examples of each
+N_CORRECTED, N_BROKEN = 12, 6  # examples of each
 Curve = tuple[tuple[float, float], ...]
 
 
@@ -85,12 +85,12 @@ class Demonstration:
     title: str
     summary: Summary  # of one file
     shown: str  # label of the row whose changed answers are shown
-    running: Mapping[str, Curve]  # per row: images seen and per cent right so far
-    purity: Mapping[str, Curve]  # per row with a cache: images seen and per cent
-    mended: tuple[Example, ...]  # wrong zero-shot, right with adaptation
-    spoiled: tuple[Example, ...]  # the other way round
-    n_mended: int  # in the first order, of which the examples are the first
-    n_spoiled: int
+    running: Mapping[str, Curve]  # per row: images seen and running accuracy in %
+    purity: Mapping[str, Curve]  # per row with a cache: images seen and purity in %
+    corrected: tuple[Example, ...]  # wrong zero-shot, right with adaptation
+    broken: tuple[Example, ...]  # the other way round
+    n_corrected: int  # in the first order, of which the examples are the first
+    n_broken: int
     facts: Mapping[str, Any]  # how it was made
 
 
@@ -107,7 +107,7 @@ def demonstrate(
     labels = [] if features.labels is None else features.labels.tolist()
     shown = _shown(grid.variants)
     changes = changed_rows(features, shown.method, shown.options, grid.seeds[0])
-    mended, spoiled = split_changes(changes, labels)
+    corrected, broken = split_changes(changes, labels)
     facts = {
         "images": f"{len(dataset)} rendered, {scenery.title}, {scenery.views} views each",
         "classes": f"{len(dataset.class_names)}: {', '.join(dataset.class_names)}",
@@ -125,10 +125,10 @@ def demonstrate(
         shown=shown.label,
         running=running_accuracy(finished),
         purity=purity_over_time(finished),
-        mended=tuple(as_example(dataset, *change) for change in mended[:N_MENDED]),
-        spoiled=tuple(as_example(dataset, *change) for change in spoiled[:N_SPOILED]),
-        n_mended=len(mended),
-        n_spoiled=len(spoiled),
+        corrected=tuple(as_example(dataset, *change) for change in corrected[:N_CORRECTED]),
+        broken=tuple(as_example(dataset, *change) for change in broken[:N_BROKEN]),
+        n_corrected=len(corrected),
+        n_broken=len(broken),
         facts=facts,
     )
 
@@ -147,7 +147,7 @@ def titled(summary: Summary, title: str) -> Summary:
 
 
 def running_accuracy(finished: Iterable[Finished], window_start: int = 20) -> dict[str, Curve]:
-    """Per label the share of right answers so far, in per cent, as a mean over orders.
+    """Per label the fraction of right answers so far, in %, as a mean over orders.
 
     The first images are left out, where the share still jumps.
     """
@@ -161,7 +161,7 @@ def running_accuracy(finished: Iterable[Finished], window_start: int = 20) -> di
 
 
 def purity_over_time(finished: Iterable[Finished]) -> dict[str, Curve]:
-    """Per label with a cache the share of rightly filed images, as a mean over orders."""
+    """Per label with a cache the fraction of rightly filed images, as a mean over orders."""
     values: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
     for item in finished:
         for cell in item.cells:
@@ -199,10 +199,10 @@ def as_example(images: ImageSet, row: int, before: int, after: int, side: int = 
 def split_changes(
     changes: Sequence[tuple[int, int, int]], labels: Sequence[int]
 ) -> tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]:
-    """The changes that mended an answer, and those that spoiled one."""
-    mended = [change for change in changes if labels[change[0]] == change[2]]
-    spoiled = [change for change in changes if labels[change[0]] == change[1]]
-    return mended, spoiled
+    """The changes that corrected an answer, and those that broke one."""
+    corrected = [change for change in changes if labels[change[0]] == change[2]]
+    broken = [change for change in changes if labels[change[0]] == change[1]]
+    return corrected, broken
 
 
 def _thinned(shares: np.ndarray[Any, Any], start: int, points: int = 120) -> Curve:

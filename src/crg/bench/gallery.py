@@ -1,7 +1,7 @@
 """The gallery: images on which methods disagree, small, for the report.
 
 Predictions are kept with every run, so nothing is run again; only a few images are drawn or
-read. Sources whose images are not at hand have no gallery.
+read. Sources whose images are not available have no gallery.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def iter_grid(
 ) -> Iterator[Finished]:
     """Yield each run when it is done and on disk; with ``resume`` first those done before.
 
-    A run that fails ends the grid; ``on_progress`` is told of each run at work.
+    A run that fails ends the grid; ``on_progress`` is called for each run at work.
     """
     by_key: dict[str, list[Cell]] = defaultdict(list)
     for cell in grid.cells:

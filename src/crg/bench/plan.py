@@ -88,7 +88,7 @@ def whole_config(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def why_not(request: RowRequest, prospect: Prospect, features: Features) -> str | None:
-    """One sentence that tells why a row is not run on these images; None if it is."""
+    """One sentence that says why a row is not run on these images; None if it is."""
     dataset = prospect.dataset
     if features.labels is None:
         return _no_labels(prospect)
@@ -159,7 +159,7 @@ def _own_views(features: Features) -> int:
 
 @dataclass(frozen=True)
 class Job:
-    """One run that a cell waits for; ``name`` is what people are told of it."""
+    """One run that a cell waits for; ``name`` is what people see."""
 
     name: str
     key: str

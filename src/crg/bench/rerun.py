@@ -72,7 +72,7 @@ def _numbered(file: str, number: int) -> Line:
 
 
 def _readable(ledger: results.Ledger) -> dict[int, results.Record]:
-    """Lines by number, also those that are not believed: to repeat them tells what is true."""
+    """Lines by number, also those that are not believed: to repeat them says what is true."""
     doubtful = {each.number: dict(each.record) for each in ledger.left_out if each.record}
     return doubtful | dict(zip(ledger.numbers, ledger.records, strict=True))
 
@@ -110,7 +110,7 @@ class Repetition:
 
 
 def spec_of(record: Mapping[str, Any]) -> RunSpec:
-    """The run that a record tells of, ready to be run again."""
+    """The run that a record reports, ready to be run again."""
     few = record.get("few")
     return RunSpec(
         path=record["data"]["path"],

@@ -91,7 +91,7 @@ def no_longer_shown(plan: Plan, path: str | os.PathLike[str]) -> list[str]:
         return []
     try:
         before = from_record(earlier[-1])
-    except NO_OUTLINE:  # the report tells of it
+    except NO_OUTLINE:  # the report reports it
         return []
     told = []
     if len(before.seeds) > len(outline.seeds):

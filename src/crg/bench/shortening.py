@@ -18,7 +18,7 @@ from crg.results.soundness import DIGEST as DIGEST
 
 # What no two runs have in common, even on the same machine.
 NOT_COMPARED = ("ms_per_step", "ms_per_step_median", "peak_bytes")
-SHORT = "short"  # kind of a line that tells of no run, and only keeps its place
+SHORT = "short"  # kind of a line that reports no run, and only keeps its place
 _MEASURED = ("options", "n_samples", "metrics", "zero_shot")
 _KEPT = ("schema", "key", "time", "reason", "method", "seed", "given", "scenario",
          "plugins", "code", "versions", "machine")  # fmt: skip
@@ -65,7 +65,7 @@ def shorten_file(source: Path, target: Path) -> None:
         try:
             lines.append(json.dumps(shortened(json.loads(line)), separators=(",", ":")))
         except (ValueError, KeyError, TypeError, AttributeError):
-            lines.append("")  # torn: the numbers of the others stay
+            lines.append("")  # truncated: the numbers of the others stay
     content = "\n".join([*lines, ""]).encode()
     with replacing(target) as partial:
         # Without a time in it, equal results make equal files.

@@ -63,7 +63,7 @@ def discover(
     """Everything usable at or below the paths, each once, in the order of the names.
 
     What was named itself must be usable. What merely lies below is left out if it is not, and
-    ``on_left_out`` is told why; files that do not look like feature files are passed over.
+    ``on_left_out`` is called with the reason; files that are not feature files are passed over.
     """
     found: dict[Path, Found] = {}
     for path in paths:
@@ -194,7 +194,8 @@ def _store(path: Path) -> Found:
 def _finished_store(path: Path) -> Found:
     if not storage.read_header(path).finished:
         raise InputError(
-            f"{path} is not finished: run the same crg encode again, which goes on where it was."
+            f"{path} is not finished: "
+            "run the same crg encode again, which continues where it stopped."
         )
     return _store(path)
 
@@ -305,7 +306,7 @@ def _joined(files: Sequence[Found]) -> Iterator[Prospect]:
         except InputError:
             if each.is_named:
                 raise
-            continue  # its own source tells why
+            continue  # its own source says why
         if features.labels is not None:
             scale = f"{features.task.logit_scale:.4g}"
             alike[features.task.width, scale, features.model].append(each)

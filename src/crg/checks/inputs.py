@@ -122,7 +122,7 @@ def refused_samples_change_nothing(make: Make) -> None:
 
 
 def refused_class_changes_change_nothing(make: Make) -> None:
-    """After a bad add_class or remove_class an adapter goes on as if it had not been asked."""
+    """After a bad add_class or remove_class an adapter continues as if it had not been asked."""
     task = make_task()
     stream, row = make_stream(task, 60, 8), another_direction(task)
     adapter, undisturbed = make(task), make(task)

@@ -1,4 +1,4 @@
-"""Checks of arithmetic: the answer does not hang on the array library or on the precision."""
+"""Checks of arithmetic: the answer does not depend on the array library or on the precision."""
 
 from __future__ import annotations
 

@@ -21,18 +21,18 @@ from crg.needs import TEXT_ENCODER
 from crg.types import Task
 
 
-def saved_state_goes_on(make: Make) -> None:
+def saved_state_continues(make: Make) -> None:
     """Save, load, go on: the logits are those of an adapter that was not interrupted."""
     _require_takes_up_again(make, _saved_and_loaded, "a saved and loaded adapter")
 
 
-def pickled_adapter_goes_on(make: Make) -> None:
-    """A pickled adapter goes on like the original."""
+def pickled_adapter_continues(make: Make) -> None:
+    """A pickled adapter continues like the original."""
     _require_takes_up_again(make, lambda a: pickle.loads(pickle.dumps(a)), "a pickled adapter")
 
 
-def copied_adapter_goes_on(make: Make) -> None:
-    """A deep copy goes on like the original, and neither influences the other."""
+def copied_adapter_continues(make: Make) -> None:
+    """A deep copy continues like the original, and neither influences the other."""
     _require_takes_up_again(make, copy.deepcopy, "a deep copy")
 
 
@@ -117,9 +117,9 @@ def _parts_of(thing: Any) -> list[Any]:
 
 
 STATE: list[Check] = [
-    saved_state_goes_on,
-    pickled_adapter_goes_on,
-    copied_adapter_goes_on,
+    saved_state_continues,
+    pickled_adapter_continues,
+    copied_adapter_continues,
     state_is_bounded,
 ]
 

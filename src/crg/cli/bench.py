@@ -293,7 +293,7 @@ def _say_farewell(jobs: Sequence[Job], path: Path) -> None:
     kept = len(ledger.find(records, [job.key for job in jobs]))
     click.echo(
         f"Stopped: {kept} of {len(jobs)} runs are kept in {path}, "
-        "and the same command goes on from there.",
+        "and the same command continues from there.",
         err=True,
     )
 

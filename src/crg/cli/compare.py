@@ -225,5 +225,5 @@ def _farewell(grid: Grid, n_done: int, results_path: Path | None) -> str:
     n_kept = len(ledger.find(records, [cell.key for cell in grid.cells]))
     return (
         f"Stopped: {n_kept} of {grid.n_runs} runs are kept in {results_path}, "
-        "and the same command with --resume goes on from there."
+        "and the same command with --resume continues from there."
     )

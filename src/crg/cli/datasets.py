@@ -83,7 +83,7 @@ def _list(as_json: bool) -> None:
         table.add_row(entry.name, entry.title, *numbers, entry.reader)
     output().print(table)
     output().print(
-        "crg datasets NAME tells how its files are laid out and where to get them.\n"
+        "crg datasets NAME says how its files are laid out and where to get them.\n"
         "shapes, and shapes:SHIFT:SEVERITY, are rendered on the spot and need no files."
     )
 
@@ -152,7 +152,7 @@ def _print_report(report: Report) -> None:
         found = f"{report.n_classes:,} classes, {report.n_images:,} images"
         console.print(Text(f"{report.name}: all is fine ({found})."))
     if report.n_ignored:
-        console.print(Text(f"{report.n_ignored:,} files are no images or in no class."))
+        console.print(Text(f"{report.n_ignored:,} files are not images or in no class."))
 
 
 def _items(problem: Problem) -> list[Text]:

@@ -93,7 +93,7 @@ def _engine_options(command: F) -> F:
 @click.command()
 @click.argument("dataset", required=False)
 @click.option("--out", required=True, type=click.Path(path_type=Path),
-              help="Folder of the store; may be new, or one to go on with.")  # fmt: skip
+              help="Folder of the store; may be new, or one to continue with.")  # fmt: skip
 @click.option("--check", is_flag=True, help="Encode nothing; check a finished store instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @_image_options
@@ -104,7 +104,7 @@ def encode(dataset: str | None, out: Path, check: bool, as_json: bool, **given: 
 
     DATASET is a name that crg datasets lists, shapes, shapes:SHIFT:SEVERITY, a folder with one
     folder per class, or a CSV file with a path and a label per line. The job can be stopped and
-    even killed: the same command goes on where it was.
+    even killed: the same command continues where it stopped.
 
     \b
     Example:
@@ -153,7 +153,8 @@ def _encoded(name: str, out: Path, given: dict[str, Any]) -> EncodingSummary:
             )
     except KeyboardInterrupt:
         click.echo(
-            f"Stopped: what was encoded is kept in {out}, and the same command goes on from there.",
+            f"Stopped: what was encoded is kept in {out}, "
+            "and the same command continues from there.",
             err=True,
         )
         click.get_current_context().exit(INTERRUPTED)

@@ -35,7 +35,7 @@ from crg.generation.diffusion import DiffusersGenerator
     "--out",
     required=True,
     type=click.Path(path_type=Path),
-    help="Folder of the variations; may be new, or one to go on with.",
+    help="Folder of the variations; may be new, or one to continue with.",
 )
 @click.option(
     "--seed",
@@ -85,7 +85,7 @@ def generate(images: str, out: Path, as_json: bool, **given: Any) -> None:
 
     IMAGES is a dataset as crg encode takes it. Each variation is a file,
     OUT/ID-OF-THE-IMAGE/0000.png and so on. The job can be stopped and even killed: the same
-    command goes on where it was.
+    command continues where it stopped.
 
     \b
     Example:
@@ -118,7 +118,7 @@ def _generated(name: str, out: Path, given: dict[str, Any]) -> GenerationSummary
             )
     except KeyboardInterrupt:
         click.echo(
-            f"Stopped: what was made is kept in {out}, and the same command goes on from there.",
+            f"Stopped: what was made is kept in {out}, and the same command continues from there.",
             err=True,
         )
         click.get_current_context().exit(INTERRUPTED)

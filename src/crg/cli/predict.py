@@ -93,8 +93,8 @@ def model_options(command: F) -> F:
 @click.option("--format", "layout", type=click.Choice(["jsonl", "csv"]), default=None,
               help="Form of the lines.  [default: by the suffix of --out, else jsonl]")  # fmt: skip
 @click.option("--save-state", type=_FILE, help="Keep what is learnt in this file.")
-@click.option("--load-state", type=_FILE, help="Go on with what an earlier stream learnt.")
-@click.option("--resume", is_flag=True, help="Go on with --out where an earlier call stopped.")
+@click.option("--load-state", type=_FILE, help="Continue with what an earlier stream learnt.")
+@click.option("--resume", is_flag=True, help="Continue with --out where an earlier call stopped.")
 @click.option("--skip-unreadable", is_flag=True,
               help="Give a broken image a line with its error, and go on.")  # fmt: skip
 @click.option("--watch", is_flag=True, help="Go on as files arrive, until Ctrl-C.")
@@ -166,7 +166,7 @@ def _run(stream: ImageStream, paths: Iterable[Path], live: bool, total: int | No
     counts = Counts()
     try:
         with progress("images", total, shown=total is not None) as advance:
-            for counts in stream.run(paths, live):  # noqa: B007 - the last one is told of below
+            for counts in stream.run(paths, live):  # noqa: B007 - the last one is reported below
                 advance()
     except KeyboardInterrupt:
         click.echo(f"Stopped. {_told(counts)}", err=True)

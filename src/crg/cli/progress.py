@@ -35,7 +35,7 @@ from crg.cli.shared import progress
 from crg.encoding import EncodingProgress
 
 _SECONDS_BETWEEN_LINES = 10.0
-_SECONDS_OF_MEMORY = 600.0  # runs may take minutes each, and the time left is told from these
+_SECONDS_OF_MEMORY = 600.0  # runs may take minutes each, and the time left is reported from these
 
 
 @contextlib.contextmanager
@@ -45,7 +45,7 @@ def grid_progress(
     """What to tell of a grid's progress: bars on a terminal's stderr.
 
     Elsewhere a plain line on stderr every ten seconds if anything has changed, and one at the
-    end, or nothing without ``lines``. Failures are told at once, in either case; those for a
+    end, or nothing without ``lines``. Failures are reported at once, in either case; those for a
     reason that was told are counted at the end.
     """
     console = Console(stderr=True, highlight=False)

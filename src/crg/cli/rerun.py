@@ -51,7 +51,7 @@ _MAIN = ("digest", "accuracy", "predicted", "ece", "nll", "worst_class_accuracy"
 def rerun(
     line: str, files: tuple[Path, ...], data: tuple[Path, ...], folder: Path, as_json: bool
 ) -> None:
-    """Run again what a line of a results file tells of, and compare all that was measured.
+    """Run again what a line of a results file reports, and compare all that was measured.
 
     LINE is the number of a line, FILE:NUMBER, or the start of a run's key. Times and memory are
     not compared. The exit code is 0 if everything is the same to the last bit, and 1 if not.

@@ -167,7 +167,7 @@ def note(sentence: str) -> None:
 
 
 def tell_of_left_out(results_path: Path) -> None:
-    """Say which lines of a results file are torn, not ours or not to be believed."""
+    """Say which lines of a results file are truncated, not ours or not to be believed."""
     for sentence in sentences_on(results_path, ledger.read_ledger(results_path).left_out):
         note(sentence)
 

@@ -1,4 +1,4 @@
-"""Tables for people: shares in per cent, the best row in bold."""
+"""Tables for people: shares in %, the best row in bold."""
 
 from __future__ import annotations
 

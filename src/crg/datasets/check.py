@@ -41,7 +41,7 @@ def find_faults(
     look = _decode_fault if decode else _header_fault
     faults = {}
     with ThreadPoolExecutor(workers) as pool, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Pillow warns about what is told as a fault here
+        warnings.simplefilter("ignore")  # Pillow warns about what is reported as a fault here
         for name, fault in zip(files, pool.map(look, files.values()), strict=True):
             advance()
             if fault:
@@ -91,7 +91,7 @@ class Report:
     name: str
     n_classes: int
     n_images: int
-    n_ignored: int  # files in a folder of one's own that are no images or in no class
+    n_ignored: int  # files in a folder of one's own that are not images or in no class
     problems: tuple[Problem, ...]
     source: str  # where to get the dataset, if that is known
 

@@ -49,7 +49,7 @@ def read_folder(folder: Path) -> ImageSet:
 
 
 def count_ignored(folder: Path) -> int:
-    """How many visible files below a folder are no images or in no class."""
+    """How many visible files below a folder are not images or in no class."""
     names = list(files_below(folder))
     return sum("/" not in name or not is_image_name(name) for name in names)
 

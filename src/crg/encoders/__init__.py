@@ -42,7 +42,7 @@ def load_encoder(name: str, *, device: str | None = None, precision: str | None 
 
 
 def _check_spelling(name: str) -> None:
-    """Where open_clip is not there to know its models, a slip in ours is told of."""
+    """Where open_clip is not there to know its models, a slip in ours is reported."""
     if find_spec("open_clip") is None and get_close_matches(name.lower(), ["mini"], cutoff=0.7):
         raise InputError(f"There is no model {name!r}: did you mean mini?")
 

@@ -1,7 +1,7 @@
 """The bundled model: small, trained on rendered shapes, and run by NumPy alone.
 
 It knows objects of many shapes, colours and textures by name and nothing else of the world;
-``tools/train_mini.py`` trained it and ``docs/mini.md`` tells how well it does.
+``tools/train_mini.py`` trained it and ``docs/mini.md`` says how well it does.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Mini:
     logit_bias = 0.0
 
     def __init__(self, path: Path | None = None) -> None:
-        """Read the weights; a missing or damaged file is told in one sentence."""
+        """Read the weights; a missing or damaged file is reported in one sentence."""
         source = WEIGHTS if path is None else Path(path)
         raw = _read(source)
         self.fingerprint: str = hashlib.sha256(raw).hexdigest()

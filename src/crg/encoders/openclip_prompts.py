@@ -100,7 +100,7 @@ class OpenClipPrompts:
     def nearest_words(self, context: Any, count: int = 3) -> list[list[str]]:
         """For each of (M, W) vectors the tokens nearest by Euclidean distance.
 
-        A hyphen at the end marks a token that a word goes on from.
+        A hyphen at the end marks a token that a word continues from.
         """
         torch = library("torch", "openclip")
         table = self._embedding.weight.detach()

@@ -33,7 +33,7 @@ def run_all(
     With one worker everything happens in this process, in the given order, unless the runs
     shall be ``isolated`` from it. Otherwise each worker is a process of its own with one
     computing thread that loads ``plugins`` first and reads each file once. A process that
-    dies is replaced, and its run is tried once more. ``on_progress`` is told here of each run
+    dies is replaced, and its run is tried once more. ``on_progress`` is called here for each run
     at work, about four times a second at most. To stop early, close the iterator: the workers
     end at once.
     """

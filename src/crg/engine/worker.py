@@ -50,7 +50,7 @@ def _version(path: str) -> _Version:
     try:
         status = os.stat(path)
     except OSError:
-        return path, 0, 0  # what is wrong is told when it is read
+        return path, 0, 0  # what is wrong is reported when it is read
     return path, status.st_mtime_ns, status.st_size
 
 

@@ -125,7 +125,7 @@ class Features:
 
 
 def read_features(path: str | os.PathLike[str], verify: bool = True) -> Features:
-    """Read and check a feature file or a store; what is wrong is told in one sentence.
+    """Read and check a feature file or a store; what is wrong is reported in one sentence.
 
     A store is mapped into memory rather than loaded; without ``verify`` the checksums of its
     images are not computed.

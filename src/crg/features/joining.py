@@ -20,7 +20,7 @@ SIMULATED = "simulated"
 
 
 def joined(parts: Sequence[Features]) -> Features:
-    """All images over all classes; ``domains`` tells which of the ``parts`` one comes from.
+    """All images over all classes; ``domains`` says which of the ``parts`` one comes from.
 
     A class that several files name has the text feature of the first of them. An image is
     called by the number of its file and its own id, such as ``1/photo-7``. Every image keeps

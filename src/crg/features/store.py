@@ -74,7 +74,7 @@ def spans(count: int, block: int) -> list[range]:
 
 
 def header_bytes(header: Header) -> bytes:
-    """``store.json`` as text that tells whether it was changed."""
+    """``store.json`` as text that says whether it was changed."""
     top = {"format": FORMAT, "version": VERSION, "sha256": _digest(asdict(header))}
     return json.dumps(top | asdict(header), indent=1).encode()
 
@@ -108,7 +108,8 @@ def read_store(folder: Path, verify: bool = True) -> tuple[dict[str, Any], str]:
     header = read_header(folder)
     if not header.finished:
         raise InputError(
-            f"{folder} is not finished: run the same crg encode again, which goes on where it was."
+            f"{folder} is not finished: "
+            "run the same crg encode again, which continues where it stopped."
         )
     images = _images(folder, header)
     if verify:
@@ -255,7 +256,7 @@ class StorePlan:
 def check_same(folder: Path, header: Header, plan: StorePlan) -> None:
     """Refuse a store that was made of something else, and name what differs.
 
-    Images may have been mended since an unfinished store was begun: its journal knows which
+    Images may have been repaired since an unfinished store was begun: its journal knows which
     blocks they are in.
     """
     free = () if header.finished else (CONTENT, VARIATIONS)

@@ -5,7 +5,7 @@ since, does not count; neither does a block whose numbers no longer have the che
 
 While a store is in the making its folder holds ``store.json`` (not finished), the numbers so
 far in ``image_features.partial`` and a journal of the blocks that are on disk. A process that
-is killed loses the block it was at, and the next one goes on from there. Finishing leaves no
+is killed loses the block it was at, and the next one continues from there. Finishing leaves no
 trace of that: the files are the same, byte for byte.
 """
 
@@ -66,7 +66,7 @@ def append_entry(folder: Path, entry: JournalEntry) -> None:
     text = json.dumps(asdict(entry), sort_keys=True).encode()
     handle = os.open(folder / NAME, os.O_RDWR | os.O_APPEND | os.O_CREAT | BINARY, 0o666)
     try:
-        # The line break comes first as well, lest a torn line spoils this one.
+        # The line break comes first as well, lest a truncated line spoils this one.
         write_all(handle, b"\n" + checksum(text).encode() + b" " + text + b"\n")
         os.fsync(handle)
     finally:
@@ -104,7 +104,7 @@ def telling_of_the_disk(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise InputError(
             f"{folder} cannot be written ({error.strerror or error}): make room there or choose "
-            "another folder, and the same command goes on with what is kept."
+            "another folder, and the same command continues with what is kept."
         ) from None
 
 
@@ -223,7 +223,7 @@ class StoreWriter:
         return self._spans[block]
 
     def write(self, block: int, images: Numbers, skipped: Mapping[int, str]) -> None:
-        """Keep one block; ``skipped`` tells why rows of it are left out, by row of the set."""
+        """Keep one block; ``skipped`` says why rows of it are left out, by row of the set."""
         data = np.ascontiguousarray(images, dtype=HALF)
         reasons = {str(row): reason for row, reason in skipped.items()}
         entry = JournalEntry(block, checksum(data), self.plan.contents[block], reasons)
@@ -278,14 +278,14 @@ class StoreWriter:
     def _is_whole(self, entry: JournalEntry) -> bool:
         contents = self.plan.contents
         if entry.block >= len(contents) or entry.content != contents[entry.block]:
-            return False  # an image of it was mended or replaced since
+            return False  # an image of it was repaired or replaced since
         rows = self.rows(entry.block)
         with self._partial.open("rb") as file:
             file.seek(self._place(rows.start))
             return checksum(file.read(len(rows) * self._row_bytes)) == entry.sha256
 
     def _check_room(self) -> None:
-        """A disk that is too small is told of now rather than after hours."""
+        """A disk that is too small is reported now rather than after hours."""
         needed = sum(len(self._spans[block]) for block in self.missing) * self._row_bytes
         disk = shutil.disk_usage(self.folder)
         if disk.total and needed > disk.free:

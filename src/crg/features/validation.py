@@ -1,4 +1,4 @@
-"""What the values of a feature file must be like; what is wrong is told in one sentence."""
+"""What the values of a feature file must be like; what is wrong is reported in one sentence."""
 
 from __future__ import annotations
 

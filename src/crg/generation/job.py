@@ -1,6 +1,6 @@
 """Making variations once: one file each, so that the job can be stopped at any moment.
 
-``variations.json`` in the folder tells what made them; another generator or seed is refused.
+``variations.json`` in the folder says what made them; another generator or seed is refused.
 """
 
 from __future__ import annotations

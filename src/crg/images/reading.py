@@ -31,7 +31,7 @@ IMAGE_SUFFIXES = frozenset(  # lower case, as in path.suffix.lower()
     [".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg",
      ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"]
 )  # fmt: skip
-# Only these, because others run programs (EPS) or are no images to a person (HDF5, MPEG).
+# Only these, because others run programs (EPS) or are not images to a person (HDF5, MPEG).
 _FORMATS = (
     *("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000"),
     *(("AVIF",) if find_spec("PIL.AvifImagePlugin") else ()),  # from Pillow 11.3 on
@@ -67,7 +67,7 @@ def read_image(source: Any) -> Image.Image:
         return _decoded(_content(source), shown(source))
     if callable(getattr(source, "draw", None)):
         return _finished(source.draw(), "The drawn image")
-    raise InputError(f"A value of type {type(source).__name__} is no image: {_ACCEPTED}.")
+    raise InputError(f"A value of type {type(source).__name__} is not an image: {_ACCEPTED}.")
 
 
 def shown(path: Any) -> str:

@@ -8,7 +8,7 @@ entry does little harm.
 | step | function | symbols |
 | --- | --- | --- |
 | 1 select | parts.selection | f views, rho share kept, x confident feature, h entropy |
-| 2 cache | parts.cache | M places per queue |
+| 2 cache | parts.cache | M slots per queue |
 | 3 prototypes | parts.prototypes | v+ positive, v- negative, t text |
 | 4 residual | parts.residual, parts.motion | R_T, R+, R-; xi1, xi2, gamma, lr |
 | 5 Gaussian | parts.gaussian, parts.precision | S scatter, P precision, mu = v+ + R+ |
@@ -53,7 +53,7 @@ class CRG(Method):
     class Config:
         """The paper's defaults; the last eight are the switches of its ablation."""
 
-        queue_size: int = option(12, "M, places per queue", at_least=1, at_most=10_000)
+        queue_size: int = option(12, "M, slots per queue", at_least=1, at_most=10_000)
         view_share: float = option(0.1, "rho, share of views kept", above=0, at_most=1)
         beta: float = option(5.0, "sharpness of the similarity terms", at_least=0, at_most=50)
         lambda1: float = option(

@@ -49,7 +49,7 @@ class DPE(Method):
         """The paper's setting for ImageNet, used for all datasets."""
 
         view_share: float = option(0.1, "share of views kept", above=0, at_most=1)
-        queue_size: int = option(3, "places per queue", at_least=1, at_most=10_000)
+        queue_size: int = option(3, "slots per queue", at_least=1, at_most=10_000)
         alpha: float = option(6.0, "weight of the visual logits", at_least=0, at_most=1e6)
         beta: float = option(5.0, "sharpness of the visual logits", at_least=0, at_most=50)
         align: float = option(0.5, "weight of the alignment loss", at_least=0, at_most=1e6)

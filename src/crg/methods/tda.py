@@ -42,12 +42,12 @@ class TDA(Method):
         """The paper's constants, one setting for all datasets."""
 
         view_share: float = option(0.1, "share of views kept", above=0, at_most=1)
-        positive_size: int = option(3, "places per positive queue", at_least=1, at_most=10_000)
+        positive_size: int = option(3, "slots per positive queue", at_least=1, at_most=10_000)
         positive_weight: float = option(2.0, "alpha of the positive cache", at_least=0, at_most=1e6)
         positive_sharpness: float = option(
             5.0, "beta of the positive cache", at_least=0, at_most=50
         )
-        negative_size: int = option(2, "places per negative queue", at_least=1, at_most=10_000)
+        negative_size: int = option(2, "slots per negative queue", at_least=1, at_most=10_000)
         negative_weight: float = option(
             0.117, "alpha of the negative cache", at_least=0, at_most=1e6
         )

@@ -86,7 +86,7 @@ class Cache(Stateful):
     ) -> Change | None:
         """Put an image into the queue of ``label`` if it is confident enough.
 
-        The change tells the queue, which ``filing`` may have made another one.
+        The change names the queue, which ``filing`` may have made another one.
         """
         if self.filing is None:
             return self._insert(label, feature, entropy, sample_id)

@@ -100,7 +100,7 @@ class AnswerFile:
 
 
 def check_settings(path: Path, settings: Mapping[str, Any] | None) -> None:
-    """Refuse to go on with answers that were made with other settings."""
+    """Refuse to continue with answers that were made with other settings."""
     try:
         kept = json.loads(settings_file(path).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -162,7 +162,7 @@ def _opened(path: Path, resume: bool) -> IO[str]:
         return file
     except FileExistsError:
         raise InputError(
-            f"{path} exists already: go on with it by --resume or choose another name."
+            f"{path} exists already: continue with it by --resume or choose another name."
         ) from None
     except OSError as error:
         raise InputError(

@@ -73,7 +73,7 @@ class ImageStream:
             if isinstance(answer, InputError):
                 raise InputError(
                     f"{path} was readable before the interruption and is not now ({answer}): "
-                    "put it back or start afresh."
+                    "put it back or start over."
                 )
 
     def _write(self, path: Path, answer: Answer | InputError, counts: Counts) -> None:

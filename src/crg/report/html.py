@@ -43,10 +43,11 @@ def demonstration_page(shown: Demonstration) -> str:
         ),
         *_purity(shown.purity, colours),
         "<h2>Answers that adaptation changed</h2>",
-        f"<p>In the first stream order {escape(shown.shown)} mended {shown.n_mended} answers of "
-        f"zero-shot and spoiled {shown.n_spoiled}. These are the first of each.</p>",
-        _gallery("Mended", shown.mended),
-        _gallery("Spoiled", shown.spoiled),
+        f"<p>In the first stream order {escape(shown.shown)} corrected "
+        f"{shown.n_corrected} answers "
+        f"of zero-shot and broke {shown.n_broken}. These are the first of each.</p>",
+        _gallery("Corrected", shown.corrected),
+        _gallery("Broken", shown.broken),
         "<h2>How this was made</h2>",
         _facts(shown.facts),
     ]

@@ -103,7 +103,7 @@ def worst_figure(study: Study, source: str) -> list[Figure]:
 
 
 def _row_before(line: Line, above: str) -> str:
-    """The row that a step goes on from: the one most like it, else the one above."""
+    """The row that a step continues from: the one most like it, else the one above."""
     return line.to_like.against if line.to_like is not None else above
 
 

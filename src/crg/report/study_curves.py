@@ -53,7 +53,7 @@ def sweep_figure(study: Study, source: str) -> list[Figure]:
 
 
 def shots_figure(study: Study, source: str) -> list[Figure]:
-    """Accuracy against places per class, which double from one to the next."""
+    """Accuracy against slots per class, which double from one to the next."""
     return _against_rows(study, source, "shots", math.log2, lambda x: 2**x)
 
 
@@ -182,7 +182,7 @@ def _figure(
     study: Study, source: str, what: str, curves: Mapping[str, Curve], titles: Titles,
     words: Callable[[], str], marked: bool = False, at: Callable[[float], float] = float,
 ) -> list[Figure]:  # fmt: skip
-    """A figure in per cent; none where nothing was measured. ``at`` undoes a stretched axis."""
+    """A figure in %; none where nothing was measured. ``at`` undoes a stretched axis."""
     drawn = _drawn(curves)
     if not drawn:
         return []

@@ -37,7 +37,7 @@ def rows_table(study: Study, shown: Table) -> str:
 
 
 def head_cell(line: Line, is_bold: bool = False, once: str | None = None) -> Cell:
-    """The name of a row with what must be known about it; ``once`` tells of several settings."""
+    """The name of a row with what must be known about it; ``once`` reports several settings."""
     flags = [watermark(line)] if watermark(line) else []
     needs = f"<br><small>{escape('needs ' + ', '.join(line.row.needs))}</small>"
     small = (needs if line.row.needs else "") + _once(once_mark([line]) if once is None else once)
@@ -97,7 +97,7 @@ def incomplete_mark(line: Line) -> str:
 
 
 def missing_cell(line: Line) -> Cell:
-    """One cell of a row that came to nothing; its title says why."""
+    """One cell of a row that failed; its title says why."""
     why = f" title='{escape(line.reason, quote=True)}'" if line.reason else ""
     return Cell(f"<span{why}>{escape(line.status)}</span>", css="reason")
 

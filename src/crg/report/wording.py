@@ -1,4 +1,4 @@
-"""Numbers as people read them: shares in per cent, differences in points with their interval."""
+"""Numbers as people read them: shares in %, differences in points with their interval."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NOTHING = "-"
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """A share in per cent.
+    """A share in %.
 
     >>> percent(0.6123)
     '61.2%'

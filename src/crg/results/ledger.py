@@ -89,9 +89,9 @@ def _read(path: Path) -> str:
 
 DEFAULT_PATH = "crg-results.jsonl"
 SCHEMA = 1
-FAILURE = "failure"  # kind of a line that tells of a run that came to nothing
+FAILURE = "failure"  # kind of a line that reports a run that failed
 
-_TORN = "is torn or not ours"
+_TRUNCATED = "is truncated or not ours"
 
 Record = dict[str, Any]
 
@@ -112,13 +112,13 @@ class Origin:
 
 @dataclass(frozen=True)
 class Ledger:
-    """What a results file holds; ``torn`` are the numbers of lines that cannot be read.
+    """What a results file holds; ``truncated`` are the numbers of lines that cannot be read.
 
     ``left_out`` are these and the lines that can be read and not be believed, with the reasons.
     """
 
     records: tuple[Record, ...]
-    torn: tuple[int, ...] = ()
+    truncated: tuple[int, ...] = ()
     numbers: tuple[int, ...] = field(default=(), compare=False)  # line of each record, from 1
     left_out: tuple[LeftOut, ...] = field(default=(), compare=False)
 
@@ -165,12 +165,12 @@ def surroundings() -> Record:
 
 
 def make_failure(key: str, reason: str) -> Record:
-    """A run that came to nothing, and why; a rerun tries it again."""
+    """A run that failed, and why; a rerun tries it again."""
     return {"schema": SCHEMA, "kind": FAILURE, "key": key, "time": _now(), "reason": reason}
 
 
 def to_result(record: Mapping[str, Any]) -> Result:
-    """The run that a record tells of."""
+    """The run that a record reports."""
     names = ("method", "options", "seed", "metrics", "zero_shot", "n_samples", "seconds")
     return Result(**{name: record[name] for name in names})
 
@@ -237,8 +237,8 @@ def read_ledger(path: str | os.PathLike[str]) -> Ledger:
             left_out.append(LeftOut(number, why, record))
         elif record is not None:
             records[number] = record
-    torn = tuple(line.number for line in left_out if line.record is None)
-    return Ledger(tuple(records.values()), torn, tuple(records), tuple(left_out))
+    truncated = tuple(line.number for line in left_out if line.record is None)
+    return Ledger(tuple(records.values()), truncated, tuple(records), tuple(left_out))
 
 
 def run_keys_from(path: str | os.PathLike[str], start: int) -> tuple[set[str], int]:
@@ -271,13 +271,13 @@ def _parsed(line: bytes) -> tuple[Record | None, str | None]:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
-        return None, _TORN
+        return None, _TRUNCATED
     if not isinstance(record, dict) or "schema" not in record:
-        return None, _TORN
+        return None, _TRUNCATED
     if record["schema"] != SCHEMA:
         return None, f"is of the schema {record['schema']!r}, which this crg does not read"
     if not isinstance(record.get("key"), str):
-        return None, _TORN
+        return None, _TRUNCATED
     return record, fault_of(record)
 
 

@@ -126,7 +126,7 @@ class Measurements:
         }
 
     def _by_image(self, stream: Stream, scored: Numbers, right: Numbers) -> dict[str, str]:
-        """What is told of every image, by row of the file and by place in the stream."""
+        """What is reported every image, by row of the file and by place in the stream."""
         n_rows, rows = len(stream.features), stream.rows[scored]
         answers = np.full(n_rows, -1)
         answers[stream.rows] = self.predicted

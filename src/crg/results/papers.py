@@ -20,7 +20,7 @@ NOTES = ("slip", "protocol", "statement")
 
 @dataclass(frozen=True)
 class Reported:
-    """A number as printed, in per cent."""
+    """A number as printed, in %."""
 
     value: float
     source: str
@@ -101,7 +101,7 @@ class Papers:
         return self.number(experiment, backbone, AVERAGE, method)
 
     def stated(self, experiment: str, backbone: str, dataset: str, method: str) -> tuple[str, ...]:
-        """What is said of a result whose number is not at hand, each with where it is said."""
+        """What is said of a result whose number is not available, each with where it is said."""
         if self.number(experiment, backbone, dataset, method) is not None:
             return ()
         return tuple(

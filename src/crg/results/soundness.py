@@ -36,7 +36,7 @@ _SLACK = 1e-9  # of an accuracy that somebody rounded in writing
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A line that is not believed; ``why`` goes on from "it" or "each"."""
+    """A line that is not believed; ``why`` continues from "it" or "each"."""
 
     number: int
     why: str
@@ -46,8 +46,8 @@ class LeftOut:
 def sentences_on(path: str | os.PathLike[str], lines: Iterable[LeftOut]) -> list[str]:
     """What to tell people of the lines that were left out, a sentence per reason.
 
-    >>> sentences_on("a.jsonl", [LeftOut(2, "is torn"), LeftOut(5, "is torn")])
-    ['Lines 2, 5 of a.jsonl were left out: each is torn.']
+    >>> sentences_on("a.jsonl", [LeftOut(2, "is truncated"), LeftOut(5, "is truncated")])
+    ['Lines 2, 5 of a.jsonl were left out: each is truncated.']
     """
     numbers: dict[str, list[int]] = {}
     for line in lines:
@@ -61,7 +61,7 @@ def sentences_on(path: str | os.PathLike[str], lines: Iterable[LeftOut]) -> list
 
 
 def is_run(record: Mapping[str, Any]) -> bool:
-    """Whether it tells of a run, and of all that was measured: a short line does not."""
+    """Whether it reports a run, and of all that was measured: a short line does not."""
     return record.get("kind") is None and DIGEST not in record
 
 

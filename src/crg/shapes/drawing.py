@@ -222,7 +222,7 @@ def _mask(look: Look) -> Plane:
 
 
 def _grain(look: Look) -> Plane:
-    """The share of the second tone at each pixel of the object."""
+    """The fraction of the second tone at each pixel of the object."""
     turn = look.turn + look.grain_turn
     cos, sin = np.float32(np.cos(turn)), np.float32(np.sin(turn))
     x, y = _X - np.float32(look.x), _Y - np.float32(look.y)

@@ -16,7 +16,7 @@ import numpy as np
 
 from crg.shapes.drawing import COLOURS, GROUNDS, OUTLINES, SIDE, TEXTURES, Look
 
-SIZES: dict[str, tuple[float, float]] = {  # radius as a share of the side
+SIZES: dict[str, tuple[float, float]] = {  # radius as a fraction of the side
     "small": (0.25, 0.29),
     "medium": (0.31, 0.36),
     "large": (0.38, 0.44),

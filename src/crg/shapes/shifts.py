@@ -30,7 +30,7 @@ class Shift:
 
 
 def _sketch(image: Image.Image, drawn: float, rng: np.random.Generator) -> Image.Image:
-    """Pencil lines on paper take the place of a share of the colours."""
+    """Pencil lines on paper take the place of a fraction of the colours."""
     grey = image.convert("L").filter(ImageFilter.GaussianBlur(0.7))
     down, across = np.gradient(np.asarray(grey, np.float32))
     lines = 250 - np.clip(rng.uniform(5.0, 7.0) * np.hypot(down, across), 0, 215)

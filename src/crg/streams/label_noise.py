@@ -1,4 +1,4 @@
-"""Mislabelling: a share of what a cache takes in is filed under a wrong class on purpose.
+"""Label noise: a fraction of what a cache takes in is filed under a wrong class on purpose.
 
 It is how an experiment finds out what wrong entries in a cache cost. The share is of insertions,
 not of offers: a queue that is less full takes what the right one would refuse, so that of equal
@@ -17,10 +17,10 @@ from typing import Any
 from crg.types import InputError, SampleId
 
 
-class Mislabelling:
+class LabelNoise:
     """The ``filing`` of a cache by which a ``share`` of its insertions goes to a wrong class.
 
-    The share of hits among insertions is never further from it than one insertion, unless the
+    The fraction of hits among insertions is never further from it than one insertion, unless the
     wrong queues refuse everything.
 
     ``truth`` has the true class of each image, -1 for one of no class; it may be empty. The
@@ -42,7 +42,7 @@ class Mislabelling:
     def filed_under(self, label: int, sample_id: SampleId) -> int:
         """The class for an image that the method takes for one of class ``label``.
 
-        >>> Mislabelling(1.0, {"photo": 0}, n_classes=3, seed=0).filed_under(1, "photo")
+        >>> LabelNoise(1.0, {"photo": 0}, n_classes=3, seed=0).filed_under(1, "photo")
         2
         """
         chance, choice = _two_numbers(self._seed, sample_id)

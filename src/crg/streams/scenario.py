@@ -25,7 +25,7 @@ class Scenario:
     """Which images of a file come, in what order, and how many are filed under a wrong class.
 
     ``strength`` belongs to the order: the concentration of ``dirichlet``, how many times more
-    frequent the most frequent class of ``imbalanced`` is than the rarest, the share of classes
+    frequent the most frequent class of ``imbalanced`` is than the rarest, the fraction of classes
     that ``few_present`` keeps and that ``outsiders`` takes away. None is the order's own default.
     """
 

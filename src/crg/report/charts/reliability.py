@@ -22,7 +22,7 @@ _LETTERS = 25  # of a name before it is put on two lines
 
 
 def reliability_diagram(name: str, bins: Sequence[Bin], pen: Pen, remark: str) -> str:
-    """Accuracy against confidence; the area of a dot is the share of answers in it.
+    """Accuracy against confidence; the area of a dot is the fraction of answers in it.
 
     Below the diagonal a method is surer than it is right.
     """

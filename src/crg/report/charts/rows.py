@@ -35,7 +35,7 @@ class Bar:
     name: str
     interval: Interval
     start: float = 0.0
-    is_step: bool = False  # goes on from the row before
+    is_step: bool = False  # continues from the row before
     verdict: str = ""
     remark: str = ""
 

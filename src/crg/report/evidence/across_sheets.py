@@ -37,7 +37,7 @@ def _overview(study: Study) -> Sheet:
     lines = [line for table in study.tables for line in table.lines]
     return Sheet(
         title=f"{study.outline.title}: all sources",
-        facts=("Accuracy in per cent and points over zero-shot.",),
+        facts=("Accuracy in % and points over zero-shot.",),
         columns=("source", *map(_titled, study.outline.rows)),
         rows=(
             *map(_source_row, study.tables),
@@ -85,5 +85,5 @@ def _means(study: Study, groups: list[Group]) -> Sheet:
         for row in study.outline.rows
     )
     title = f"{study.outline.title}: {TITLE}"
-    return Sheet(title, ("Accuracy in per cent.",), ("row", *columns), rows,
+    return Sheet(title, ("Accuracy in %.",), ("row", *columns), rows,
                  (average_note(study, groups),))  # fmt: skip

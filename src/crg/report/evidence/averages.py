@@ -77,7 +77,7 @@ def _averaged(study: Study, setting: Setting) -> tuple[Table, ...]:
 
 
 def average_text(average: Average) -> str:
-    """The mean in per cent, or on how many sources the row is complete.
+    """The mean in %, or on how many sources the row is complete.
 
     >>> average_text(Average(0.5, 3, 3)), average_text(Average(None, 2, 3))
     ('50.00', 'on 2 of 3 sources')

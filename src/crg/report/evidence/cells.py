@@ -1,4 +1,4 @@
-"""Figures as the text of a cell: shares in per cent, differences in points."""
+"""Figures as the text of a cell: shares in %, differences in points."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ TIMES = (
 )
 _LABELS = "labels"
 _MEGABYTE = 1_000_000
-_ROUNDING = 0.01  # by which the share of wrong labels may differ from the one that was asked for
+_ROUNDING = 0.01  # by which the fraction of wrong labels may differ from the one that was asked for
 
 
 def name_of(line: Line, once: str | None = None) -> str:
-    """The label with all that must not be overlooked; ``once`` tells of several settings."""
+    """The label with all that must not be overlooked; ``once`` reports several settings."""
     flags = [watermark(line)] if watermark(line) else []
     flags += ["uses labelled images"] if line.row.uses_labels and not line.row.tuned else []
     flags += ["incomplete"] if line.status == "incomplete" else []
@@ -45,7 +45,7 @@ def once_mark(lines: Iterable[Line]) -> str:
 
 
 def spread_text(spread: Spread | None) -> str:
-    """Mean and deviation in per cent."""
+    """Mean and deviation in %."""
     if spread is None:
         return NOTHING
     return number(spread.mean) + ("" if spread.std is None else f" ± {number(spread.std)}")
@@ -127,7 +127,7 @@ def plain_text(spread: Spread | None, digits: int) -> str:
 
 
 def share_text(share: float | None) -> str:
-    """A share in per cent."""
+    """A share in %."""
     return NOTHING if share is None else number(share)
 
 

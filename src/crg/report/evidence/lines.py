@@ -91,7 +91,7 @@ def _last_line(reason: str) -> str:
 
 
 def _without_start(line: Line, known: Known, cells: Sequence[Cell]) -> Line:
-    """One order tells nothing of how it starts, as others would start with other images.
+    """One order says nothing of how it starts, as others would start with other images.
 
     As far as the order is up to chance, what is expected of any part of the stream is what the
     whole of it has; domains come in an order that is not.

@@ -12,7 +12,7 @@ from crg.report.evidence.runs import Run, in_order
 from crg.report.evidence.study import Bin, Curve, Point, Spread
 
 _N_PLACES = 60
-_FIRST_PLACE = 20  # a share of fewer images says nothing
+_FIRST_PLACE = 20  # a fraction of fewer images says nothing
 
 
 def spread(values: Sequence[float | None]) -> Spread | None:

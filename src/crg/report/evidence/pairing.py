@@ -31,7 +31,7 @@ class Judged:
 
     @property
     def gains(self) -> Answers | None:
-        """What it has over zero-shot, answer by answer: 1 mended, -1 spoiled, 0 as it was."""
+        """What it has over zero-shot, answer by answer: 1 corrected, -1 broken, 0 as it was."""
         return change(self.answers, self.base)
 
 
@@ -128,7 +128,7 @@ def different(one: Mapping[str, object], other: Mapping[str, object]) -> tuple[s
 
 
 def change(later: Answers | None, earlier: Answers | None) -> Answers | None:
-    """How each answer changed from one setting to another: 1 mended, -1 spoiled, 0 as it was."""
+    """How each answer changed from one setting to another: 1 corrected, -1 broken, 0 as it was."""
     if later is None or earlier is None:
         return None
     seeds = shared_seeds(later, earlier)

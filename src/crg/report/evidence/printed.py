@@ -1,4 +1,4 @@
-"""What papers print for a row, and what they say where the number is not at hand."""
+"""What papers print for a row, and what they say where the number is not available."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def findings_on(study: Study, source_name: str) -> list[str]:
 
 
 def _what_is_missing(study: Study) -> list[str]:
-    """Rows that came to nothing and images that were not there."""
+    """Rows that failed and images that were not there."""
     said: list[str] = []
     kinds = Counter(line.status for table in study.tables for line in table.lines)
     words = [f"{kinds[kind]} {kind}" for kind in ("failed", "incomplete", "not run") if kinds[kind]]

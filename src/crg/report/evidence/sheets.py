@@ -1,6 +1,6 @@
 """The tables of an experiment as text, before they become Markdown or LaTeX.
 
-Shares are in per cent, differences in points.
+Shares are in %, differences in points.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class Line:
     first: Mapping[int, Spread] = field(default_factory=dict)  # accuracy over the first n images
     first_gain: Mapping[int, Contrast] = field(default_factory=dict)  # the same against zero-shot
     reported: Reported | None = None  # what papers print for it
-    said: tuple[str, ...] = ()  # what is said of it where the number is not at hand
+    said: tuple[str, ...] = ()  # what is said of it where the number is not available
     traces: tuple[Trace, ...] = ()
 
 

@@ -134,7 +134,7 @@ def _sharing(lines: Sequence[Line]) -> str:
 
 def _beside(found: _Range) -> str:
     if found.largest_std is None:
-        return ", beside which a single order tells of no spread"
+        return ", beside which a single order reports no spread"
     more = "more" if found.exceeds_spread else "no more"
     return (
         f", which is {more} than the spread over orders: "

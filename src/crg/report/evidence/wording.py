@@ -14,7 +14,7 @@ _OWN_TEXT = ("clip", "model", "own")
 
 
 def number(share: float) -> str:
-    """A share or a difference of shares in per cent, without a minus before zero.
+    """A share or a difference of shares in %, without a minus before zero.
 
     >>> number(-0.0000001)
     '0.00'
