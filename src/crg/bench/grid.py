@@ -1,7 +1,7 @@
 """A grid of runs, every file with every variant of a method in every stream order, and its summary.
 
-Each run is kept in the results file as soon as it is done, so a grid that was stopped can go
-on where it was.
+Each run is kept in the results file as soon as it is done, so a grid that was stopped can
+continue where it was.
 
 Accuracy, calibration error and purity are fractions. The mean and the spread (sample
 standard deviation) are over stream orders. The gain over zero-shot comes with the interval

@@ -1,6 +1,6 @@
 """Your own images: in a folder per class, or in a table (CSV, TSV) with the columns path and label.
 
-Class names are sorted, so that they do not depend on the order of the rows.
+Class names are sorted, so that they do not depend on the order of the rows of a table.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The text half of open_clip's models, for prompts whose words are tuned.
 
-The original is not touched, so that several threads may use it at once.
+Parts are exchanged in a copy that shares all weights. The original is not touched, so that
+several threads may use it at once.
 
 The model's own code runs on a sentence of M placeholder words and the ending; only the
 embeddings of the placeholders are replaced by the context. Positions, masks, pooling and

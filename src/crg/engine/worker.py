@@ -1,6 +1,7 @@
 """One run, here or in a process of its own: its feature files, read once, and its peak memory.
 
-A process that has done other runs, or that has a large parent, would tell of their memory too.
+Memory is measured in a fresh process: one that has done other runs, or has a large parent, would
+count theirs too.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ A finished store is a folder with these files:
 ``skipped.json``         the images that were left out, each with the reason
 =======================  ==================================================================
 
-What is read here is raw, as from a feature file; ``features`` checks it and ``store`` writes it.
+What is read here is raw, as from a feature file; ``files`` checks it, ``store_writer`` writes it.
 """
 
 from __future__ import annotations

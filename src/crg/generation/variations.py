@@ -3,7 +3,7 @@
 The variations of ``cat/1.jpg`` are the images in ``FOLDER/cat/1.jpg/`` or, where there is no
 such folder, in ``FOLDER/cat/1/``, in the order of their names. It does not matter who made them.
 
-They serve where methods that want generated views are tried on images for which no diffusion
+Stand-ins serve where methods that want generated views are tried on images for which no diffusion
 model is available. Whoever shows a number that comes from them has to say so.
 """
 

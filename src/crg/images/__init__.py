@@ -1,1 +1,1 @@
-"""From the pixels of an image to those of its views: which part, resized how, mixed how."""
+"""Images: sets of them, reading them, and making views: which part, resized how, mixed how."""

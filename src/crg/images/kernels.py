@@ -5,7 +5,7 @@ and with whole pixel values in between. What differs is the order in memory: wha
 finds its lines as rows, so that both passes are sums of a few long rows, which the compiler
 vectorises. A flip is a matter of where a line is written.
 
-Each pixel lies between four pixels of the source. Neighbours in a row mostly have neighbours
+In an affine map each pixel lies between four pixels of the source. Neighbours in a row mostly have neighbours
 there too, so a row is cut into runs over which the source moves along, and a run is a sum of
 long rows, which the compiler vectorises.
 """

@@ -1,9 +1,9 @@
 """Cutting views out of an image, resized as Pillow does it: one direction, then the other.
 
-Pillow can resize a part of an image, but keeps its place in single precision. So this is its
-arithmetic in NumPy, to the last bit: slow, and only for strips.
+Of a long strip Pillow can resize the part that is seen, but keeps its place in single precision.
+So strips are resized by its arithmetic in NumPy, to the last bit, which is slow.
 
-Which comes first matters by a rounding, and more where bicubic values are cut off. It is always
+Which direction comes first matters by a rounding, and more where bicubic values are cut off. It is always
 that of Pillow 13, so that the pixels are the same whatever version of Pillow is installed and
 whether or not the kernels are compiled.
 """

@@ -12,8 +12,8 @@ then: as one large function they ran several times slower.
 Letters as in ``residual``: K classes, D width, m kept views. What is summed over D is
 summed in the type of the arrays, what is one number per class is in double precision.
 
-All arrays have the classes first, (K, V), as ``selection`` keeps them. Sums over classes are
-in double precision, as in ``ops.softmax_and_entropy``.
+In the loops over views arrays have the classes first, (K, V), as ``selection`` keeps them. Sums
+over classes are in double precision, as in ``ops.softmax_and_entropy``.
 """
 
 from __future__ import annotations
