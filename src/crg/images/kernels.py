@@ -1,13 +1,13 @@
 """Compiled resizing, affine maps and mixing, where numba is installed: Pillow's, to the last bit.
 
-As in Pillow each direction is resized with weights in fixed point, 22 bits behind the point,
-and with whole pixel values in between. What differs is the order in memory: what comes first
-finds its lines as rows, so that both passes are sums of a few long rows, which the compiler
+As in Pillow each direction is resized with weights in fixed point, 22 bits behind the point, and
+with whole pixel values in between. What differs is the order in memory: what comes first finds
+its lines as rows, so that both passes are sums of a few long rows, which the compiler
 vectorises. A flip is a matter of where a line is written.
 
-In an affine map each pixel lies between four pixels of the source. Neighbours in a row mostly have neighbours
-there too, so a row is cut into runs over which the source moves along, and a run is a sum of
-long rows, which the compiler vectorises.
+In an affine map each pixel lies between four pixels of the source. Neighbours in a row mostly
+have neighbours there too, so a row is cut into runs over which the source moves along, and a run
+is a sum of long rows, which the compiler vectorises.
 """
 
 from __future__ import annotations

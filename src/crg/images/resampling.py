@@ -3,9 +3,9 @@
 Of a long strip Pillow can resize the part that is seen, but keeps its place in single precision.
 So strips are resized by its arithmetic in NumPy, to the last bit, which is slow.
 
-Which direction comes first matters by a rounding, and more where bicubic values are cut off. It is always
-that of Pillow 13, so that the pixels are the same whatever version of Pillow is installed and
-whether or not the kernels are compiled.
+Which direction comes first matters by a rounding, and more where bicubic values are cut off. It
+is always that of Pillow 13, so that the pixels are the same whatever version of Pillow is
+installed and whether or not the kernels are compiled.
 """
 
 from __future__ import annotations
