@@ -10,11 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crg.metrics import Interval
-from crg.report.charts.axes import LINE_HEIGHT, spread_out, wrapped
-from crg.report.charts.lines import MOST_POINTS, Series, Titles, band_chart, thinned
-from crg.report.charts.pens import pen, pens_of
-from crg.report.charts.reliability import reliability_diagram
-from crg.report.charts.rows import Bar, interval_chart, waterfall_chart
+from crg.report.charts.axes import LINE_HEIGHT, pen, pens_of, spread_out, wrapped
+from crg.report.charts.lines import (
+    MOST_POINTS,
+    Bar,
+    Series,
+    Titles,
+    band_chart,
+    interval_chart,
+    reliability_diagram,
+    thinned,
+    waterfall_chart,
+)
 from crg.report.evidence.study import Bin, Point
 from crg.results.outline import Row
 from made_studies import METHODS, curve

@@ -19,8 +19,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-from crg.report.study_figures import figures_of
 from crg.report.study_page import study_page
+from crg.report.study_section import figures_of
 from made_studies import SHAPES, all_studies, noise_study
 
 CHROMIUM = next(

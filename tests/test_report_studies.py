@@ -20,8 +20,8 @@ from crg.report.evidence.sentences import TUNED
 from crg.report.evidence.study import Line, Study
 from crg.report.markup import Figure, data_link
 from crg.report.study_across import overview_table
-from crg.report.study_figures import FIGURES, figures_of
 from crg.report.study_page import study_page
+from crg.report.study_section import FIGURES, figures_of
 from made_studies import SHAPES, TEXTURES, all_studies, table_study
 from test_report import SVG, Balanced
 

@@ -26,7 +26,7 @@ import crg
 from crg.atomic import replacing
 from crg.engine import read_with_few
 from crg.evaluate import run
-from crg.report.plots import line_chart, palette
+from crg.report.html import line_chart, palette
 from crg.streams.orders import shuffled
 
 ZERO_SHOT, ZERO_SHOT_CACHE, FEW_SHOT_CACHE = "zero-shot", "zero-shot cache", "few-shot cache"

@@ -21,7 +21,7 @@ from crg.features.files import Features
 from crg.methods.registry import get_method
 from crg.needs import GENERATED
 from crg.results.measurements import Measurements
-from crg.results.measurements import correct_rows as correct_rows
+from crg.results.measurements import correct_rows as correct_rows  # for those who read a run
 from crg.streams.label_noise import LabelNoise
 from crg.streams.orders import NO_CLASS, Stream, lay_out
 from crg.streams.scenario import Scenario

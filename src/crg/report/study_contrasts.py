@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from crg.metrics import Interval
-from crg.report.charts.pens import pens_of
-from crg.report.charts.reliability import reliability_diagram
-from crg.report.charts.rows import Bar, interval_chart, waterfall_chart
+from crg.report.charts.axes import pens_of
+from crg.report.charts.lines import Bar, interval_chart, reliability_diagram, waterfall_chart
 from crg.report.evidence.captions import caption
 from crg.report.evidence.study import Contrast, Line, Study
 from crg.report.markup import Figure

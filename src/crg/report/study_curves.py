@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from crg.report.charts.axes import pen, pens_of
 from crg.report.charts.lines import Series, Titles, band_chart, thinned
-from crg.report.charts.pens import pen, pens_of
 from crg.report.evidence.averages import Group, means_caption
 from crg.report.evidence.captions import caption, loss_caption
 from crg.report.evidence.study import Contrast, Curve, Line, Point, Study, Table

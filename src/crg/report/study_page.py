@@ -10,10 +10,8 @@ from crg.report.evidence.leading import BOLD
 from crg.report.evidence.sentences import verdicts_note
 from crg.report.evidence.study import Study
 from crg.report.markup import paragraph, slug
-from crg.report.sorting import SCRIPT
 from crg.report.study_section import study_section
-from crg.report.study_style import STUDY_STYLE
-from crg.report.style import STYLE
+from crg.report.style import SCRIPT, STUDY_STYLE, STYLE
 from crg.report.writing import GENERATOR
 from crg.results.outline import ENOUGH_IMAGES, ENOUGH_ORDERS
 

@@ -1,23 +1,101 @@
-"""The section of one experiment: what it is about, what it shows, and all that stands behind it."""
+"""The section of one experiment: its figures, its tables, and numbers of papers."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import PurePath
 
 from crg.report.evidence.cells import scored_text
 from crg.report.evidence.leading import bold_among
 from crg.report.evidence.sentences import TUNED, once_note, sentences_of, watermark
-from crg.report.evidence.study import Line, Shown, Study, Table
-from crg.report.markup import figure, folded, listing, paragraph, slug
+from crg.report.evidence.study import Line, PrintedCell, PrintedTable, Shown, Study, Table
+from crg.report.evidence.unmeasured import (
+    cell_text,
+    introduction,
+    marks_of,
+    remarks_of,
+    title_of,
+)
+from crg.report.markup import (
+    Cell,
+    Column,
+    Entry,
+    Figure,
+    figure,
+    folded,
+    footnotes,
+    listing,
+    paragraph,
+    slug,
+    table,
+)
 from crg.report.study_across import flags, means_table, missing_table, overview_table
-from crg.report.study_figures import figures_of
+from crg.report.study_contrasts import (
+    forest_figure,
+    reliability_figure,
+    waterfall_figure,
+    worst_figure,
+)
+from crg.report.study_curves import (
+    cold_start_figure,
+    learning_figure,
+    noise_figures,
+    purity_figure,
+    shots_figure,
+    sweep_figure,
+)
 from crg.report.study_grids import first_table, heat_table, settings_table
-from crg.report.study_printed import printed_part
 from crg.report.study_tables import rows_table
 from crg.results.outline import Source
+
+Maker = Callable[[Study, str], list[Figure]]
+
+FIGURES: Mapping[str, tuple[Maker, ...]] = {
+    "table": (forest_figure, learning_figure, reliability_figure),
+    "learning": (cold_start_figure,),
+    "cold_start": (cold_start_figure,),
+    "purity": (purity_figure,),
+    "waterfall": (waterfall_figure,),
+    "sweep": (sweep_figure,),
+    "heat": (),  # a table in colours
+    "noise": (noise_figures,),
+    "streams": (worst_figure,),
+    "shots": (shots_figure,),
+}
+
+
+def figures_of(study: Study, source: str) -> list[Figure]:
+    """The figures of one source; a name that is not known has those of a table."""
+    makers = FIGURES.get(study.outline.figure, FIGURES["table"])
+    return [each for make in makers for each in make(study, source)]
+
+
+def printed_part(study: Study) -> str:
+    """A table per model; nothing where papers print nothing for what is missing."""
+    if not study.printed:
+        return ""
+    title = "<h3>What papers print for the datasets that are not there</h3>"
+    return folded(title, "".join(map(_printed, study.printed)), "source")
+
+
+def _printed(shown: PrintedTable) -> str:
+    remarks = remarks_of(shown)
+    columns = [Column("row", rises=True), *(Column(each) for each in shown.datasets)]
+    entries = [
+        Entry(Cell(escape(method), method), tuple(_cell(cell, remarks) for cell in cells))
+        for method, cells in shown.rows.items()
+    ]
+    heading = f"<h4>{escape(title_of(shown))}</h4>{paragraph(introduction(shown), 'facts')}"
+    return heading + table(columns, entries) + footnotes(remarks)
+
+
+def _cell(cell: PrintedCell, remarks: Sequence[str]) -> Cell:
+    marks = ", ".join(map(str, marks_of(cell, remarks)))
+    value = None if cell.reported is None else cell.reported.value
+    return Cell(cell_text(cell) + (f"<sup>{marks}</sup>" if marks else ""), value)
+
 
 _OPEN = 1  # sources whose figures are open from the start
 _SHOWN_PROMPTS = 3  # more are folded away

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 
 from crg.report.evidence.cells import TIMES
+from crg.report.evidence.full_sheets import Sheet, SheetRow
 from crg.report.evidence.leading import BOLD, bold_among
 from crg.report.evidence.sentences import once_note, sentences_of, verdicts_note
-from crg.report.evidence.sheet import Sheet, SheetRow
 from crg.report.evidence.sheets import sheets_of
 from crg.report.evidence.study import Study
 from crg.report.evidence.unmeasured import printed_sheets

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from crg.evaluate import BASELINE
-from crg.report.evidence import comparing, starting, streaming, sweeping
+from crg.report.evidence import (
+    comparing,
+    streaming,
+)
 from crg.report.evidence.stepping import (
     held_against,
     loss_against,
@@ -155,8 +158,8 @@ def _start(study: Study, tables: Tables) -> list[str]:
     lines = [line for line in _rows(tables[0]) if line.first_gain]
     where = f"On {named(tables[0].source)}"
     if not lines:
-        return [starting.nothing_told(tables[0])]
-    since = {called(line.row): starting.better_from(line) for line in lines}
+        return [streaming.nothing_told(tables[0])]
+    since = {called(line.row): streaming.better_from(line) for line in lines}
     known = {name: count for name, count in since.items() if count is not None}
     soonest = [name for name, count in known.items() if count == min(known.values())]
     if soonest:
@@ -176,7 +179,7 @@ def _never_from_the_first(lines: Sequence[Line]) -> str:
     numbers = sorted({n for line in lines for n in line.first_gain})
     sizes = listing(map(str, numbers)).replace(" and ", " or ")
     said = f"no row is judged better than zero-shot from the first {sizes} images on"
-    whole = [called(line.row) for line in lines if starting.is_better(line)]
+    whole = [called(line.row) for line in lines if streaming.is_better(line)]
     verb = "is" if len(whole) == 1 else "are"
     return f"{said}; over the whole stream {listing(whole)} {verb}" if whole else said
 
@@ -234,8 +237,8 @@ def _mean(contrast: Contrast | None) -> float:
 _CAPTIONS: Mapping[str, Callable[[Study, Tables], list[str]]] = {
     "purity": _errors,
     "waterfall": _steps,
-    "sweep": sweeping.range_on_source,
-    "heat": sweeping.range_on_source,
+    "sweep": comparing.range_on_source,
+    "heat": comparing.range_on_source,
     "noise": _noise,
     "streams": _worst,
     "cold_start": _start,

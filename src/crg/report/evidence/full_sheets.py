@@ -1,4 +1,4 @@
-"""The table of one source in one setting as text: every row with all that was measured."""
+"""Tables as text, and that of one source in one setting: every row with all that was measured."""
 
 from __future__ import annotations
 
@@ -17,9 +17,29 @@ from crg.report.evidence.cells import (
     share_text,
     spread_text,
 )
-from crg.report.evidence.sheet import Sheet, SheetRow
 from crg.report.evidence.study import Line, Study, Table
 from crg.report.evidence.tabling import STREAMS
+
+
+@dataclass(frozen=True)
+class SheetRow:
+    """``message`` stands in place of the cells after the first, where nothing was measured."""
+
+    cells: tuple[str, ...]
+    bold: tuple[int, ...] = ()  # places of the cells that tell of the highest accuracy
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """One table with what stands above and below it."""
+
+    title: str
+    facts: tuple[str, ...]
+    columns: tuple[str, ...]
+    rows: tuple[SheetRow, ...]
+    notes: tuple[str, ...] = ()
+    is_prose: bool = False  # sentences rather than figures
 
 
 @dataclass(frozen=True)

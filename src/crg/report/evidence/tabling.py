@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from crg.evaluate import BASELINE
-from crg.report.evidence import measured
+from crg.report.evidence import runs
 from crg.report.evidence.leading import leading
 from crg.report.evidence.lines import Known, judged_row
 from crg.report.evidence.pairing import (
@@ -60,7 +60,7 @@ def tables_of(known: Known, tell: Tell = lambda what: None) -> tuple[Table, ...]
 
 def _scored(known: Known, cells: Sequence[Cell]) -> Spread | None:
     found = (known.runs.get(cell.key or "") for cell in cells)
-    return measured.scored(run for run in found if run is not None)
+    return runs.scored(run for run in found if run is not None)
 
 
 def settings_are_numbers(outline: Outline) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from crg.report.evidence.cells import NOTHING
-from crg.report.evidence.sheet import Sheet, SheetRow
+from crg.report.evidence.full_sheets import Sheet, SheetRow
 from crg.report.evidence.study import PrintedCell, PrintedTable, Study
 
 
