@@ -83,11 +83,11 @@ def test_unreadable_images_are_printed() -> None:
     assert "1 images could not be read" in done.stdout and "dot 13.png: " in done.stdout
 
 
-def test_ctrl_c_tells_how_to_go_on() -> None:
+def test_ctrl_c_says_how_to_continue() -> None:
     """An interrupted command exits with 130, and the same one ends in the same bytes."""
     stopped = encode("dots", "--out", "s", model="stopped")
     assert stopped.exit_code == 130
-    assert "kept in s, and the same command goes on" in stopped.stderr
+    assert "kept in s, and the same command continues" in stopped.stderr
     assert encode("dots", "--out", "s").exit_code == 0
     encode("dots", "--out", "whole")
     assert contents(Path("s")) == contents(Path("whole"))
