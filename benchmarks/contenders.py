@@ -1,4 +1,4 @@
-"""What is measured: everything that can take one step on one picture of a scene."""
+"""What is measured: everything that can take one step on one image of a scene."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Contender(ABC):
 
     @abstractmethod
     def step(self, place: int) -> Any:
-        """Take the picture at ``place`` of the scene."""
+        """Take the image at ``place`` of the scene."""
 
     def running(self) -> AbstractContextManager[None]:
         """What must be so while it runs; entered outside the measured time."""

@@ -12,21 +12,21 @@ from typing import Any
 import numpy as np
 
 import crg
-from crg.synthetic import gaussian_stream
+from crg.streams.synthetic import gaussian_stream
 from warm import Size
 
 _WINDOW = 500  # steps around a mark that are summarised
 
 
-def long_run(size: Size, n_pictures: int, marks: tuple[int, ...]) -> list[dict[str, Any]]:
-    """From the first picture on; the stream repeats itself under fresh sample ids."""
-    stream = gaussian_stream(n_pictures, size.n_classes, size.width)
+def long_run(size: Size, n_images: int, marks: tuple[int, ...]) -> list[dict[str, Any]]:
+    """From the first image on; the stream repeats itself under fresh sample ids."""
+    stream = gaussian_stream(n_images, size.n_classes, size.width)
     adapter = crg.create("crg", stream.task)
     n_steps = marks[-1] + _WINDOW // 2
     times, changed = np.zeros(n_steps), np.zeros(n_steps, dtype=bool)
     memory = {}
     for i in range(n_steps):
-        views = stream.image_features[i % n_pictures]
+        views = stream.image_features[i % n_images]
         begin = time.perf_counter_ns()
         prediction = adapter.step(views, i)
         times[i] = (time.perf_counter_ns() - begin) / 1e6

@@ -10,7 +10,7 @@ import contenders as c
 
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 FASTER, OVER_TDA, OVER_LEAST, GROWTH, AGREEMENT = 50.0, 6.0, 15.0, 12.0, 1e-3
-# "As much as", with room for the noise of the clock, for malloc, and for the ids of pictures
+# "As much as", with room for the noise of the clock, for malloc, and for the ids of images
 # that fill the last places.
 LATER, MEMORY, STATE = 1.2, 1.05, 1.001
 Record = dict[str, Any]

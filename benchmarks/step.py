@@ -45,7 +45,7 @@ class Settings:
     plan: dict[str, int]  # for timing.Plan; empty for its defaults
     marks: tuple[int, ...]  # of the long run
     lasting: tuple[int, int, int]  # its size
-    n_pictures: int  # after which it repeats itself
+    n_images: int  # after which it repeats itself
 
 
 _FOUR = ((10, 512), (100, 512), (1000, 512), (1000, 1024))
@@ -57,7 +57,7 @@ FULL = Settings(
     plan={},
     marks=(1_000, 10_000, 100_000),
     lasting=(100, 512, 1),
-    n_pictures=20_000,
+    n_images=20_000,
 )
 QUICK = Settings(
     sizes=((10, 512, 1), (100, 512, 1), (1000, 512, 1), (100, 512, 64)),
@@ -68,7 +68,7 @@ QUICK = Settings(
           "oracle_steps_at_1000": 1},
     marks=(500, 5_000, 10_000),
     lasting=(100, 128, 1),
-    n_pictures=5_000,
+    n_images=5_000,
 )  # fmt: skip
 
 
@@ -88,7 +88,7 @@ def work(part: str, threads: int, settings: Settings) -> Any:
     if part == "cases":
         return [measure(Size(*size), contenders.ALL, plan) for size in settings.sizes]
     if part == "long_run":
-        return long_run(Size(*settings.lasting), settings.n_pictures, settings.marks)
+        return long_run(Size(*settings.lasting), settings.n_images, settings.marks)
     if part == "curves":
         panels = {"classes": settings.classes, "width": settings.widths}
         return {

@@ -1,4 +1,4 @@
-"""How long the views of one picture take, from the file to the batch that a model wants.
+"""How long the views of one image take, from the file to the batch that a model wants.
 
     python benchmarks/views.py            measure and print the table
     python benchmarks/views.py --write    and write it into docs/views.md
@@ -31,20 +31,19 @@ import PIL
 from PIL import Image, ImageFilter
 
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
-from crg import preprocessing
-from crg.pixels import augmix, resampling
-from crg.preprocessing import Preprocessing
-from crg.views import Augment, Recipe, _random_numbers, iter_views, make_views
+from crg.images import augmix, preprocessing, resampling
+from crg.images.preprocessing import Preprocessing
+from crg.images.views import Augment, Recipe, _random_numbers, iter_views, make_views
 from plain_views import plain_augmix, plain_crop, plain_normalised, plain_original
 from report import between_markers
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "views.md"
 CLIP = Preprocessing(224, (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
-VIEWS, NAME, AT_ONCE = 64, "picture.jpg", 6  # AT_ONCE: pictures in a stream
+VIEWS, NAME, AT_ONCE = 64, "image.jpg", 6  # AT_ONCE: images in a stream
 
 
 def made_jpeg(width: int = 500, height: int = 375) -> bytes:
-    """A picture with smooth parts, edges and the noise of a camera."""
+    """An image with smooth parts, edges and the noise of a camera."""
     random = np.random.default_rng(0)
     coarse = Image.fromarray(random.integers(0, 256, (12, 16, 3), dtype=np.uint8))
     smooth = coarse.resize((width, height), Image.Resampling.BICUBIC)
@@ -58,11 +57,11 @@ def made_jpeg(width: int = 500, height: int = 375) -> bytes:
 
 @dataclass(frozen=True)
 class Case:
-    """One way to make the views; ``run`` makes those of so many pictures."""
+    """One way to make the views; ``run`` makes those of so many images."""
 
     name: str
     run: Callable[[bytes, Recipe], Any]
-    pictures: int = 1
+    images: int = 1
     compiled: bool = True
 
 
@@ -90,14 +89,14 @@ def _decoded(content: bytes) -> Image.Image:
 
 
 def ours(content: bytes, recipe: Recipe, threads: int | None = None) -> Any:
-    """What this package does, for one picture."""
+    """What this package does, for one image."""
     return CLIP.normalised(make_views(content, CLIP, recipe, NAME, threads))
 
 
 def stream(content: bytes, recipe: Recipe) -> Any:
-    """What this package does, for a stream of pictures with a worker per core."""
-    names, pictures = [NAME] * AT_ONCE, [content] * AT_ONCE
-    for views in iter_views(pictures, names, CLIP, recipe, os.cpu_count() or 1):
+    """What this package does, for a stream of images with a worker per core."""
+    names, images = [NAME] * AT_ONCE, [content] * AT_ONCE
+    for views in iter_views(images, names, CLIP, recipe, os.cpu_count() or 1):
         assert isinstance(views, np.ndarray)
         batch = CLIP.normalised(views)
     return batch
@@ -109,12 +108,12 @@ CASES = (
     Case("crg without numba, all cores", ours, compiled=False),
     Case("crg, one thread", lambda c, r: ours(c, r, threads=1)),
     Case("crg, all cores", ours),
-    Case("crg, a stream of pictures, all cores", stream, AT_ONCE),
+    Case("crg, a stream of images, all cores", stream, AT_ONCE),
 )
 
 
 def measure(kind: Augment, rounds: int, content: bytes) -> dict[str, float]:
-    """Milliseconds per picture of each case, the median of rounds in which each has its turn."""
+    """Milliseconds per image of each case, the median of rounds in which each has its turn."""
     recipe = Recipe(VIEWS, kind)
     _check(content, recipe)
     times: dict[str, list[float]] = {case.name: [] for case in CASES}
@@ -122,7 +121,7 @@ def measure(kind: Augment, rounds: int, content: bytes) -> dict[str, float]:
         with _form(case.compiled):
             began = time.perf_counter()
             case.run(content, recipe)
-            times[case.name].append((time.perf_counter() - began) * 1e3 / case.pictures)
+            times[case.name].append((time.perf_counter() - began) * 1e3 / case.images)
     return {name: statistics.median(each) for name, each in times.items()}
 
 
@@ -159,7 +158,7 @@ def _form(compiled: bool) -> Iterator[None]:
 
 
 def table(results: dict[str, dict[str, float]], free: float) -> str:
-    """Times per picture, and how many times faster than the plain way each is."""
+    """Times per image, and how many times faster than the plain way each is."""
     head = f"| {VIEWS} views of a 500 x 375 JPEG at {CLIP.size} px | {' | | '.join(results)} | |"
     lines = [head, "| --- |" + " ---: | ---: |" * len(results)]
     for case in CASES:

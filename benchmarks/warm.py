@@ -1,4 +1,4 @@
-"""A stream in the middle: full queues, and pictures that still replace some of their entries."""
+"""A stream in the middle: full queues, and images that still replace some of their entries."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 
 import crg
 from crg.adapter import Adapter
-from crg.features import Features
+from crg.features.files import Features
 from crg.ops import confident_views
 from crg.parts.cache import Cache
-from crg.synthetic import gaussian_stream
+from crg.streams.synthetic import gaussian_stream
 
 Numbers = np.ndarray[Any, Any]
 
-# A queue holds the best of this many pictures of its class, so a picture that comes next
+# A queue holds the best of this many images of its class, so an image that comes next
 # replaces an entry with a probability of about M / 40: 30% for queues of 12.
 SEEN_PER_CLASS = 40
-_SPARE = 3  # pictures drawn per place, because classes are drawn at random
-_ENTROPIES_FROM = 200  # pictures that the distribution of entropies is read off
+_SPARE = 3  # images drawn per place, because classes are drawn at random
+_ENTROPIES_FROM = 200  # images that the distribution of entropies is read off
 
 
 @dataclass(frozen=True)
@@ -39,21 +39,21 @@ class Size:
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """A task, pictures to step on, and entropies as the stream gives them."""
+    """A task, images to step on, and entropies as the stream gives them."""
 
     size: Size
     task: crg.Task
     views: Numbers  # (N, V, D)
-    entropies: Numbers  # (E,), of some of the pictures
+    entropies: Numbers  # (E,), of some of the images
 
     def __len__(self) -> int:
         return len(self.views)
 
 
-def make_scene(size: Size, n_pictures: int) -> Scene:
+def make_scene(size: Size, n_images: int) -> Scene:
     """The stream of one size; the same at every call."""
-    stream = gaussian_stream(n_pictures, size.n_classes, size.width, size.n_views)
-    views = stream.image_features.reshape(n_pictures, size.n_views, size.width)
+    stream = gaussian_stream(n_images, size.n_classes, size.width, size.n_views)
+    views = stream.image_features.reshape(n_images, size.n_views, size.width)
     text, scale = stream.task.text_features, stream.task.logit_scale
     few = views[:_ENTROPIES_FROM]
     entropies = [confident_views(each, text, scale, 0.1).entropy for each in few]
@@ -74,10 +74,10 @@ def warm_adapter(method: str, scene: Scene, task: crg.Task | None = None) -> Ada
 
 
 def fill(queues: Cache, scene: Scene) -> None:
-    """Offer each queue as many pictures of its class as it has places."""
+    """Offer each queue as many images of its class as it has places."""
     rng = np.random.default_rng(0)
-    pictures = _pictures(scene.size.n_classes, scene.size.width, _SPARE * queues.size)
-    labels, features = np.asarray(pictures.labels), pictures.image_features
+    images = _images(scene.size.n_classes, scene.size.width, _SPARE * queues.size)
+    labels, features = np.asarray(images.labels), images.image_features
     order = np.argsort(labels, kind="stable")
     starts = np.searchsorted(labels[order], np.arange(scene.size.n_classes + 1))
     for k in range(scene.size.n_classes):
@@ -88,11 +88,11 @@ def fill(queues: Cache, scene: Scene) -> None:
 
 
 @lru_cache(maxsize=4)
-def _pictures(n_classes: int, width: int, per_class: int) -> Features:
-    """Pictures of the classes of every scene of this K and D.
+def _images(n_classes: int, width: int, per_class: int) -> Features:
+    """Images of the classes of every scene of this K and D.
 
-    ``gaussian_stream`` draws the classes before the pictures, so one seed means the same
-    classes however many pictures are asked for.
+    ``gaussian_stream`` draws the classes before the images, so one seed means the same
+    classes however many images are asked for.
     """
     return gaussian_stream(per_class * n_classes, n_classes, width)
 

@@ -1,4 +1,4 @@
-"""Adapters that each break one law that no method could break by itself."""
+"""Adapters that each fail one check that no method could break by itself."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class SumsHalf(Adapter):
     """An adapter that treats half precision in its own way."""
 
     def step(self, views: Array, sample_id: Any = None) -> Prediction:
-        """Only half of a float16 picture counts."""
+        """Only half of a float16 image counts."""
         if np.asarray(views).dtype == np.float16:
             views = np.asarray(views) + np.float16(0.5)
         return super().step(views, sample_id)
@@ -77,7 +77,7 @@ class FeelsLength(Adapter):
     """An adapter that answers differently to long vectors."""
 
     def step(self, views: Array, sample_id: Any = None) -> Prediction:
-        """Long pictures are shifted."""
+        """Long images are shifted."""
         return super().step(views + 0.01, sample_id)
 
 

@@ -1,4 +1,4 @@
-"""Methods that each break one law, and nothing else if it can be helped."""
+"""Methods that each fail one check, and nothing else if it can be helped."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class NotPicklable(Nearest):
 class SharesWithCopies(Counting):
     """Keeps its count in a place that copies share."""
 
-    counts: list[int] = []  # noqa: RUF012 - the mistake that the law is to find
+    counts: list[int] = []  # noqa: RUF012 - the mistake that the check is to find
 
     def spoil(self, logits: Array) -> Array:
         """All copies write to one list."""
@@ -265,8 +265,8 @@ class Thawed(Nearest):
     class Config:
         """Not frozen."""
 
-        weight: float = option(2.0, "weight of the cached pictures")
-        queue_size: int = option(4, "places per queue", at_least=1)
+        weight: float = option(2.0, "weight of the cached images")
+        queue_size: int = option(4, "slots per queue", at_least=1)
 
 
 class ListOption(Nearest):

@@ -10,13 +10,13 @@ import numpy as np
 from PIL import Image
 
 from crg.encoders.base import Vectors
-from crg.preprocessing import Pixels, Preprocessing
+from crg.images.preprocessing import Pixels, Preprocessing
 
 COLOURS = {"red": (220, 30, 30), "green": (30, 200, 40), "blue": (30, 40, 220)}
 
 
 class ColourEncoder:
-    """The mean colour of a picture, and the mean colour of the words of a text."""
+    """The mean colour of an image, and the mean colour of the words of a text."""
 
     name = "colours"
     width = 4
@@ -27,9 +27,9 @@ class ColourEncoder:
     source = "tests"
 
     def __init__(self) -> None:
-        self.calls: list[int] = []  # pictures per call
+        self.calls: list[int] = []  # images per call
 
-    def encode_pictures(self, pixels: Pixels) -> Vectors:
+    def encode_images(self, pixels: Pixels) -> Vectors:
         """The mean colour with a constant."""
         self.calls.append(len(pixels))
         means = pixels.reshape(len(pixels), -1, 3).mean(axis=1) / 255
@@ -42,8 +42,8 @@ class ColourEncoder:
         return _unit(np.array([[*mean, 0.2] for mean in means]))
 
 
-def save_picture(path: Path, colour: str, noise: int = 0) -> Path:
-    """A picture of one colour, a little different for each ``noise``."""
+def save_image(path: Path, colour: str, noise: int = 0) -> Path:
+    """An image of one colour, a little different for each ``noise``."""
     values = np.clip(np.array(COLOURS[colour]) + 7 * (noise % 5) - 14, 0, 255)
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new("RGB", (24, 20), tuple(int(value) for value in values)).save(path)
@@ -51,10 +51,10 @@ def save_picture(path: Path, colour: str, noise: int = 0) -> Path:
 
 
 def save_stream(folder: Path, count: int = 12) -> list[Path]:
-    """Pictures of all colours in turn."""
+    """Images of all colours in turn."""
     names = list(COLOURS)
     return [
-        save_picture(folder / f"{i:03}.png", names[i % len(names)], noise=i) for i in range(count)
+        save_image(folder / f"{i:03}.png", names[i % len(names)], noise=i) for i in range(count)
     ]
 
 

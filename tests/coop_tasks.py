@@ -1,4 +1,4 @@
-"""Small tasks with what coop needs: labelled pictures and a text encoder."""
+"""Small tasks with what coop needs: labelled images and a text encoder."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from typing import Any
 import numpy as np
 
 import crg
-from crg.checks.furnishing import furnished
-from crg.checks.streams import make_task
+from crg.checks.fixtures import furnished, make_task
 from crg.methods.coop import CoOp
 from crg.methods.options import build_config
-from crg.resources import FEW
+from crg.needs import FEW
 
 
-def law_task(**options: Any) -> crg.Task:
-    """A small task of the laws, with what coop needs."""
+def check_task(**options: Any) -> crg.Task:
+    """A small task of the checks, with what coop needs."""
     return furnished(make_task(**options), CoOp.needs)
 
 
 def without_few(task: crg.Task) -> crg.Task:
-    """The same without labelled pictures."""
+    """The same without labelled images."""
     return task.with_resources({FEW: None})
 
 

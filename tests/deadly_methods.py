@@ -22,7 +22,7 @@ TDA = crg.get_method("tda")
 
 @crg.register
 class Deadly(TDA):
-    """TDA that kills its process at the twelfth picture, so many times in all."""
+    """TDA that kills its process at the twelfth image, so many times in all."""
 
     name = "deadly"
 
@@ -32,7 +32,7 @@ class Deadly(TDA):
         self.n_seen = 0
 
     def step(self, sample):
-        """One more picture."""
+        """One more image."""
         self.n_seen += 1
         struck = len(list(Path({folder!r}).glob("struck-*")))
         if self.n_seen == 12 and struck < {times}:

@@ -20,8 +20,8 @@ _ENDS_A_COMMAND = {"|", "||", "&", "&&", ";", ">", ">>", "<", "2>"}
 
 # Documents may use these files as if the reader had made them.
 _PRELUDE = """
-from crg.features import write_features
-from crg.synthetic import gaussian_stream
+from crg.features.files import write_features
+from crg.streams.synthetic import gaussian_stream
 
 write_features("features.npz", gaussian_stream(n=60, n_classes=4, width=16, n_views=2))
 """

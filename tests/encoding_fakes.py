@@ -1,4 +1,4 @@
-"""A picture set and an encoder that need nothing from anywhere: pixels are hashed."""
+"""An image set and an encoder that need nothing from anywhere: pixels are hashed."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from crg.datasets.base import PictureSet, Source
 from crg.encoders.base import Vectors
-from crg.encoding import Summary, Wording, encode, planning
-from crg.preprocessing import Pixels, Preprocessing
-from crg.views import Recipe
+from crg.encoding import EncodingSummary, Wording, encode, plan
+from crg.images.image_set import ImageSet, Source
+from crg.images.preprocessing import Pixels, Preprocessing
+from crg.images.views import Recipe
 
 WIDTH = 8
 
 
 @dataclass(frozen=True)
 class Dot:
-    """A small picture of one colour with a dot in it."""
+    """A small image of one colour with a dot in it."""
 
     number: int
 
     def draw(self) -> Image.Image:
-        """The picture."""
+        """The image."""
         image = Image.new("RGB", (12, 10), (self.number * 5 % 256, 90, 200))
         image.putpixel((self.number % 12, self.number % 10), (255, self.number % 256, 0))
         return image
@@ -50,9 +50,9 @@ class HashEncoder:
         self.logit_bias = -1.5
         self.fingerprint = fingerprint
         self.source = "made up"
-        self.encoded = 0  # pictures
+        self.encoded = 0  # images
 
-    def encode_pictures(self, pixels: Pixels) -> Vectors:
+    def encode_images(self, pixels: Pixels) -> Vectors:
         """Unit features (B, D)."""
         self.encoded += len(pixels)
         return _unit_rows([row.tobytes() for row in pixels])
@@ -63,23 +63,23 @@ class HashEncoder:
 
 
 class StoppedAfter(HashEncoder):
-    """Stops the job after some pictures, as Ctrl-C does."""
+    """Stops the job after some images, as Ctrl-C does."""
 
-    def __init__(self, pictures: int) -> None:
+    def __init__(self, images: int) -> None:
         super().__init__()
-        self.left = pictures * 3
+        self.left = images * 3
 
-    def encode_pictures(self, pixels: Pixels) -> Vectors:
+    def encode_images(self, pixels: Pixels) -> Vectors:
         """Unit features (B, D), until it is enough."""
         self.left -= len(pixels)
         if self.left < 0:
             raise KeyboardInterrupt
-        return super().encode_pictures(pixels)
+        return super().encode_images(pixels)
 
 
-def dots(count: int = 40, *, name: str = "dots", shift: int = 0) -> PictureSet:
-    """A labelled set of drawn pictures; with ``shift`` others under the same ids."""
-    return PictureSet(
+def dots(count: int = 40, *, name: str = "dots", shift: int = 0) -> ImageSet:
+    """A labelled set of drawn images; with ``shift`` others under the same ids."""
+    return ImageSet(
         name=name,
         class_names=("red", "green", "blue"),
         templates=("a photo of a {}.", "art of the {}."),
@@ -89,19 +89,19 @@ def dots(count: int = 40, *, name: str = "dots", shift: int = 0) -> PictureSet:
     )
 
 
-def dot_files(folder: Path, count: int = 40, bad: Sequence[int] = ()) -> PictureSet:
-    """The same as files; the ``bad`` ones are no pictures."""
+def dot_files(folder: Path, count: int = 40, bad: Sequence[int] = ()) -> ImageSet:
+    """The same as files; the ``bad`` ones are not images."""
     folder.mkdir(exist_ok=True)
     paths: list[Source] = []
     for number in range(count):
         path = folder / f"dot {number:02d}.png"
         Dot(number).draw().save(path)
         if number in bad:
-            path.write_bytes(b"no picture")
+            path.write_bytes(b"no image")
         paths.append(path)
     drawn = dots(count)
     names = tuple(path.name for path in paths if isinstance(path, Path))
-    return PictureSet("files", drawn.class_names, drawn.templates, names, tuple(paths))
+    return ImageSet("files", drawn.class_names, drawn.templates, names, tuple(paths))
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -111,15 +111,15 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of eight pictures, so that small sets have several, and no waiting for the disk."""
+    """Blocks of eight images, so that small sets have several, and no waiting for the disk."""
     monkeypatch.setattr(os, "fsync", lambda handle: None)
-    monkeypatch.setattr(planning, "pictures_per_block", lambda views: 8)
+    monkeypatch.setattr(plan, "images_per_block", lambda views: 8)
 
 
-def run(pictures: PictureSet, out: Path, encoder: Any = None, **options: Any) -> Summary:
+def run(images: ImageSet, out: Path, encoder: Any = None, **options: Any) -> EncodingSummary:
     """Encode with three views and without a cache of texts."""
     wording = Wording(cache=None)
-    return encode(pictures, encoder or HashEncoder(), Recipe(3), out, wording=wording, **options)
+    return encode(images, encoder or HashEncoder(), Recipe(3), out, wording=wording, **options)
 
 
 def _unit_rows(contents_of_rows: list[bytes]) -> Vectors:

@@ -21,7 +21,7 @@ CHECKPOINTS = (0, 1, 5, 30, 149)
 
 
 def golden_run(method: str) -> dict[str, Any]:
-    """Labels of all steps and logits at a few, on 150 pictures of six views."""
+    """Labels of all steps and logits at a few, on 150 images of six views."""
     text, stream = clustered(seed=42, n=150, n_classes=6, width=16, n_views=6)
     adapter = crg.create(method, crg.Task([f"class {k}" for k in range(6)], text, 20.0))
     predictions = [adapter.step(views) for views in stream]

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from crg.datasets.base import PictureSet
 from crg.encoders.base import Vectors
-from crg.encoding import Wording, encode, planning
-from crg.preprocessing import Pixels
-from crg.views import Recipe
+from crg.encoding import Wording, encode, plan
+from crg.images.image_set import ImageSet
+from crg.images.preprocessing import Pixels
+from crg.images.views import Recipe
 from encoding_fakes import HashEncoder, contents, dot_files
 
 _OPERATIONS = ("open", "write", "fsync", "replace", "unlink", "mkdir", "chmod", "close")
@@ -30,17 +30,17 @@ _OPERATIONS = ("open", "write", "fsync", "replace", "unlink", "mkdir", "chmod", 
 class SlowEncoder(HashEncoder):
     """Takes its time, so that it can be caught at work."""
 
-    def encode_pictures(self, pixels: Pixels) -> Vectors:
+    def encode_images(self, pixels: Pixels) -> Vectors:
         """Unit features (B, D), a little later."""
         time.sleep(0.02)
-        return super().encode_pictures(pixels)
+        return super().encode_images(pixels)
 
 
-def run_job(pictures: PictureSet, folder: Path, encoder: HashEncoder) -> None:
+def run_job(images: ImageSet, folder: Path, encoder: HashEncoder) -> None:
     """Encode in blocks of five."""
-    with mock.patch.object(planning, "pictures_per_block", lambda views: 5):
+    with mock.patch.object(plan, "images_per_block", lambda views: 5):
         encode(
-            *(pictures, encoder, Recipe(views=2), folder),
+            *(images, encoder, Recipe(views=2), folder),
             wording=Wording(cache=None),
             batch=4,
             workers=0,
@@ -58,7 +58,7 @@ def kill_at(moment: int) -> None:
             count += 1
             if count == moment:
                 if name == "write":
-                    operation(args[0], bytes(args[1])[: len(args[1]) // 2])  # a torn one
+                    operation(args[0], bytes(args[1])[: len(args[1]) // 2])  # a truncated one
                 os.kill(os.getpid(), signal.SIGKILL)
             return operation(*args, **options)
 
@@ -83,23 +83,23 @@ def in_child(work: Callable[[], None]) -> bool:
     return status == 0
 
 
-def kill_at_every_moment(pictures: PictureSet, place: Path) -> int:
+def kill_at_every_moment(images: ImageSet, place: Path) -> int:
     """How many different moments there were; every resumed store is as if nothing had been."""
-    run_job(pictures, place / "whole", HashEncoder())
+    run_job(images, place / "whole", HashEncoder())
     whole = contents(place / "whole")
     for moment in range(1, 10_000):
         folder = place / "killed"
         shutil.rmtree(folder, ignore_errors=True)
-        if in_child(lambda m=moment, f=folder: _job_until(m, pictures, f)):  # type: ignore[misc]
+        if in_child(lambda m=moment, f=folder: _job_until(m, images, f)):  # type: ignore[misc]
             return moment - 1
-        assert in_child(lambda f=folder: run_job(pictures, f, HashEncoder()))  # type: ignore[misc]
+        assert in_child(lambda f=folder: run_job(images, f, HashEncoder()))  # type: ignore[misc]
         assert contents(folder) == whole, f"killed at operation {moment}"
     raise AssertionError("the job never ends")
 
 
-def _job_until(moment: int, pictures: PictureSet, folder: Path) -> None:
+def _job_until(moment: int, images: ImageSet, folder: Path) -> None:
     kill_at(moment)
-    run_job(pictures, folder, HashEncoder())
+    run_job(images, folder, HashEncoder())
 
 
 if __name__ == "__main__":
@@ -107,6 +107,6 @@ if __name__ == "__main__":
     how, where = sys.argv[1], Path(sys.argv[2])
     bad = [3, 11] if "bad" in sys.argv else []
     if how == "every":
-        print(kill_at_every_moment(dot_files(where / "pictures", 13, bad), where))
+        print(kill_at_every_moment(dot_files(where / "images", 13, bad), where))
     else:
-        run_job(dot_files(where / "pictures", 60), where / "store", SlowEncoder())
+        run_job(dot_files(where / "images", 60), where / "store", SlowEncoder())

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from crg.encoders.base import Vectors
-from crg.preprocessing import Pixels, Preprocessing
+from crg.images.preprocessing import Pixels, Preprocessing
 
 
 class LetterCounts:
@@ -24,7 +24,7 @@ class LetterCounts:
         self.fingerprint = fingerprint
         self.calls: list[list[str]] = []
 
-    def encode_pictures(self, pixels: Pixels) -> Vectors:
+    def encode_images(self, pixels: Pixels) -> Vectors:
         raise NotImplementedError
 
     def encode_texts(self, texts: Sequence[str]) -> Vectors:

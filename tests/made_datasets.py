@@ -10,7 +10,7 @@ from typing import Any
 
 from PIL import Image
 
-from crg.datasets.catalog import Entry
+from crg.datasets.catalog import DatasetEntry
 
 WNIDS = ("n01440764", "n01443537", "n01484850")
 CLASS_NAMES = "n01440764 tench\nn01443537 goldfish\nn01484850 great white shark\n"
@@ -22,14 +22,14 @@ SPLIT = {
 
 
 def jpeg(size: tuple[int, int] = (8, 6)) -> bytes:
-    """A small picture as the bytes of a file."""
+    """A small image as the bytes of a file."""
     file = io.BytesIO()
     Image.new("RGB", size, (200, 30, 60)).save(file, "JPEG")
     return file.getvalue()
 
 
 def put(path: Path, content: str | bytes | None = None) -> Path:
-    """A file with that content, or a picture, and the folders above it."""
+    """A file with that content, or an image, and the folders above it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(content, str):
         path.write_text(content, encoding="utf-8")
@@ -38,7 +38,7 @@ def put(path: Path, content: str | bytes | None = None) -> Path:
     return path
 
 
-def make_split_dataset(root: Path, entry: Entry, split: Any = SPLIT) -> Path:
+def make_split_dataset(root: Path, entry: DatasetEntry, split: Any = SPLIT) -> Path:
     """A copy with CoOp's split file, where the catalogue expects it; the folder is returned."""
     folder = root / entry.folders[0]
     put(folder / entry.split_file, json.dumps(split))
@@ -48,7 +48,7 @@ def make_split_dataset(root: Path, entry: Entry, split: Any = SPLIT) -> Path:
 
 
 def make_aircraft(root: Path, folder: str = "fgvc_aircraft") -> Path:
-    """FGVC-Aircraft's text lists with two variants and two test pictures."""
+    """FGVC-Aircraft's text lists with two variants and two test images."""
     place = root / folder
     put(place / "variants.txt", "707-320\nBoeing 717\n")
     put(place / "images_variant_test.txt", "0000002 Boeing 717\n0000001 707-320\n")
@@ -58,7 +58,7 @@ def make_aircraft(root: Path, folder: str = "fgvc_aircraft") -> Path:
 
 
 def make_imagenet(root: Path, images: str = "imagenet/images/val") -> Path:
-    """ImageNet's folders for three classes, two pictures each, and classnames.txt."""
+    """ImageNet's folders for three classes, two images each, and classnames.txt."""
     put_all(root / images / wnid / f"{wnid}_{n}.JPEG" for wnid in WNIDS for n in (2, 1))
     put(root / "imagenet/classnames.txt", CLASS_NAMES)
     return root / images
@@ -67,7 +67,7 @@ def make_imagenet(root: Path, images: str = "imagenet/images/val") -> Path:
 def make_imagenet_v2(root: Path) -> Path:
     """ImageNet-V2's numbered folders for three classes."""
     images = root / "imagenetv2/imagenetv2-matched-frequency-format-val"
-    put_all(images / str(label) / f"picture{label}.jpeg" for label in (0, 1, 2))
+    put_all(images / str(label) / f"image{label}.jpeg" for label in (0, 1, 2))
     put(root / "imagenetv2/classnames.txt", CLASS_NAMES)
     return images
 
@@ -76,19 +76,19 @@ def make_imagenet_a(root: Path) -> Path:
     """ImageNet-A: two of the three classes of classnames.txt, and its README."""
     images = root / "imagenet-adversarial/imagenet-a"
     put_all(images / wnid / "0.1_x.jpg" for wnid in (WNIDS[2], WNIDS[0]))
-    put(images / "README.txt", "about these pictures")
+    put(images / "README.txt", "about these images")
     put(root / "imagenet-adversarial/classnames.txt", CLASS_NAMES)
     return images
 
 
 def put_all(paths: Iterable[Path]) -> None:
-    """A picture at each of the paths."""
+    """An image at each of the paths."""
     for path in paths:
         put(path)
 
 
 def split_of(**per_class: int) -> dict[str, list[list[Any]]]:
-    """The content of a split file with so many pictures of each of two classes in each split."""
+    """The content of a split file with so many images of each of two classes in each split."""
     return {
         split: [
             [f"{name}/{split}{n}.jpg", k, name] for k, name in enumerate("ab") for n in range(count)

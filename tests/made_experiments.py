@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from crg.experiment.data import find_prospects
-from crg.experiment.discovery import discover
-from crg.experiment.plan import Plan, plan
-from crg.experiment.reading import read_design
+from crg.bench.plan import Plan, plan
+from crg.bench.reading import read_design
+from crg.bench.sources import discover, find_prospects
 from encoding_fakes import HashEncoder, dots, run
 from made_files import save_stream
 

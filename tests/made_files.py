@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from crg.features import write_features
-from crg.synthetic import gaussian_stream
+from crg.features.files import write_features
+from crg.streams.synthetic import gaussian_stream
 
 PLUGIN = '''
 """A method from outside the package."""
@@ -37,7 +37,7 @@ class Constant(crg.Method):
         """Nothing is kept."""
 
     def step(self, sample):
-        """The answer, whatever the picture."""
+        """The answer, whatever the image."""
         time.sleep(self.config.seconds)
         logits = 0.0 * self.task.text_features[:, 0]
         logits[self.config.answer] = 1.0

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from crg import results
-from crg.evidence import Study, read_studies
-from crg.outline import Cell, Outline, Row, Setting, Source
-from crg.packing import packed_bits
+from crg.report.evidence import Study, read_studies
+from crg.results import ledger
+from crg.results.measurements import packed_bits
+from crg.results.outline import Cell, Outline, Row, Setting, Source
 from crg.types import Result
 
 Bits = np.ndarray[Any, Any]
@@ -21,7 +21,7 @@ SHUFFLED = Setting("shuffled")
 
 
 def share(n_right: int, n: int = 200, first: int = 0) -> Bits:
-    """``n`` pictures of which ``n_right``, from the ``first`` on, are answered rightly."""
+    """``n`` images of which ``n_right``, from the ``first`` on, are answered rightly."""
     return (np.arange(n) >= first) & (np.arange(n) < first + n_right)
 
 
@@ -90,7 +90,7 @@ class Book:
                 n_samples=len(answers),
                 seconds=1.0,
             )
-            record = results.make_record(run, results.Origin("toy.npz", "0" * 64), {})
+            record = ledger.make_record(run, ledger.Origin("toy.npz", "0" * 64), {})
             self.records.append({**record, "key": cell.key})
 
     def expect(self, label: str, seed: int = 0, source: int = 0, setting: int = 0) -> Cell:
@@ -116,8 +116,8 @@ class Book:
 
     def write(self, path: Path) -> Path:
         """The outline and then the runs, a line each."""
-        for record in ({"schema": results.SCHEMA, **self.outline.as_record()}, *self.records):
-            results.append(path, record)
+        for record in ({"schema": ledger.SCHEMA, **self.outline.as_record()}, *self.records):
+            ledger.append(path, record)
         return path
 
     def read(self, folder: Path) -> Study:

@@ -10,7 +10,8 @@ from typing import Any
 
 from PIL import Image
 
-from crg.evidence.study import (
+from crg.metrics import Interval
+from crg.report.evidence.study import (
     Bin,
     Contrast,
     Curve,
@@ -22,15 +23,14 @@ from crg.evidence.study import (
     Table,
     Trace,
 )
-from crg.metrics import Interval
-from crg.outline import Outline, Row, Setting, Source
-from crg.reported import Reported
-from crg.scenario import ORDERS, Scenario
+from crg.results.outline import Outline, Row, Setting, Source
+from crg.results.papers import Reported
+from crg.streams.scenario import ORDERS, Scenario
 
 BASE = 0.6
 METHODS = ("zero_shot", "tip_adapter", "coop", "tpt", "difftpt", "tda", "dpe", "gda", "crg")
 SHAPES = Source("shapes:night:3", "shapes", n_samples=1000, n_classes=40, n_views=8, model="mini",
-                prompts=("a picture of a {}.", "a drawing of a {}.", "the {}.", "{}.", "my {}.")
+                prompts=("an image of a {}.", "a drawing of a {}.", "the {}.", "{}.", "my {}.")
                 )  # fmt: skip
 TEXTURES = Source("dtd, RN50", "dtd", n_samples=1880, n_classes=47, n_views=1, model="RN50",
                   text_kind="simulated")  # fmt: skip
@@ -103,12 +103,12 @@ def study(
 
 def table_study() -> Study:
     """Every method, with a failure, a row that was not run, a tuned one and papers' numbers."""
-    rows = [Row(m, m, needs=("labelled pictures",) if m == "coop" else ()) for m in METHODS]
+    rows = [Row(m, m, needs=("labelled images",) if m == "coop" else ()) for m in METHODS]
     rows.append(Row("crg, tuned", "crg", {"alpha": 2}, tuned=True))
-    said = Reported(21.83, "table 1 of a paper", ("It is on 2,000 random pictures.",))
+    said = Reported(21.83, "table 1 of a paper", ("It is on 2,000 random images.",))
     gains = dict(zip(METHODS, (0, 0.003, 0.01, 0.02, 0.021, 0.03, -0.04, 0.031, 0.05), strict=True))
     lines = [line(row, gains.get(row.label, 0.06), reported=said) for row in rows]
-    lines[2] = Line(rows[2], "not run", "there are no labelled pictures", said=("It is good.",))
+    lines[2] = Line(rows[2], "not run", "there are no labelled images", said=("It is good.",))
     lines[4] = Line(rows[4], "failed", "out of memory <in> a worker")
     rival = contrast(0.02, against="tda")
     lines[7] = replace(lines[7], run_once=True)
@@ -121,7 +121,7 @@ def table_study() -> Study:
 
 
 def png(number: int) -> bytes:
-    """A small picture."""
+    """A small image."""
     file = io.BytesIO()
     Image.new("RGB", (24, 24), (200, 40 * number, 60)).save(file, "PNG")
     return file.getvalue()
@@ -133,7 +133,7 @@ def few_rows() -> tuple[Row, ...]:
 
 
 def cold_start_study() -> Study:
-    """Learning curves with the first pictures counted."""
+    """Learning curves with the first images counted."""
     rows, gains = few_rows(), (0.0, 0.02, -0.01, 0.04)
     counts = (50, 100, 200, 500)
     lines = [
@@ -179,7 +179,7 @@ def sweep_study() -> Study:
     rows += [Row(f"M = {n:g}", "crg", {"queue_size": int(n)}, x=n) for n in numbers]
     lines = [line(row, 0.01 * n) for n, row in enumerate(rows)]
     tables = [Table(source, DEFAULT, tuple(lines)) for source in SOURCES]
-    return study("queue_size", rows, tables, figure="sweep", x_title="M, places per queue",
+    return study("queue_size", rows, tables, figure="sweep", x_title="M, slots per queue",
                  x_values=numbers)  # fmt: skip
 
 
@@ -196,7 +196,7 @@ def heat_study() -> Study:
 
 
 def noise_study() -> Study:
-    """A share of insertions mislabelled; all lines end at nearly the same height."""
+    """A fraction of insertions mislabelled; all lines end at nearly the same height."""
     labels = {
         "zero_shot": 0.0,
         "similarity matching": 0.2,
@@ -240,7 +240,7 @@ def streams_study() -> Study:
 
 def shots_study() -> Study:
     """Caches of growing size, with labels and without."""
-    few = Row("", "tip_adapter", needs=("labelled pictures",), series="few-shot cache")
+    few = Row("", "tip_adapter", needs=("labelled images",), series="few-shot cache")
     own = Row("", "tda", series="zero-shot cache")
     rows = [Row("zero_shot", "zero_shot")]
     rows += [
@@ -250,7 +250,7 @@ def shots_study() -> Study:
     ]
     lines = [line(row, 0.003 * n) for n, row in enumerate(rows)]
     tables = [Table(source, DEFAULT, tuple(lines)) for source in SOURCES]
-    return study("shots", rows, tables, x_title="pictures per class in the cache")
+    return study("shots", rows, tables, x_title="images per class in the cache")
 
 
 def all_studies() -> list[Study]:

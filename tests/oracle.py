@@ -69,7 +69,7 @@ class Oracle:
         self.queues = [[Entry(math.inf, 0, row)] for row in self.text]
 
     def step(self, views: Tensor) -> Tensor:
-        """Logits for one picture, views (V, D) of unit length."""
+        """Logits for one image, views (V, D) of unit length."""
         o = self.options
         kept, x, label, entropy = self.select(views)
         self.offer(label, x, entropy)

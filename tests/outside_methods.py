@@ -12,7 +12,7 @@ from crg.types import Array
 
 
 class Nearest(Method):
-    """A good method: zero-shot plus the similarity to each class's cached pictures."""
+    """A good method: zero-shot plus the similarity to each class's cached images."""
 
     name = "nearest"
     paper = "none, it serves the tests"
@@ -21,15 +21,15 @@ class Nearest(Method):
     class Config:
         """One weight and one size."""
 
-        weight: float = option(2.0, "weight of the cached pictures", at_least=0)
-        queue_size: int = option(4, "places per queue", at_least=1)
+        weight: float = option(2.0, "weight of the cached images", at_least=0)
+        queue_size: int = option(4, "slots per queue", at_least=1)
 
     def reset(self) -> None:
         """Start from the text features."""
         self.cached = Cache(self.task.text_features, self.config.queue_size, seeded=True)
 
     def step(self, sample: Sample) -> Prediction:
-        """Offer the picture to the nearest class, then predict it."""
+        """Offer the image to the nearest class, then predict it."""
         feature = sample.views[0, :]
         nearness = self.task.text_features @ feature
         label = int(array_namespace(nearness).argmax(nearness))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps
 
-from crg.preprocessing import Preprocessing
+from crg.images.preprocessing import Preprocessing
 
 FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
@@ -74,34 +74,34 @@ def plain_augmix(
     return finished.dtype.type(share) * finished + finished.dtype.type(1 - share) * mixture
 
 
-def plain_operation(picture: Image.Image, which: float, strength: float, sign: float) -> Any:
+def plain_operation(image: Image.Image, which: float, strength: float, sign: float) -> Any:
     """One of the nine operations at severity one, as the authors of AugMix call Pillow."""
-    level, side = 0.1 + 0.9 * strength, picture.width
+    level, side = 0.1 + 0.9 * strength, image.width
     sign = -1 if sign > 0.5 else 1
     slope, pixels = sign * level * 0.3 / 10, sign * int(level * (side / 3) / 10)
     match int(which * 9):
         case 0:
-            return ImageOps.autocontrast(picture)
+            return ImageOps.autocontrast(image)
         case 1:
-            return ImageOps.equalize(picture)
+            return ImageOps.equalize(image)
         case 2:
-            return ImageOps.posterize(picture, 4 - int(level * 4 / 10))
+            return ImageOps.posterize(image, 4 - int(level * 4 / 10))
         case 3:
-            return picture.rotate(sign * int(level * 30 / 10), Image.Resampling.BILINEAR)
+            return image.rotate(sign * int(level * 30 / 10), Image.Resampling.BILINEAR)
         case 4:
-            return ImageOps.solarize(picture, 256 - int(level * 256 / 10))
+            return ImageOps.solarize(image, 256 - int(level * 256 / 10))
         case 5:
-            return _affine(picture, (1, slope, 0, 0, 1, 0))
+            return _affine(image, (1, slope, 0, 0, 1, 0))
         case 6:
-            return _affine(picture, (1, 0, 0, slope, 1, 0))
+            return _affine(image, (1, 0, 0, slope, 1, 0))
         case 7:
-            return _affine(picture, (1, 0, pixels, 0, 1, 0))
-    return _affine(picture, (1, 0, 0, 0, 1, pixels))
+            return _affine(image, (1, 0, pixels, 0, 1, 0))
+    return _affine(image, (1, 0, 0, 0, 1, pixels))
 
 
-def _affine(picture: Image.Image, matrix: tuple[float, ...]) -> Image.Image:
+def _affine(image: Image.Image, matrix: tuple[float, ...]) -> Image.Image:
     how = Image.Resampling.BILINEAR
-    return picture.transform(picture.size, Image.Transform.AFFINE, matrix, how)
+    return image.transform(image.size, Image.Transform.AFFINE, matrix, how)
 
 
 def plain_normalised(image: Any, wanted: Preprocessing) -> Any:

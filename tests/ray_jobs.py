@@ -14,9 +14,9 @@ import ray
 
 from crg import InputError
 from crg.encoders.base import Encoder, Vectors
-from crg.encoding import Wording, encode, planning
-from crg.preprocessing import Pixels
-from crg.views import Recipe
+from crg.encoding import Wording, encode, plan
+from crg.images.preprocessing import Pixels
+from crg.images.views import Recipe
 from encoding_fakes import HashEncoder, contents, dot_files
 
 _TWO = 2  # actors
@@ -29,20 +29,20 @@ class OnceDeadlyEncoder(HashEncoder):
         super().__init__()
         self._marker = marker
 
-    def encode_pictures(self, pixels: Pixels) -> Vectors:
+    def encode_images(self, pixels: Pixels) -> Vectors:
         """Unit features (B, D)."""
         if not self._marker.exists():
             self._marker.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().encode_pictures(pixels)
+        return super().encode_images(pixels)
 
 
 def job(place: Path, out: str, engine: str, load: Callable[[], Encoder], bad: int = -1) -> str:
-    """Encode 60 pictures; the complaint, or nothing."""
-    pictures = dot_files(place / "pictures", 60, [bad])
+    """Encode 60 images; the complaint, or nothing."""
+    images = dot_files(place / "images", 60, [bad])
     try:
         encode(
-            *(pictures, HashEncoder(), Recipe(2), place / out),
+            *(images, HashEncoder(), Recipe(2), place / out),
             wording=Wording(cache=None),
             workers=_TWO,
             engine=engine,  # type: ignore[arg-type]
@@ -62,16 +62,16 @@ def all_jobs(place: Path) -> dict[str, str | bool]:
     told["ended"] = not ray.is_initialized()
     ray.init(address="local", num_cpus=_TWO, include_dashboard=False, log_to_driver=False)
     told["weights"] = job(place, "other", "ray", functools.partial(HashEncoder, "hash", "new"))
-    told["unreadable"] = job(place, "mended", "ray", HashEncoder, bad=33)
-    told["mended"] = job(place, "mended", "ray", HashEncoder)
+    told["unreadable"] = job(place, "corrected", "ray", HashEncoder, bad=33)
+    told["corrected"] = job(place, "corrected", "ray", HashEncoder)
     told["left alone"] = ray.is_initialized()
     ray.shutdown()
     same = contents(place / "local")
     return told | {
-        f"{out} is the same": contents(place / out) == same for out in ("lost", "mended")
+        f"{out} is the same": contents(place / out) == same for out in ("lost", "corrected")
     }
 
 
 if __name__ == "__main__":
-    planning.pictures_per_block = lambda views: 10
+    plan.images_per_block = lambda views: 10
     print(json.dumps(all_jobs(Path(sys.argv[1]))))

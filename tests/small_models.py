@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from crg.preprocessing import Pixels, Preprocessing
+from crg.images.preprocessing import Pixels, Preprocessing
 from torchvision_operators import open_clip
 
 _TEXT = {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2}
@@ -89,24 +89,24 @@ def save_model(name: str, file: Path, seed: int = 0) -> Path:
     return file
 
 
-def some_picture(width: int = 97, height: int = 75, seed: int = 0) -> Image.Image:
-    """A picture of smooth colours and some noise."""
+def some_image(width: int = 97, height: int = 75, seed: int = 0) -> Image.Image:
+    """An image of smooth colours and some noise."""
     y, x = np.mgrid[0:height, 0:width]
     noise = np.random.default_rng(seed).integers(0, 60, (height, width, 3))
     colours = np.stack([x * 190 // width, y * 190 // height, (x + y) % 190], axis=-1)
     return Image.fromarray((colours + noise).astype(np.uint8))
 
 
-def plain_pixels(picture: Image.Image, wanted: Preprocessing) -> Pixels:
+def plain_pixels(image: Image.Image, wanted: Preprocessing) -> Pixels:
     """The square that the model sees, (1, S, S, 3), by Pillow alone."""
     kernel = Image.Resampling[wanted.interpolation.upper()]
     side = wanted.size
     if wanted.fit == "squash":
-        return np.asarray(picture.resize((side, side), kernel))[None]
-    short = min(picture.size)
-    wide, high = (int(side * length / short) for length in picture.size)
+        return np.asarray(image.resize((side, side), kernel))[None]
+    short = min(image.size)
+    wide, high = (int(side * length / short) for length in image.size)
     left, top = round((wide - side) / 2), round((high - side) / 2)
-    resized = picture.resize((wide, high), kernel)
+    resized = image.resize((wide, high), kernel)
     return np.asarray(resized.crop((left, top, left + side, top + side)))[None]
 
 
@@ -115,14 +115,14 @@ def some_pixels(count: int, side: int, seed: int = 0) -> Pixels:
     return np.random.default_rng(seed).integers(0, 256, (count, side, side, 3), dtype=np.uint8)
 
 
-def some_features(model: Any, name: str, picture: Any, texts: list[str]) -> tuple[Any, Any]:
+def some_features(model: Any, name: str, image: Any, texts: list[str]) -> tuple[Any, Any]:
     """Unit features by open_clip alone, its own transform included."""
     import torch
 
     module = open_clip()
     wanted = module.transform.PreprocessCfg(**model.visual.preprocess_cfg)
-    tensor = module.transform.image_transform_v2(wanted, is_train=False)(picture)[None]
+    tensor = module.transform.image_transform_v2(wanted, is_train=False)(image)[None]
     with torch.no_grad():
-        pictures = model.encode_image(tensor, normalize=True)
+        images = model.encode_image(tensor, normalize=True)
         words = model.encode_text(module.get_tokenizer(name)(texts), normalize=True)
-    return pictures.numpy(), words.numpy()
+    return images.numpy(), words.numpy()

@@ -11,7 +11,7 @@ import pytest
 
 from torchvision_operators import _declared_operators
 
-SIDE = 16  # of the pictures that it makes
+SIDE = 16  # of the images that it makes
 
 
 def libraries() -> tuple[Any, Any]:

@@ -14,16 +14,16 @@ def clustered(
 ) -> tuple[Floats, Floats]:
     """Text (K, D) and views (n, V, D) of noisy clusters, all of unit length.
 
-    The noise falls as the stream goes on, so that later pictures are more confident and
+    The noise falls as the stream goes on, so that later images are more confident and
     keep throwing earlier ones out of a cache.
     """
     rng = np.random.default_rng(seed)
     centres = unit(rng.normal(size=(n_classes, width)))
     text = unit(centres + 0.12 * rng.normal(size=centres.shape))
     noise = np.linspace(0.35, 0.12, n)[:, None]
-    pictures = centres[rng.integers(n_classes, size=n)] + noise * rng.normal(size=(n, width))
-    views = pictures[:, None, :] + 0.1 * rng.normal(size=(n, n_views, width))
-    views[:, 0, :] = pictures
+    images = centres[rng.integers(n_classes, size=n)] + noise * rng.normal(size=(n, width))
+    views = images[:, None, :] + 0.1 * rng.normal(size=(n, n_views, width))
+    views[:, 0, :] = images
     return text, unit(views)
 
 

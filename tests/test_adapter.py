@@ -1,4 +1,4 @@
-"""What an adapter lets in and what it refuses, beyond the laws that every method obeys."""
+"""What an adapter lets in and what it refuses, beyond the checks that every method passes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ METHODS = ("zero_shot", "tda", "dpe", "crg")
 
 
 def small_task() -> tuple[crg.Task, Any]:
-    """Five classes and thirty pictures."""
+    """Five classes and thirty images."""
     text, stream = clustered(seed=21, n=30, n_classes=5, width=8)
     return crg.Task([f"class {k}" for k in range(5)], text, 20.0), stream
 
@@ -82,15 +82,15 @@ def test_a_state_without_its_checksum_is_refused(tmp_path: Path) -> None:
         crg.load(path)
 
 
-def test_step_many_names_the_picture_and_takes_none() -> None:
-    """One bad picture refuses the whole block, by its number, and changes nothing."""
+def test_step_many_names_the_image_and_takes_none() -> None:
+    """One bad image refuses the whole block, by its number, and changes nothing."""
     task, stream = small_task()
     adapter, untouched = crg.create("crg", task), crg.create("crg", task)
     broken = stream.copy()
     broken[2, 0, 3] = np.nan
     with refused_in_one_sentence("Row 2 of the stream"):
         adapter.step_many(broken)
-    with refused_in_one_sentence("30 pictures but 3 ids"):
+    with refused_in_one_sentence("30 images but 3 ids"):
         adapter.step_many(stream, [1, 2, 3])
     with refused_in_one_sentence("shape"):
         adapter.step_many(stream[0, 0])

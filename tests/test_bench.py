@@ -43,7 +43,7 @@ def test_a_method_that_ends_its_process_is_a_red_row() -> None:
 
 
 @pytest.mark.parametrize("words", [(), ("--data", "nothing"), ("--only", "a")])
-def test_no_data_at_all_is_told(words: tuple[str, ...]) -> None:
+def test_no_data_at_all_is_reported(words: tuple[str, ...]) -> None:
     """Without data, or with an empty folder, the remedy is --data."""
     Path("nothing").mkdir()
     done = _bench(SMALL, *words)
@@ -68,7 +68,7 @@ def test_a_folder_may_hold_what_cannot_be_used() -> None:
     assert refused.exit_code == 2 and "data/bad.npz: " in refused.stderr
 
 
-def test_what_a_report_no_longer_shows_is_told() -> None:
+def test_what_a_report_no_longer_shows_is_reported() -> None:
     """Fewer orders and fewer sources than the results file holds are notes; more are none."""
     for name in ("one", "two"):
         save_stream(Path(f"{name}.npz"), seed=len(name))
@@ -80,7 +80,7 @@ def test_what_a_report_no_longer_shows_is_told() -> None:
     assert "from now on" not in _bench(SMALL, *data, "--orders", "3").stderr
 
 
-def test_options_for_a_source_that_is_not_there_are_told() -> None:
+def test_options_for_a_source_that_is_not_there_are_reported() -> None:
     """A name that neither the catalogue nor a file has is a note; one that a file has is none."""
     text = "[[row]]\nmethod = 'tda'\nper_dataset = { dtdx = {}, mine = {}, dtd = {} }\n"
     save_stream(Path("mine.npz"))
@@ -95,15 +95,15 @@ def test_clean_shapes_are_chosen_by_their_name() -> None:
     assert "source  shapes:clean (rendered)" in listed.output and "fog" not in listed.output
 
 
-def test_torn_lines_are_told() -> None:
+def test_truncated_lines_are_reported() -> None:
     """A line that was cut off is left out with a note, and what it held is run again."""
     save_stream(Path("a.npz"))
     whole = _bench(SMALL, "--data", "a.npz")
-    assert "torn" not in whole.stderr
+    assert "truncated" not in whole.stderr
     path = Path("results/small.jsonl")
     path.write_text(path.read_text()[:-100])
     again = _bench(SMALL, "--data", "a.npz")
-    assert f"Line 3 of {path} was left out: it is torn or not ours." in again.stderr
+    assert f"Line 3 of {path} was left out: it is truncated or not ours." in again.stderr
     assert again.exit_code == 0 and again.stdout == whole.stdout
 
 
@@ -132,7 +132,7 @@ def test_a_line_that_contradicts_itself_is_run_again() -> None:
 )
 def test_places_that_cannot_be_written_are_one_sentence(words: tuple[str, str], told: str) -> None:
     """The option of crg bench that names another place is the remedy, and no other option."""
-    done = _bench(f"{ROWS}[[data]]\nshapes = ['night']\npictures = 32\n", *words)
+    done = _bench(f"{ROWS}[[data]]\nshapes = ['night']\nimages = 32\n", *words)
     assert done.exit_code == 2 and done.stderr.count("\n") <= 2, done.output
     if words[1] != ".":  # which click itself refuses
         assert done.stderr.rstrip().endswith(told) and "--no-results" not in done.stderr

@@ -65,7 +65,7 @@ def test_contenders_agree(record: dict[str, Any]) -> None:
 
 
 def test_streams_are_warm(record: dict[str, Any]) -> None:
-    """Queues are full, and pictures replace entries and evolve the text."""
+    """Queues are full, and images replace entries and evolve the text."""
     queues = warm_adapter("crg", make_scene(SIZES[0], 20)).cache
     assert all(len(queue) == 12 and np.isfinite(queue[-1].entropy) for queue in queues.values())
     for case in record["cases"]["1"]:

@@ -44,12 +44,12 @@ def test_features_follow_their_entries(offers: Any, size: int, seeded: bool) -> 
 
 
 @given(OFFERS, st.integers(1, 5), st.booleans())
-def test_fill_counts_pictures_only(offers: Any, size: int, seeded: bool) -> None:
-    """The fill is the share of places that hold a picture; seeds do not count."""
+def test_fill_counts_images_only(offers: Any, size: int, seeded: bool) -> None:
+    """The fill is the fraction of places that hold an image; seeds do not count."""
     cache = _filled(offers, size, seeded)
     entries = [entry for label in range(N_CLASSES) for entry in cache.entries(label)]
-    pictures = sum(entry.sample_id is not None for entry in entries)
-    assert cache.fill == pytest.approx(pictures / (N_CLASSES * size))
+    images = sum(entry.sample_id is not None for entry in entries)
+    assert cache.fill == pytest.approx(images / (N_CLASSES * size))
 
 
 @given(OFFERS, st.integers(1, 5), st.booleans())
@@ -72,7 +72,7 @@ def test_changes_tell_what_happened(offers: Any, size: int, seeded: bool) -> Non
 
 
 def test_seed_goes_first() -> None:
-    """In a full queue the seed makes way even for a picture of the highest entropy."""
+    """In a full queue the seed makes way even for an image of the highest entropy."""
     cache = Cache(TEXT, 2, seeded=True)
     cache.offer(0, _feature(0), 0.1, "first")
     change = cache.offer(0, _feature(1), 5.0, "second")
@@ -125,8 +125,8 @@ def test_removed_class_takes_its_queue_with_it(
     for place, label in enumerate(left):
         shown = _shown(cache.entries(place))
         assert shown == _sorted_and_sliced(offers, label, size, seeded)
-    pictures = sum(e.sample_id is not None for place in (0, 1) for e in cache.entries(place))
-    assert cache.fill == pytest.approx(pictures / (2 * size))
+    images = sum(e.sample_id is not None for place in (0, 1) for e in cache.entries(place))
+    assert cache.fill == pytest.approx(images / (2 * size))
 
 
 @given(OFFERS, st.booleans())

@@ -9,14 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crg.evidence.study import Bin, Point
 from crg.metrics import Interval
-from crg.outline import Row
-from crg.report.charts.axes import LINE_HEIGHT, spread_out, wrapped
-from crg.report.charts.lines import MOST_POINTS, Series, Titles, band_chart, thinned
-from crg.report.charts.pens import pen, pens_of
-from crg.report.charts.reliability import reliability_diagram
-from crg.report.charts.rows import Bar, interval_chart, waterfall_chart
+from crg.report.charts.axes import LINE_HEIGHT, pen, pens_of, spread_out, wrapped
+from crg.report.charts.lines import (
+    MOST_POINTS,
+    Bar,
+    Series,
+    Titles,
+    band_chart,
+    interval_chart,
+    reliability_diagram,
+    thinned,
+    waterfall_chart,
+)
+from crg.report.evidence.study import Bin, Point
+from crg.results.outline import Row
 from made_studies import METHODS, curve
 
 
@@ -56,7 +63,7 @@ def test_long_curves_are_thinned() -> None:
 
 @given(st.lists(st.floats(0, 300), min_size=1, max_size=15))
 def test_places_are_spread_out(places_before: list[float]) -> None:
-    """Names keep their order, keep apart and stay on the picture."""
+    """Names keep their order, keep apart and stay on the image."""
     room = [LINE_HEIGHT] * len(places_before)
     moved = spread_out(places_before, room, 0, 300)
     order = sorted(range(len(moved)), key=lambda n: places_before[n])

@@ -1,4 +1,4 @@
-"""Every method obeys every law, and every law can be broken."""
+"""Every method passes every check, and every check can fail."""
 
 from __future__ import annotations
 
@@ -11,38 +11,34 @@ import bad_methods
 import crg
 import crg.checks
 from crg.checks import (
-    LAWS,
-    Law,
-    LawBroken,
-    LawSkipped,
+    CHECKS,
+    Check,
+    CheckFailed,
+    CheckSkipped,
     answers,
-    check_law,
     check_method,
-    classes,
     inputs,
-    iter_laws,
-    lasting,
+    iter_checks,
     libraries,
-    options,
-    refused,
-    repeatable,
+    run_check,
+    state,
 )
 from crg.methods import registry
 from crg.methods.options import build_config
 from outside_methods import Nearest
 
-PAIRS: list[tuple[Law, type[Any]]] = [
-    (options.options_are_documented, bad_methods.NoHelp),
-    (options.options_are_documented, bad_methods.Thawed),
-    (options.options_may_be_given_as_text, bad_methods.ListOption),
+PAIRS: list[tuple[Check, type[Any]]] = [
+    (answers.options_are_documented, bad_methods.NoHelp),
+    (answers.options_are_documented, bad_methods.Thawed),
+    (answers.options_may_be_given_as_text, bad_methods.ListOption),
     (answers.predictions_are_consistent, bad_methods.TwoDimensional),
     (answers.predictions_are_consistent, bad_methods.ForgetsDtype),
     (answers.predictions_are_consistent, bad_methods.WrongLabel),
-    (answers.hostile_streams_give_finite_logits, bad_methods.TakesLogOfZero),
-    (repeatable.same_stream_gives_same_logits, bad_methods.Unseeded),
-    (repeatable.adapters_are_independent, bad_methods.SharedState),
-    (repeatable.global_random_state_is_left_alone, bad_methods.GloballyRandom),
-    (repeatable.reset_returns_to_the_start, bad_methods.ForgetsToReset),
+    (answers.adversarial_streams_give_finite_logits, bad_methods.TakesLogOfZero),
+    (answers.same_stream_gives_same_logits, bad_methods.Unseeded),
+    (answers.adapters_are_independent, bad_methods.SharedState),
+    (answers.global_random_state_is_left_alone, bad_methods.GloballyRandom),
+    (answers.reset_returns_to_the_start, bad_methods.ForgetsToReset),
     (inputs.inputs_are_not_modified, bad_methods.WritesToTask),
     (inputs.inputs_are_not_modified, bad_adapters.WritesToViews),
     (inputs.predictions_are_not_modified, bad_methods.ReusesLogits),
@@ -50,19 +46,19 @@ PAIRS: list[tuple[Law, type[Any]]] = [
     (inputs.one_view_may_be_a_vector, bad_adapters.NeedsRows),
     (inputs.half_precision_views_are_accepted, bad_adapters.SumsHalf),
     (inputs.step_many_equals_step_by_step, bad_adapters.BackwardsInBulk),
-    (refused.refused_samples_change_nothing, bad_adapters.CountsBeforeChecking),
-    (refused.refused_samples_change_nothing, bad_adapters.AcceptsAll),
-    (refused.refused_class_changes_change_nothing, bad_adapters.ForgetsBeforeChecking),
-    (refused.last_two_classes_stay, bad_adapters.RemovesLastTwo),
-    (lasting.saved_state_goes_on, bad_methods.ForgetsToSave),
-    (lasting.pickled_adapter_goes_on, bad_methods.NotPicklable),
-    (lasting.copied_adapter_goes_on, bad_methods.SharesWithCopies),
-    (lasting.state_is_bounded, bad_methods.RemembersAll),
-    (classes.order_of_classes_does_not_matter, bad_methods.PrefersFirst),
-    (classes.class_added_at_once_counts_as_given, bad_methods.RemembersFirstTask),
-    (classes.class_removed_at_once_counts_as_never_given, bad_methods.RemembersFirstTask),
-    (classes.classes_may_come_and_go, bad_methods.IgnoresClassChanges),
-    (classes.classes_are_still_recognised_after_changes, bad_methods.RemovesWrongClass),
+    (inputs.refused_samples_change_nothing, bad_adapters.CountsBeforeChecking),
+    (inputs.refused_samples_change_nothing, bad_adapters.AcceptsAll),
+    (inputs.refused_class_changes_change_nothing, bad_adapters.ForgetsBeforeChecking),
+    (inputs.last_two_classes_stay, bad_adapters.RemovesLastTwo),
+    (state.saved_state_continues, bad_methods.ForgetsToSave),
+    (state.pickled_adapter_continues, bad_methods.NotPicklable),
+    (state.copied_adapter_continues, bad_methods.SharesWithCopies),
+    (state.state_is_bounded, bad_methods.RemembersAll),
+    (state.order_of_classes_does_not_matter, bad_methods.PrefersFirst),
+    (state.class_added_at_once_counts_as_given, bad_methods.RemembersFirstTask),
+    (state.class_removed_at_once_counts_as_never_given, bad_methods.RemembersFirstTask),
+    (state.classes_may_come_and_go, bad_methods.IgnoresClassChanges),
+    (state.classes_are_still_recognised_after_changes, bad_methods.RemovesWrongClass),
     (libraries.torch_agrees_with_numpy, bad_methods.DiffersOnTorch),
     (libraries.torch_agrees_with_numpy, bad_methods.FallsBackToNumpy),
     (libraries.torch_classes_may_come_and_go, bad_methods.DiffersOnTorch),
@@ -77,86 +73,86 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_methods", dict(registry._methods))
 
 
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("method", crg.list_methods())
-def test_every_method_obeys_every_law(method: str, law: Law) -> None:
-    """A registered method obeys the law."""
+def test_every_method_passes_every_check(method: str, check: Check) -> None:
+    """A registered method passes the check."""
     try:
-        check_law(law, method)
-    except LawSkipped as reason:
+        run_check(check, method)
+    except CheckSkipped as reason:
         pytest.skip(str(reason))
 
 
-@pytest.mark.parametrize(("law", "culprit"), PAIRS, ids=lambda thing: thing.__name__)
-def test_a_law_can_be_broken(law: Law, culprit: type[Any], own_registry: None) -> None:
-    """A method or adapter that was written to break the law is caught, and a good one is not."""
-    if law in libraries.LAWS[:2]:
+@pytest.mark.parametrize(("check", "culprit"), PAIRS, ids=lambda thing: thing.__name__)
+def test_a_check_can_fail(check: Check, culprit: type[Any], own_registry: None) -> None:
+    """A method or adapter that was written to fail the check is caught, and a good one is not."""
+    if check in libraries.CHECKS[:2]:
         pytest.importorskip("torch")
-    with pytest.raises(LawBroken) as caught:
-        check_law(law, "culprit", make_with(culprit))
+    with pytest.raises(CheckFailed) as caught:
+        run_check(check, "culprit", make_with(culprit))
     assert str(caught.value)
-    check_law(law, "nearest", make_with(Nearest))
+    run_check(check, "nearest", make_with(Nearest))
 
 
 def test_every_law_but_one_has_a_culprit() -> None:
-    """No law is left that nothing is known to break."""
-    untested = {law.__name__ for law in LAWS} - {law.__name__ for law, _ in PAIRS}
+    """No check is left that nothing is known to fail."""
+    untested = {check.__name__ for check in CHECKS} - {check.__name__ for check, _ in PAIRS}
     assert untested == {"unknown_options_are_refused"}  # has its own test below
 
 
 def test_unknown_options_accepted_in_silence_are_caught() -> None:
-    """A maker that swallows options it does not know breaks the law."""
-    with pytest.raises(LawBroken, match="in silence"):
-        check_law(
-            options.unknown_options_are_refused,
+    """A maker that swallows options it does not know fails the check."""
+    with pytest.raises(CheckFailed, match="in silence"):
+        run_check(
+            answers.unknown_options_are_refused,
             "zero_shot",
             lambda task, /, **anything: crg.create("zero_shot", task),
         )
 
 
 def test_outside_method_passes_all(own_registry: None) -> None:
-    """A method registered from outside the package is checked by name and passes every law."""
+    """A method registered from outside the package is checked by name and passes every check."""
     crg.register(Nearest)
     reasons = check_method("nearest")
     assert all("torch" in reason for reason in reasons)
 
 
-def test_check_method_names_all_broken_laws(own_registry: None) -> None:
-    """The error counts and names what is broken, and only that."""
+def test_check_method_names_all_failed_checks(own_registry: None) -> None:
+    """The error counts and names what failed, and only that."""
     crg.register(bad_methods.RemembersAll)
-    with pytest.raises(LawBroken, match=r"breaks 1 of 2 laws.*state_is_bounded"):
-        check_method("nearest", [lasting.state_is_bounded, repeatable.adapters_are_independent])
+    with pytest.raises(CheckFailed, match=r"fails 1 of 2 checks.*state_is_bounded"):
+        check_method("nearest", [state.state_is_bounded, answers.adapters_are_independent])
 
 
-def test_iter_laws_gives_a_verdict_each() -> None:
-    """Each law has one verdict under its own name, and a skipped one says why."""
+def test_iter_checks_gives_a_verdict_each() -> None:
+    """Each check has one verdict under its own name, and a skipped one says why."""
 
     def cannot(make: crg.checks.Make) -> None:
-        raise LawSkipped("nothing to look at")
+        raise CheckSkipped("nothing to look at")
 
-    verdicts = list(iter_laws("zero_shot", [options.options_are_documented, cannot]))
-    assert [verdict.law for verdict in verdicts] == ["options_are_documented", "cannot"]
-    assert not verdicts[0].broken and not verdicts[0].skipped
+    verdicts = list(iter_checks("zero_shot", [answers.options_are_documented, cannot]))
+    assert [verdict.check for verdict in verdicts] == ["options_are_documented", "cannot"]
+    assert not verdicts[0].failed and not verdicts[0].skipped
     assert verdicts[1].skipped == "nothing to look at"
     assert check_method("zero_shot", [cannot]) == ["cannot: nothing to look at"]
 
 
-def test_unexpected_errors_break_the_law() -> None:
-    """A method that raises something of its own breaks the law, with the cause kept."""
+def test_unexpected_errors_fail_the_check() -> None:
+    """A method that raises something of its own fails the check, with the cause kept."""
 
     def fail(make: crg.checks.Make) -> None:
         raise KeyError("lost")
 
-    with pytest.raises(LawBroken, match="KeyError") as caught:
-        check_law(fail, "zero_shot")
+    with pytest.raises(CheckFailed, match="KeyError") as caught:
+        run_check(fail, "zero_shot")
     assert isinstance(caught.value.__cause__, KeyError)
 
 
 def test_every_law_states_itself() -> None:
-    """Each law has a docstring of one sentence and a name of its own."""
-    assert len({law.__name__ for law in LAWS}) == len(LAWS)
-    for law in LAWS:
-        assert law.__doc__ and law.__doc__.strip().endswith(".")
+    """Each check has a docstring of one sentence and a name of its own."""
+    assert len({check.__name__ for check in CHECKS}) == len(CHECKS)
+    for check in CHECKS:
+        assert check.__doc__ and check.__doc__.strip().endswith(".")
 
 
 def make_with(kind: type[Any]) -> crg.checks.Make:

@@ -1,4 +1,4 @@
-"""Pictures and class names in, predictions out."""
+"""Images and class names in, predictions out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 import crg
-from colour_encoder import COLOURS, ColourEncoder, save_picture, save_stream
+from colour_encoder import COLOURS, ColourEncoder, save_image, save_stream
 from crg import InputError
 from crg.classifier import Answer, Classifier
 from sentences import refused_in_one_sentence
@@ -35,9 +35,9 @@ def facts(answer: Answer | InputError) -> tuple[Any, ...]:
     return answer.label, answer.step, np.asarray(answer.prediction.logits).tobytes()
 
 
-def test_every_kind_of_picture_is_taken(tmp_path: Path) -> None:
-    """A path, its text, a Pillow image, bytes and an array of one picture get one answer."""
-    path = save_picture(tmp_path / "green.png", "green")
+def test_every_kind_of_image_is_taken(tmp_path: Path) -> None:
+    """A path, its text, a Pillow image, bytes and an array of one image get one answer."""
+    path = save_image(tmp_path / "green.png", "green")
     image = Image.open(path)
     kinds: list[Any] = [path, str(path), image, path.read_bytes(), np.asarray(image)]
     answers = [classifier().predict(kind) for kind in kinds]
@@ -47,7 +47,7 @@ def test_every_kind_of_picture_is_taken(tmp_path: Path) -> None:
 
 def test_answers_name_both_sides(tmp_path: Path) -> None:
     """An answer holds the adapted and the zero-shot label with their probabilities."""
-    answer = classifier(method="zero_shot").predict(save_picture(tmp_path / "a.png", "blue"))
+    answer = classifier(method="zero_shot").predict(save_image(tmp_path / "a.png", "blue"))
     assert (answer.label, answer.zero_shot_label, answer.changed) == ("blue", "blue", False)
     assert answer.probability == pytest.approx(answer.zero_shot_probability, abs=1e-6)
 
@@ -55,30 +55,30 @@ def test_answers_name_both_sides(tmp_path: Path) -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("views", [1, 5])
 def test_many_give_what_single_ones_give(tmp_path: Path, views: int, workers: int) -> None:
-    """A stream in batches gives the answers of one picture at a time."""
+    """A stream in batches gives the answers of one image at a time."""
     paths = save_stream(tmp_path)
     single, many = classifier(views=views), classifier(views=views)
     expected = [facts(single.predict(path)) for path in paths]
     assert [facts(each) for each in many.predict_many(paths, workers=workers)] == expected
 
 
-def test_pictures_are_encoded_in_batches(tmp_path: Path) -> None:
-    """The encoder is called for many views at once, and with whole pictures."""
+def test_images_are_encoded_in_batches(tmp_path: Path) -> None:
+    """The encoder is called for many views at once, and with whole images."""
     shared = classifier(views=4)
     list(shared.predict_many(save_stream(tmp_path, 20)))
     assert shared.encoder.calls == [64, 16]  # type: ignore[attr-defined]
 
 
-def test_a_broken_picture_does_not_end_a_stream(tmp_path: Path) -> None:
-    """A picture that cannot be read yields its error and leaves the adapter as it was."""
+def test_a_broken_image_does_not_end_a_stream(tmp_path: Path) -> None:
+    """An image that cannot be read yields its error and leaves the adapter as it was."""
     paths = save_stream(tmp_path, 5)
-    paths[2].write_bytes(b"no picture")
+    paths[2].write_bytes(b"no image")
     answers = list((shared := classifier()).predict_many(paths))
     assert isinstance(answers[2], InputError) and "002.png" in str(answers[2])
     assert shared.adapter.n_steps == 4
 
 
-def test_a_saved_state_goes_on(tmp_path: Path) -> None:
+def test_a_saved_state_continues(tmp_path: Path) -> None:
     """A classifier that was saved and loaded answers as one that never stopped."""
     paths = save_stream(tmp_path)
     whole = [facts(each) for each in classifier().predict_many(paths)]
@@ -122,7 +122,7 @@ def test_class_names_are_checked() -> None:
 
 
 def test_views_depend_on_the_name_only(tmp_path: Path) -> None:
-    """The same picture under the same name has the same views, whatever came before."""
+    """The same image under the same name has the same views, whatever came before."""
     paths = save_stream(tmp_path)
     alone = classifier(views=6, method="zero_shot").predict(paths[7])
     after = list(classifier(views=6, method="zero_shot").predict_many(paths))[7]
@@ -130,15 +130,15 @@ def test_views_depend_on_the_name_only(tmp_path: Path) -> None:
     assert np.array_equal(alone.prediction.logits, after.prediction.logits)
 
 
-def test_labelled_pictures_serve_few_shot_methods(tmp_path: Path) -> None:
-    """A method that needs labelled pictures gets them from a feature file."""
+def test_labelled_images_serve_few_shot_methods(tmp_path: Path) -> None:
+    """A method that needs labelled images gets them from a feature file."""
     encoder = ColourEncoder()
     paths = save_stream(tmp_path, 9)
     pixels = np.stack([np.asarray(Image.open(path).resize((16, 16))) for path in paths])
     task = crg.Task(NAMES, encoder.encode_texts(NAMES), encoder.logit_scale)
     labels = np.arange(9) % 3
     crg.write_features(
-        tmp_path / "few.npz", crg.Features(encoder.encode_pictures(pixels), task, labels)
+        tmp_path / "few.npz", crg.Features(encoder.encode_images(pixels), task, labels)
     )
     few = Classifier(encoder, NAMES, few=tmp_path / "few.npz").task.resources["few"]
     assert few.labels == tuple(labels.tolist()) and few.features.shape == (9, 4)

@@ -15,12 +15,12 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 import crg
-from crg import results
+from crg.bench.grid import Variant
 from crg.cli import main
+from crg.cli.compare import parse_variants
 from crg.cli.tables import rich_tables
-from crg.cli.variants import parse_variants
-from crg.grid import Variant
 from crg.methods import registry
+from crg.results import ledger as results
 from crg.types import InputError
 from made_files import save_plugin, save_raw, save_stream
 
@@ -111,7 +111,7 @@ def test_compare_prints_a_table_with_the_best_in_bold(folder: Path) -> None:
     """Markdown marks the best row and no other."""
     save_stream(folder / "a.npz")
     words = ["compare", "a.npz", "--methods", "tda", "--workers", "1", "--no-results"]
-    assert "a.npz: 40 pictures, 4 classes, 5 orders" in _crg(*words).stdout
+    assert "a.npz: 40 images, 4 classes, 5 orders" in _crg(*words).stdout
     lines = _crg(*words, "--format", "markdown").stdout.splitlines()
     rows = _json(*words, "--json")["files"]["a.npz"]
     for label, row in rows.items():
@@ -131,7 +131,7 @@ def test_compare_takes_a_file_twice_and_equal_names(folder: Path) -> None:
     assert "given twice" in outcome.stderr
 
 
-def test_compare_resumes_and_names_torn_lines(folder: Path) -> None:
+def test_compare_resumes_and_names_truncated_lines(folder: Path) -> None:
     """What is whole in the results file is not run again."""
     save_stream(folder / "a.npz")
     words = ["compare", "a.npz", "--methods", "tda", "--orders", "2", "--workers", "1"]

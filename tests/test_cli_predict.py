@@ -17,16 +17,16 @@ import pytest
 from click.testing import CliRunner, Result
 
 from crg.cli import main
-from crg.datasets.shapes import shape_pictures
+from crg.shapes.dataset import shape_images
 
-SHAPES = shape_pictures("fog", 2, 12, seed=5)
+SHAPES = shape_images("fog", 2, 12, seed=5)
 CLASSES = ",".join(SHAPES.class_names[:8])
 MODEL = ("--model", "mini", "--classes", CLASSES)
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with pictures in ``in``."""
+    """A working directory with images in ``in``."""
     monkeypatch.chdir(tmp_path)
     Path("in").mkdir()
     for number, source in enumerate(SHAPES.sources):
@@ -45,7 +45,7 @@ def lines_of(outcome: Result) -> list[dict[str, Any]]:
     return [json.loads(line) for line in outcome.stdout.splitlines()]
 
 
-def test_a_folder_gives_a_line_per_picture(folder: Path) -> None:
+def test_a_folder_gives_a_line_per_image(folder: Path) -> None:
     """Each line has the path, both labels with probabilities, and whether they differ."""
     lines = lines_of(predict("in", *MODEL))
     assert [line["path"] for line in lines] == [f"in/{n:02} ä.png" for n in range(12)]
@@ -55,7 +55,7 @@ def test_a_folder_gives_a_line_per_picture(folder: Path) -> None:
         assert line["changed"] == (line["label"] != line["zero_shot_label"])
 
 
-def test_every_way_to_name_pictures_gives_the_same(folder: Path) -> None:
+def test_every_way_to_name_images_gives_the_same(folder: Path) -> None:
     """A folder, a glob, a CSV file, single files and standard input agree on every label."""
     names = sorted(str(path) for path in Path("in").iterdir())
     Path("list.csv").write_text("path\n" + "\n".join(names) + "\n")
@@ -94,8 +94,8 @@ def test_a_state_carries_on(folder: Path) -> None:
     assert first + second == whole
 
 
-def test_resume_goes_on_after_a_broken_picture(folder: Path) -> None:
-    """A broken picture stops with exit code 2; mended, --resume completes the same file."""
+def test_resume_continues_after_a_broken_image(folder: Path) -> None:
+    """A broken image stops with exit code 2; repaired, --resume completes the same file."""
     lines_of(predict("in", *MODEL, "--out", "whole.jsonl"))
     victim = Path("in/07 ä.png")
     good = victim.read_bytes()
@@ -125,8 +125,8 @@ def test_resume_with_other_settings_is_refused(folder: Path) -> None:
     assert Path("out.jsonl").read_bytes() == before
 
 
-def test_unreadable_pictures_can_be_skipped(folder: Path) -> None:
-    """On request a broken picture has a line of its own and is counted at the end."""
+def test_unreadable_images_can_be_skipped(folder: Path) -> None:
+    """On request a broken image has a line of its own and is counted at the end."""
     Path("in/03 ä.png").write_bytes(b"")
     outcome = predict("in", *MODEL, "--skip-unreadable")
     lines = lines_of(outcome)
@@ -151,7 +151,7 @@ def test_the_default_model_says_what_it_knows(folder: Path) -> None:
         (["in", "--classes", "a,b", "--classes-file", "x"], "given twice"),
         (["in", "--classes-file", "nowhere.txt"], "nowhere.txt"),
         (["nowhere", *MODEL], "nowhere"),
-        (["in/*.tif", *MODEL], "No pictures"),
+        (["in/*.tif", *MODEL], "No images"),
         (["in", *MODEL, "--method", "crgg"], "'crg'"),
         (["in", *MODEL, "-o", "queue_sise=3"], "queue_size"),
         (["in", *MODEL, "--template", "a photo."], "{}"),
@@ -175,10 +175,10 @@ def test_mistakes_get_one_sentence(folder: Path, words: list[str], said: str) ->
     assert outcome.stdout == ""
 
 
-def test_watching_goes_on_as_files_arrive(folder: Path) -> None:
-    """With --watch a picture that arrives later gets its line; Ctrl-C ends with a saved state."""
+def test_watching_continues_as_files_arrive(folder: Path) -> None:
+    """With --watch an image that arrives later gets its line; Ctrl-C ends with a saved state."""
     late = Path("in/00 ä.png").rename("late.png")
-    command = [sys.executable, "-m", "crg.cli", "predict", "in", *MODEL, "--watch",
+    command = [sys.executable, "-m", "crg", "predict", "in", *MODEL, "--watch",
                "--out", "out.jsonl", "--save-state", "kept"]  # fmt: skip
     environment = {**os.environ, "PYTHONUTF8": "1"}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
@@ -190,7 +190,7 @@ def test_watching_goes_on_as_files_arrive(folder: Path) -> None:
         _, told = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert process.returncode == 130 and "12 pictures answered" in told
+    assert process.returncode == 130 and "12 images answered" in told
     assert json.loads(Path("out.jsonl").read_text().splitlines()[-1])["path"] == "in/late.png"
     assert Path("kept").exists()
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from crg.results import read_ledger
+from crg.results.ledger import read_ledger
 from made_files import save_plugin, save_stream
 
-CRG = [sys.executable, "-m", "crg.cli"]
+CRG = [sys.executable, "-m", "crg"]
 
 
 def _run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -122,7 +122,7 @@ def _interrupted(folder: Path, words: list[str], workers: str) -> tuple[int, str
 
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_ctrl_c_keeps_what_is_done_and_resume_goes_on(tmp_path: Path, workers: str) -> None:
+def test_ctrl_c_keeps_what_is_done_and_resume_continues(tmp_path: Path, workers: str) -> None:
     """One sentence and exit code 130; afterwards only the missing runs are run."""
     plugin = save_plugin(tmp_path)
     save_stream(tmp_path / "a.npz", n=20)

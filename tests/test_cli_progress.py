@@ -24,7 +24,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
 
 
 def test_a_terminal_shows_the_whole_and_each_run_at_work(screen: io.StringIO) -> None:
-    """There is a line for a run while it is at work, with its pictures, and one for all runs."""
+    """There is a line for a run while it is at work, with its images, and one for all runs."""
     with grid_progress(3) as shown:
         shown.advanced("crg, [dtd]", 0, 0)
         shown.advanced("crg, [dtd]", 120, 1692)
@@ -42,9 +42,9 @@ def test_a_terminal_shows_the_whole_and_each_run_at_work(screen: io.StringIO) ->
 def test_a_failure_is_told_at_once_and_counted(screen: io.StringIO) -> None:
     """The reason stands above the bars, and the bar of the whole counts it."""
     with grid_progress(2) as shown:
-        shown.finished("tda, a.npz", failure="a.npz is torn: copy it again.")
+        shown.finished("tda, a.npz", failure="a.npz is truncated: copy it again.")
         shown._bars.refresh()
-    assert "Failed: tda, a.npz: a.npz is torn: copy it again." in screen.getvalue()
+    assert "Failed: tda, a.npz: a.npz is truncated: copy it again." in screen.getvalue()
     assert "1 failed" in screen.getvalue()
     assert (shown.done, shown.failed) == (1, 1)
 
@@ -68,7 +68,7 @@ def test_a_reason_is_told_once_and_counted_at_the_end(
 def test_a_file_gets_a_plain_line_now_and_then(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A line after ten seconds and not before, on stderr; failures are told at once."""
+    """A line after ten seconds and not before, on stderr; failures are refused at once."""
     now = [0.0]
     monkeypatch.setattr("crg.cli.progress.time.monotonic", lambda: now[0])
     with grid_progress(300) as shown:
@@ -85,7 +85,7 @@ def test_a_file_gets_a_plain_line_now_and_then(
 def test_the_last_count_is_told_and_no_line_twice(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """However long a run takes its count is told once, and a grid of nothing tells nothing."""
+    """However long a run takes its count is reported once, and a grid of nothing says nothing."""
     now = [0.0]
     monkeypatch.setattr("crg.cli.progress.time.monotonic", lambda: now[0])
     with grid_progress(2) as shown:

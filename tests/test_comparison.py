@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from crg import results
-from crg.comparison import summarise, with_baseline
+from crg.bench.grid import Variant, iter_grid, plan_grid, summarise, with_baseline
 from crg.evaluate import run
-from crg.features import read_features
-from crg.grid import Variant, iter_grid, plan_grid
+from crg.features.files import read_features
+from crg.results import ledger
 from crg.types import InputError
 from made_files import save_raw, save_stream
 
@@ -104,7 +103,7 @@ def test_runs_on_disk_are_reused_on_resume_alone(file: str, tmp_path: Path) -> N
     assert [f.reused for f in iter_grid(small, path)] == [False, False]
     resumed = list(iter_grid(large, path, resume=True))
     assert [f.reused for f in resumed] == [True, True, False, False]
-    assert len(results.read_ledger(path).records) == 4
+    assert len(ledger.read_ledger(path).records) == 4
     assert [f.reused for f in iter_grid(small, path)] == [False, False]
     again = list(iter_grid(large, path, resume=True))
     assert (

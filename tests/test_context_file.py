@@ -11,28 +11,28 @@ import pytest
 from click.testing import CliRunner
 from safetensors.numpy import save_file
 
-from coop_tasks import law_task, logits_of, made, without_few
+from coop_tasks import check_task, logits_of, made, without_few
 from crg import Task, create
-from crg.checks.streams import make_stream
+from crg.checks.fixtures import make_stream
 from crg.cli.context import context as show
 from crg.encoders.mini import Mini
 from crg.methods.coop import save_context
-from crg.parts.context_file import FORMAT, Context, read_context, write_context
+from crg.parts.context import FORMAT, Context, read_context, write_context
 from sentences import refused_in_one_sentence
 
 pytest.importorskip("torch")
 
 
 def learnt_file(path: Path, task: Task, **options: Any) -> Path:
-    """A context learnt from the task's pictures."""
+    """A context learnt from the task's images."""
     save_context(create("coop", task, epochs=5, **options), path)
     return path
 
 
 @pytest.mark.parametrize("per_class", [False, True])
-def test_a_context_from_a_file_needs_no_pictures(tmp_path: Path, per_class: bool) -> None:
+def test_a_context_from_a_file_needs_no_images(tmp_path: Path, per_class: bool) -> None:
     """It answers as the adapter that learnt it, to the last bit."""
-    task = law_task()
+    task = check_task()
     file, stream = tmp_path / "learnt", make_stream(task, 8)
     adapter = create("coop", task, epochs=5, per_class=per_class, save_context=str(file))
     before = logits_of(adapter, stream)
@@ -58,9 +58,9 @@ def test_classes_that_the_file_does_not_know(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [20, -3])
-def test_damage_is_told(tmp_path: Path, place: int) -> None:
+def test_damage_is_reported(tmp_path: Path, place: int) -> None:
     """A byte changed in the header or in the vectors is noticed."""
-    file = learnt_file(tmp_path / "file", law_task())
+    file = learnt_file(tmp_path / "file", check_task())
     raw = bytearray(file.read_bytes())
     raw[place] ^= 1
     file.write_bytes(raw)
@@ -68,9 +68,9 @@ def test_damage_is_told(tmp_path: Path, place: int) -> None:
         read_context(file)
 
 
-def test_truncated_and_foreign_files_are_told(tmp_path: Path) -> None:
+def test_truncated_and_foreign_files_are_reported(tmp_path: Path) -> None:
     """Half a file, a file of something else, a folder and nothing at all are refused."""
-    file = learnt_file(tmp_path / "file", law_task())
+    file = learnt_file(tmp_path / "file", check_task())
     file.write_bytes(file.read_bytes()[:-8])
     with refused_in_one_sentence("damaged"):
         read_context(file)
@@ -84,7 +84,7 @@ def test_truncated_and_foreign_files_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [{"version": 2}, {"model": "other"}, {"class_names": ["a"]}])
-def test_edited_headers_are_told(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_edited_headers_are_reported(tmp_path: Path, change: dict[str, Any]) -> None:
     """A header that was edited does not fit the checksum or the version."""
     facts = {"format": FORMAT, "version": 1, "model": "mini", "class_names": [], "words": ""}
     header = {**facts, "sha256": "0" * 64, **change}
@@ -114,15 +114,15 @@ def test_context_of_another_model_is_refused(tmp_path: Path) -> None:
     """A context belongs to the text encoder that it was learnt with."""
     write_context(tmp_path / "file", Context(np.zeros((2, 6)), "mini"))
     with refused_in_one_sentence("mini", "word-hashes"):
-        create("coop", law_task(), context_file=str(tmp_path / "file"))
+        create("coop", check_task(), context_file=str(tmp_path / "file"))
 
 
 def test_places_that_cannot_be_written_are_told_at_once(tmp_path: Path) -> None:
     """A folder that is not there is refused before training; other methods have no context."""
     with refused_in_one_sentence("folder does not exist"):
-        create("coop", law_task(), save_context=str(tmp_path / "no" / "file"))
+        create("coop", check_task(), save_context=str(tmp_path / "no" / "file"))
     with refused_in_one_sentence("coop"):
-        save_context(create("zero_shot", law_task()), tmp_path / "file")
+        save_context(create("zero_shot", check_task()), tmp_path / "file")
 
 
 def test_command_shows_nearest_words(tmp_path: Path) -> None:

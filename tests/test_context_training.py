@@ -1,4 +1,4 @@
-"""How coop trains: schedule, loss, gradient, order of pictures."""
+"""How coop trains: schedule, loss, gradient, order of images."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crg.checks.furnishing import furnished
-from crg.checks.streams import make_task
+from crg.checks.fixtures import furnished, make_task
 from crg.encoders.mini import Mini
-from crg.parts.context_start import starting_context
-from crg.parts.context_training import (
-    Plan,
+from crg.needs import TEXT_ENCODER
+from crg.parts.context import (
+    TrainingPlan,
     batches,
     cross_entropy,
     epochs_for,
     learn_context,
     learning_rates,
+    starting_context,
 )
 from crg.parts.prompting import prompt_features
-from crg.resources import TEXT_ENCODER
 
 torch = pytest.importorskip("torch")
 
@@ -31,13 +30,13 @@ NAMES = ("red star.", "blue ring.", "green heart.")
 
 
 def problem(n: int = 12) -> tuple[Callable[[Any], Any], Any, Any, list[int]]:
-    """Text encoder, start, pictures (n, 8) and labels."""
+    """Text encoder, start, images (n, 8) and labels."""
     encoder = furnished(make_task(width=8), [TEXT_ENCODER]).resources[TEXT_ENCODER]
     encode = partial(prompt_features, encoder, endings=NAMES)
     rng = np.random.default_rng(3)
-    pictures = torch.nn.functional.normalize(torch.tensor(rng.normal(size=(n, 8))), dim=1)
+    images = torch.nn.functional.normalize(torch.tensor(rng.normal(size=(n, 8))), dim=1)
     start = torch.tensor(rng.normal(size=(4, 6)))
-    return encode, start, pictures, [k % 3 for k in range(n)]
+    return encode, start, images, [k % 3 for k in range(n)]
 
 
 @pytest.mark.parametrize("epochs", [2, 5, 50])
@@ -63,22 +62,22 @@ def test_schedule_by_hand() -> None:
 
 def test_batches_are_full_and_differ_by_epoch() -> None:
     """Each epoch is a new order without repetition, and a rest is left out unless it is all."""
-    first, second = batches(70, Plan(epochs=2, batch=32))
+    first, second = batches(70, TrainingPlan(epochs=2, batch=32))
     assert [len(rows) for rows in first] == [32, 32]
     together = np.concatenate(first)
     assert len(set(together.tolist())) == 64
     assert not np.array_equal(together, np.concatenate(second))
-    (only,) = batches(5, Plan(epochs=1, batch=32))
+    (only,) = batches(5, TrainingPlan(epochs=1, batch=32))
     assert sorted(only[0].tolist()) == list(range(5))
 
 
 def test_gradient_agrees_with_finite_differences() -> None:
     """The loss's gradient on the context is what moving each number a little says."""
-    encode, start, pictures, labels = problem()
+    encode, start, images, labels = problem()
     answers = torch.tensor(labels)
 
     def loss(flat: Any) -> Any:
-        return cross_entropy(encode(flat.reshape(4, 6)), pictures, answers, 20.0)
+        return cross_entropy(encode(flat.reshape(4, 6)), images, answers, 20.0)
 
     flat = start.flatten().requires_grad_(True)
     (gradient,) = torch.autograd.grad(loss(flat), [flat])
@@ -89,7 +88,7 @@ def test_gradient_agrees_with_finite_differences() -> None:
 
 
 def test_loss_by_hand() -> None:
-    """Two orthogonal classes, one picture on the first: ln(1 + exp(-s))."""
+    """Two orthogonal classes, one image on the first: ln(1 + exp(-s))."""
     eye = torch.eye(2, dtype=torch.float64)
     loss = cross_entropy(eye, eye[:1], torch.tensor([0]), 3.0)
     assert float(loss) == pytest.approx(math.log1p(math.exp(-3.0)), rel=1e-12)
@@ -97,37 +96,39 @@ def test_loss_by_hand() -> None:
 
 def test_training_is_plain_sgd() -> None:
     """Written out, the steps are v <- 0.9 v + g + wd c; c <- c - lr v."""
-    encode, start, pictures, labels = problem()
-    plan = Plan(epochs=4, lr=0.05)  # all pictures are one batch
+    encode, start, images, labels = problem()
+    plan = TrainingPlan(epochs=4, lr=0.05)  # all images are one batch
     context, speed = start.clone(), torch.zeros_like(start)
     for lr in learning_rates(4, 0.05):
         leaf = context.clone().requires_grad_(True)
-        loss = cross_entropy(encode(leaf), pictures, torch.tensor(labels), 20.0)
+        loss = cross_entropy(encode(leaf), images, torch.tensor(labels), 20.0)
         (gradient,) = torch.autograd.grad(loss, [leaf])
         speed = 0.9 * speed + gradient + 5e-4 * context
         context = context - lr * speed
-    learnt = learn_context(encode, start, pictures, labels, 20.0, plan)
+    learnt = learn_context(encode, start, images, labels, 20.0, plan)
     np.testing.assert_allclose(learnt.context, context, rtol=1e-10)
 
 
 def test_loss_falls() -> None:
-    """On mini's text encoder the loss of one picture per class falls epoch by epoch."""
+    """On mini's text encoder the loss of one image per class falls epoch by epoch."""
     encoder = Mini().promptable()
     encode = partial(prompt_features, encoder, endings=NAMES)
     targets = encoder.encode(encoder.context_of("itap of a large"), NAMES).detach()
     start = torch.tensor(starting_context(encoder, (), "", 16, 0))
-    learnt = learn_context(encode, start, targets, [0, 1, 2], 19.0, Plan(epochs=12, lr=0.05))
+    learnt = learn_context(
+        encode, start, targets, [0, 1, 2], 19.0, TrainingPlan(epochs=12, lr=0.05)
+    )
     assert list(learnt.losses) == sorted(learnt.losses, reverse=True)
     assert learnt.losses[-1] < 0.9 * learnt.losses[0]
 
 
 def test_training_depends_on_its_seed_alone() -> None:
     """Equal seeds give equal bits, also without gradients switched on around; others do not."""
-    encode, start, pictures, labels = problem(40)
+    encode, start, images, labels = problem(40)
 
     def trained(seed: int) -> Any:
-        plan = Plan(epochs=3, lr=0.05, batch=8, seed=seed)
-        return learn_context(encode, start, pictures, labels, 20.0, plan).context
+        plan = TrainingPlan(epochs=3, lr=0.05, batch=8, seed=seed)
+        return learn_context(encode, start, images, labels, 20.0, plan).context
 
     first = trained(0)
     with torch.no_grad():
@@ -137,9 +138,14 @@ def test_training_depends_on_its_seed_alone() -> None:
 
 def test_overflow_ends_training() -> None:
     """A gradient that is not finite leaves the last finite context."""
-    encode, start, pictures, labels = problem()
+    encode, start, images, labels = problem()
     spoilt = learn_context(
-        lambda context: encode(context) * torch.inf, start, pictures, labels, 20.0, Plan(epochs=3)
+        lambda context: encode(context) * torch.inf,
+        start,
+        images,
+        labels,
+        20.0,
+        TrainingPlan(epochs=3),
     )
     assert torch.equal(spoilt.context, start) and spoilt.losses == ()
 

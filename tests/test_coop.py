@@ -1,4 +1,4 @@
-"""CoOp: what it learns on real pictures, and what becomes of that."""
+"""CoOp: what it learns on real images, and what becomes of that."""
 
 from __future__ import annotations
 
@@ -10,58 +10,57 @@ import numpy as np
 import pytest
 
 import crg
-from coop_tasks import law_task, logits_of, made, without_few
-from crg.checks import classes, lasting, libraries, repeatable
-from crg.checks.furnishing import furnished
-from crg.checks.law import Law
-from crg.checks.streams import another_direction, make_stream, make_task
-from crg.datasets.shapes import shape_pictures
+from coop_tasks import check_task, logits_of, made, without_few
+from crg.checks import answers, libraries, state
+from crg.checks.base import Check
+from crg.checks.fixtures import another_direction, furnished, make_stream, make_task
 from crg.encoders.mini import Mini
 from crg.methods import coop
-from crg.parts import context_memory, context_training
-from crg.resources import FEW, TEXT_ENCODER, FewShot
+from crg.needs import FEW, TEXT_ENCODER, FewShot
+from crg.parts import context
+from crg.shapes.dataset import shape_images
 from sentences import refused_in_one_sentence
 
 pytest.importorskip("torch")
 
-LAWS: list[Law] = [
-    repeatable.reset_returns_to_the_start,
-    lasting.saved_state_goes_on,
-    classes.order_of_classes_does_not_matter,
-    classes.class_added_at_once_counts_as_given,
-    classes.class_removed_at_once_counts_as_never_given,
-    classes.classes_may_come_and_go,
+CHECKS: list[Check] = [
+    answers.reset_returns_to_the_start,
+    state.saved_state_continues,
+    state.order_of_classes_does_not_matter,
+    state.class_added_at_once_counts_as_given,
+    state.class_removed_at_once_counts_as_never_given,
+    state.classes_may_come_and_go,
     libraries.torch_classes_may_come_and_go,
 ]
 
 
 @functools.lru_cache
 def seen_at_night(seed: int, count: int) -> tuple[Any, tuple[int, ...]]:
-    """Features of rendered pictures at night, and their classes."""
-    side, pictures = Mini().preprocessing.size, shape_pictures("night", 3, count, seed)
-    sources: Any = pictures.sources
+    """Features of rendered images at night, and their classes."""
+    side, images = Mini().preprocessing.size, shape_images("night", 3, count, seed)
+    sources: Any = images.sources
     pixels = np.stack([np.asarray(source.draw().resize((side, side))) for source in sources])
-    return Mini().encode_pictures(pixels), tuple(pictures.labels or ())
+    return Mini().encode_images(pixels), tuple(images.labels or ())
 
 
 @functools.lru_cache
 def night_task(shots: int = 4) -> crg.Task:
-    """32 classes of shapes with labelled pictures of the same shift."""
-    mini, names = Mini(), shape_pictures("night", 3, 32, 77).class_names
+    """32 classes of shapes with labelled images of the same shift."""
+    mini, names = Mini(), shape_images("night", 3, 32, 77).class_names
     text = mini.encode_texts([f"a photo of a {name}." for name in names])
     few = FewShot(*seen_at_night(77, 32 * shots))
     return crg.Task(names, text, mini.logit_scale, {FEW: few, TEXT_ENCODER: mini.promptable()})
 
 
 def accuracy(adapter: crg.Adapter) -> float:
-    """On night pictures that were not labelled."""
+    """On night images that were not labelled."""
     features, labels = seen_at_night(7, 320)
     answers = [prediction.label for prediction in adapter.step_many(features)]
     return float(np.mean(np.array(answers) == labels))
 
 
 def test_learnt_context_beats_zero_shot() -> None:
-    """Four labelled pictures per class of a shift raise accuracy on it by many points."""
+    """Four labelled images per class of a shift raise accuracy on it by many points."""
     task = night_task()
     plain = accuracy(crg.create("zero_shot", task))
     learnt = accuracy(crg.create("coop", task, epochs=20, lr=0.03, context_length=4))
@@ -76,22 +75,22 @@ def test_context_per_class_beats_zero_shot() -> None:
     assert accuracy(crg.create("coop", task, **options)) > plain + 0.05
 
 
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
-def test_contexts_per_class_obey_the_laws_too(law: Law) -> None:
-    """Laws that classes and state could break hold with a context for each class."""
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_contexts_per_class_pass_the_checks_too(check: Check) -> None:
+    """Checks that classes and state could fail pass with a context for each class."""
 
     def make(task: crg.Task, /, **options: Any) -> crg.Adapter:
         given = {"per_class": True, "epochs": 5, "lr": 0.1, **options}
         return crg.create("coop", furnished(task, coop.CoOp.needs), **given)
 
-    law(make)
+    check(make)
 
 
 def test_logits_are_those_of_the_learnt_prompt() -> None:
     """Predictions are s f . t with t encoded from the learnt vectors and the class names."""
     import torch
 
-    task = law_task()
+    task = check_task()
     adapter, stream = crg.create("coop", task, epochs=5), make_stream(task, 10)
     logits = logits_of(adapter, stream)
     method: Any = adapter._method
@@ -104,25 +103,25 @@ def test_logits_are_those_of_the_learnt_prompt() -> None:
 @pytest.fixture
 def trainings(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The plan of each training from now on."""
-    context_memory.forget()
+    context.forget()
     done: list[Any] = []
-    real = context_training.learn_context
+    real = context.learn_context
 
     def noted(*problem: Any) -> Any:
         done.append(problem[-1])
         return real(*problem)
 
-    monkeypatch.setattr(context_training, "learn_context", noted)
+    monkeypatch.setattr(context, "learn_context", noted)
     return done
 
 
-def test_training_waits_for_the_first_picture(trainings: list[Any]) -> None:
+def test_training_waits_for_the_first_image(trainings: list[Any]) -> None:
     """Creating trains nothing, the first step does, and reset keeps what it learnt."""
-    task = law_task()
+    task = check_task()
     adapter = crg.create("coop", task, epochs=3)
     assert trainings == []
     adapter.step(make_stream(task, 1)[0])
-    context_memory.forget()
+    context.forget()
     adapter.reset()
     adapter.step(make_stream(task, 1)[0])
     assert [plan.epochs for plan in trainings] == [3]
@@ -131,17 +130,17 @@ def test_training_waits_for_the_first_picture(trainings: list[Any]) -> None:
 def test_epochs_follow_from_shots(trainings: list[Any]) -> None:
     """Unless they are given, there are 50 epochs for one shot and 100 for three."""
     for shots in (1, 16):  # but there are only three
-        crg.create("coop", law_task(), shots=shots).step(make_stream(law_task(), 1)[0])
+        crg.create("coop", check_task(), shots=shots).step(make_stream(check_task(), 1)[0])
     assert [plan.epochs for plan in trainings] == [50, 100]
 
 
 def test_loading_does_not_train_again(tmp_path: Path, trainings: list[Any]) -> None:
     """A saved state holds what was learnt."""
-    task = law_task()
+    task = check_task()
     adapter, stream = crg.create("coop", task, epochs=3), make_stream(task, 5)
     before = logits_of(adapter, stream)
     adapter.save(tmp_path / "state")
-    context_memory.forget()
+    context.forget()
     resources = {TEXT_ENCODER: task.resources[TEXT_ENCODER]}
     after = logits_of(crg.load(tmp_path / "state", resources), stream)
     np.testing.assert_array_equal(before, after)
@@ -149,8 +148,8 @@ def test_loading_does_not_train_again(tmp_path: Path, trainings: list[Any]) -> N
 
 
 def test_same_training_is_done_once(trainings: list[Any]) -> None:
-    """Another adapter with the same pictures takes what was learnt, one with another seed not."""
-    task = law_task()
+    """Another adapter with the same images takes what was learnt, one with another seed not."""
+    task = check_task()
     for seed in (0, 0, 1):
         crg.create("coop", task, epochs=2, seed=seed).step(make_stream(task, 1)[0])
     assert [plan.seed for plan in trainings] == [0, 1]
@@ -161,7 +160,7 @@ def test_class_that_comes_later(per_class: bool) -> None:
     """It gets the shared context, or the mean of the others', and changes no other logit."""
     import torch
 
-    task = law_task()
+    task = check_task()
     adapter, stream = crg.create("coop", task, epochs=5, per_class=per_class), make_stream(task, 4)
     before = logits_of(adapter, stream)
     method: Any = adapter._method
@@ -174,8 +173,8 @@ def test_class_that_comes_later(per_class: bool) -> None:
 
 
 def test_shots_limit_what_is_learnt_from() -> None:
-    """With one shot, all but the first picture of each class are as if they were not there."""
-    task = law_task()
+    """With one shot, all but the first image of each class are as if they were not there."""
+    task = check_task()
     few: FewShot = task.resources[FEW]
     stream = make_stream(task, 5)
     one = logits_of(crg.create("coop", task, shots=1, epochs=9), stream)
@@ -184,21 +183,21 @@ def test_shots_limit_what_is_learnt_from() -> None:
     assert not np.array_equal(one, logits_of(crg.create("coop", task, epochs=9), stream))
 
 
-def test_missing_pictures_are_told_before_any_work() -> None:
-    """Without labelled pictures and without a file, coop is refused when it is made."""
-    with refused_in_one_sentence("labelled pictures"):
-        made(without_few(law_task()))
-    with refused_in_one_sentence("labelled pictures"):
-        crg.create("coop", without_few(law_task()))
+def test_missing_images_are_told_before_any_work() -> None:
+    """Without labelled images and without a file, coop is refused when it is made."""
+    with refused_in_one_sentence("labelled images"):
+        made(without_few(check_task()))
+    with refused_in_one_sentence("labelled images"):
+        crg.create("coop", without_few(check_task()))
 
 
-def test_removed_pictures_are_told() -> None:
-    """If all classes with pictures are removed before training, the first step says so."""
-    task = law_task(n_classes=8)
+def test_removed_images_are_reported() -> None:
+    """If all classes with images are removed before training, the first step says so."""
+    task = check_task(n_classes=8)
     adapter = crg.create("coop", task, epochs=2)
     for k in range(5):
         adapter.remove_class(f"class {k}")
-    with refused_in_one_sentence("labelled pictures"):
+    with refused_in_one_sentence("labelled images"):
         adapter.step(make_stream(task, 1)[0])
 
 
@@ -209,8 +208,8 @@ def test_words_that_are_none_are_refused() -> None:
 
 
 def test_what_does_not_fit_is_refused_before_any_work() -> None:
-    """A text encoder of another width, and a context too long for the model, are told at once."""
-    narrow = make_task(width=8).with_resources(law_task().resources)
+    """A text encoder of another width, and a context too long for it, are refused at once."""
+    narrow = make_task(width=8).with_resources(check_task().resources)
     few = FewShot(np.eye(2, 8), (0, 1))
     with refused_in_one_sentence("width 16", "8 wide"):
         crg.create("coop", narrow.with_resources({FEW: few}))
@@ -225,7 +224,7 @@ def test_learns_where_gradients_are_switched_off() -> None:
     task, stream = night_task(1), seen_at_night(7, 320)[0][:4]
     options = {"epochs": 3, "lr": 0.1, "context_length": 2}
     expected = logits_of(crg.create("coop", task, **options), stream)
-    context_memory.forget()
+    context.forget()
     with torch.inference_mode():
         inside = logits_of(crg.create("coop", task, **options), stream)
     np.testing.assert_array_equal(inside, expected)

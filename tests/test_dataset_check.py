@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 
 from crg.cli.datasets import datasets
 from crg.cli.shared import CommandGroup
-from crg.datasets import catalog, faults
-from crg.datasets.catalog import Entry, catalogue, get_entry
+from crg.datasets import catalog, check
+from crg.datasets.catalog import DatasetEntry, catalogue, get_entry
 from crg.datasets.check import check_dataset
 from made_datasets import (
     WNIDS,
@@ -29,7 +29,7 @@ from made_datasets import (
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The catalogue expects as many classes and pictures as the small copies have."""
+    """The catalogue expects as many classes and images as the small copies have."""
     sizes = {"caltech101": (2, 2, 0), "fgvcaircraft": (2, 2, 0), "imagenet": (3, 6, 2)}
     entries = dict(catalogue())
     for name, (classes, test, per_class) in sizes.items():
@@ -58,25 +58,25 @@ def test_whole_copies_are_fine(tmp_path: Path) -> None:
         for decode in (False, True):
             assert _problems(name, tmp_path, decode) == {}
     report = check_dataset("imagenet", tmp_path)
-    assert (report.n_classes, report.n_pictures) == (3, 6)
+    assert (report.n_classes, report.n_images) == (3, 6)
 
 
 @pytest.mark.usefixtures("small")
-def test_missing_and_damaged_pictures_are_listed(tmp_path: Path) -> None:
+def test_missing_and_damaged_images_are_listed(tmp_path: Path) -> None:
     """Each bad file is named with what is wrong; a cut JPEG shows when it is decoded."""
     rows = [[f"a/{n}.jpg", n % 2, f"class {n % 2}"] for n in range(5)]
     folder = make_split_dataset(tmp_path, get_entry("caltech101"), {"test": rows})
     images = folder / "101_ObjectCategories/a"
     (images / "0.jpg").unlink()
     put(images / "1.jpg", b"")
-    put(images / "2.jpg", "not a picture")
+    put(images / "2.jpg", "not an image")
     whole = jpeg((64, 64))
     put(images / "3.jpg", whole[: len(whole) - 40])
     found = _problems("caltech101", tmp_path)
-    assert found["There are 5 test pictures, not 2."] == ()
-    assert found["1 picture is not there."] == ("a/0.jpg",)
-    assert found["2 pictures are unreadable."] == ("a/1.jpg: zero bytes", "a/2.jpg: not a picture")
-    decoded = _problems("caltech101", tmp_path, decode=True)["3 pictures are unreadable."]
+    assert found["There are 5 test images, not 2."] == ()
+    assert found["1 image is not there."] == ("a/0.jpg",)
+    assert found["2 images are unreadable."] == ("a/1.jpg: zero bytes", "a/2.jpg: not an image")
+    decoded = _problems("caltech101", tmp_path, decode=True)["3 images are unreadable."]
     assert [line.partition(":")[0] for line in decoded] == ["a/1.jpg", "a/2.jpg", "a/3.jpg"]
 
 
@@ -86,12 +86,12 @@ def test_classes_with_other_counts_are_named(tmp_path: Path) -> None:
     images = make_imagenet(tmp_path)
     (images / WNIDS[1] / f"{WNIDS[1]}_1.JPEG").unlink()
     assert _problems("imagenet", tmp_path) == {
-        "There are 5 test pictures, not 6.": ("goldfish: 1, not 2",)
+        "There are 5 test images, not 6.": ("goldfish: 1, not 2",)
     }
 
 
 def test_wrong_numbers_and_names_of_classes(tmp_path: Path) -> None:
-    """Too few classes, or as many with other names, are told."""
+    """Too few classes, or as many with other names, are reported."""
     entry = get_entry("eurosat")
     make_split_dataset(tmp_path, entry)
     assert "There are 2 classes, not 10." in _problems("eurosat", tmp_path)
@@ -102,14 +102,14 @@ def test_wrong_numbers_and_names_of_classes(tmp_path: Path) -> None:
 
 
 def test_all_missing_parts_are_told_at_once(tmp_path: Path) -> None:
-    """A folder without split file and pictures lacks two things, and both are told."""
+    """A folder without split file and images lacks two things, and both are reported."""
     (tmp_path / "ucf101").mkdir()
     (tmp_path / "imagenet-adversarial").mkdir()
     entry = get_entry("dtd")
     assert any("DTD is not in" in sentence for sentence in _problems("dtd", tmp_path))
     assert any(entry.source in sentence for sentence in _problems("dtd", tmp_path))
     first, second = _problems("imagenet-a", tmp_path)
-    assert "classnames.txt" in first and "pictures of ImageNet-A are not in" in second
+    assert "classnames.txt" in first and "images of ImageNet-A are not in" in second
     first, second = _problems("ucf101", tmp_path)
     assert "split_zhou_UCF101.json" in first and "no UCF-101-midframes" in second
     put(tmp_path / "ucf101/Archery/1.jpg")  # as TPT lays it out
@@ -123,19 +123,19 @@ def test_one_of_ones_own_is_checked_too(tmp_path: Path) -> None:
     put(tmp_path / "set/dog/notes.txt", "x")
     report = check_dataset(str(tmp_path / "set"))
     assert report.n_ignored == 1
-    assert [problem.items for problem in report.problems] == [("dog/1.jpg: not a picture",)]
+    assert [problem.items for problem in report.problems] == [("dog/1.jpg: not an image",)]
     table = put(tmp_path / "set.csv", "path,label\nset/cat/2.jpg,cat\n")
     (sentence,) = _problems(str(table))
     assert "does not exist" in sentence
 
 
-def test_a_huge_picture_is_known_by_its_header(
+def test_a_huge_image_is_known_by_its_header(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the encoder would refuse for its size is found without decoding it."""
     put(tmp_path / "cat/1.jpg", jpeg((20, 10)))
     put(tmp_path / "dog/1.jpg", jpeg((20, 11)))
-    monkeypatch.setattr(faults, "MAX_PIXELS", 200)
+    monkeypatch.setattr(check, "MAX_PIXELS", 200)
     (items,) = _problems(str(tmp_path)).values()
     assert items == ("dog/1.jpg: more than 200 pixels",)
 
@@ -151,7 +151,7 @@ def test_the_list_names_all_thirteen() -> None:
 
 
 @pytest.mark.parametrize("entry", catalogue().values(), ids=lambda entry: entry.name)
-def test_one_dataset_is_told_in_full(entry: Entry) -> None:
+def test_one_dataset_is_told_in_full(entry: DatasetEntry) -> None:
     """Templates, layout, source and the hash of the draw are printed."""
     text = " ".join(_crg(entry.name).output.split())
     assert all(template in text for template in entry.templates)
@@ -161,7 +161,7 @@ def test_one_dataset_is_told_in_full(entry: Entry) -> None:
 
 
 def test_shapes_are_told_too() -> None:
-    """The bundled pictures are listed with their classes and shifts."""
+    """The bundled images are listed with their classes and shifts."""
     assert "fog" in _crg("shapes").output
     assert "night" in json.loads(_crg("shapes", "--json").output)["shifts"]
 
@@ -174,12 +174,12 @@ def test_exit_codes_of_the_check(tmp_path: Path) -> None:
     fine = _crg(*words)
     assert (fine.exit_code, fine.output) == (
         0,
-        "caltech101: all is fine (2 classes, 2 pictures).\n",
+        "caltech101: all is fine (2 classes, 2 images).\n",
     )
     put(folder / "101_ObjectCategories/a/4.jpg", "x")
     wrong = _crg(*words)
     assert wrong.exit_code == 1
-    assert "1 picture is unreadable." in wrong.output and "data.caltech.edu" in wrong.output
+    assert "1 image is unreadable." in wrong.output and "data.caltech.edu" in wrong.output
     told = json.loads(_crg(*words, "--json", "--decode").output)
     assert (told["fine"], told["problems"][0]["kind"]) == (False, "unreadable")
 
@@ -218,8 +218,8 @@ def test_bad_input_exits_with_two(words: list[str], told: str) -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_progress_is_told_for_each_picture(tmp_path: Path) -> None:
-    """The bar is given the total and one call for each picture that is there."""
+def test_progress_is_told_for_each_image(tmp_path: Path) -> None:
+    """The bar is given the total and one call for each image that is there."""
     make_imagenet(tmp_path)
     seen: list[int] = []
 

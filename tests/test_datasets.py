@@ -1,4 +1,4 @@
-"""The catalogue, draws from it, and sets of pictures of one's own."""
+"""The catalogue, draws from it, and sets of images of one's own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ IMAGENET = (
     "art of the {}.",
     "a photo of the small {}.",
 )
-PAPER = {  # classes, test pictures, whether 2,000 are drawn, templates
+PAPER = {  # classes, test images, whether 2,000 are drawn, templates
     "Caltech101": (100, 2465, False, ("a photo of a {}.",)),
     "DTD": (47, 1692, False, ("{} texture.",)),
     "EuroSAT": (10, 8100, False, ("a centered satellite photo of {}.",)),
@@ -95,7 +95,7 @@ def test_draws_are_random_subsets() -> None:
     assert indices_sha256([3, 14]) == hashlib.sha256(b"3,14").hexdigest()
 
 
-def test_a_limit_draws_pictures_with_their_labels(tmp_path: Path) -> None:
+def test_a_limit_draws_images_with_their_labels(tmp_path: Path) -> None:
     """Ids, sources and labels stay together, and a limit above the size changes nothing."""
     put_all(tmp_path / f"{name}/{n}.jpg" for name in "ab" for n in range(10))
     whole = load_dataset(str(tmp_path))
@@ -110,7 +110,7 @@ def test_a_limit_draws_pictures_with_their_labels(tmp_path: Path) -> None:
 
 
 def test_shapes_are_rendered() -> None:
-    """The name may carry a shift and a severity; the limit is the number of pictures."""
+    """The name may carry a shift and a severity; the limit is the number of images."""
     clean, foggy = load_dataset("shapes", limit=5), load_dataset("shapes:fog:4", limit=5)
     assert len(clean) == len(foggy) == 5
     assert clean.labels == foggy.labels
@@ -127,16 +127,16 @@ def test_shapes_are_rendered() -> None:
 
 
 def test_a_folder_per_class(tmp_path: Path) -> None:
-    """Classes are sorted folders; nested pictures count, hidden and other files do not."""
+    """Classes are sorted folders; nested images count, hidden and other files do not."""
     put_all(tmp_path / p for p in ("b cat/2.JPG", "b cat/deep/er/1.png", "ä/x.webp", "ä/.x.jpg"))
     put(tmp_path / ".git/x.jpg")
     put(tmp_path / "ä/notes.txt", "x")
     put(tmp_path / "loose.jpg")
-    pictures = load_dataset(str(tmp_path))
-    assert pictures.class_names == ("b cat", "ä")
-    assert pictures.ids == ("b cat/2.JPG", "b cat/deep/er/1.png", "ä/x.webp")
-    assert pictures.labels == (0, 0, 1)
-    assert pictures.name == tmp_path.name
+    images = load_dataset(str(tmp_path))
+    assert images.class_names == ("b cat", "ä")
+    assert images.ids == ("b cat/2.JPG", "b cat/deep/er/1.png", "ä/x.webp")
+    assert images.labels == (0, 0, 1)
+    assert images.name == tmp_path.name
     assert count_ignored(tmp_path) == 2
 
 
@@ -147,14 +147,14 @@ def test_a_link_to_a_folder_above_does_not_trap(tmp_path: Path) -> None:
     (tmp_path / "set/cat/more").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "set/cat/loop").symlink_to(tmp_path / "set/cat")
     put(tmp_path / "set/dog/1.jpg")
-    pictures = read_folder(tmp_path / "set")
-    assert pictures.ids == ("cat/1.jpg", "cat/more/2.jpg", "dog/1.jpg")
+    images = read_folder(tmp_path / "set")
+    assert images.ids == ("cat/1.jpg", "cat/more/2.jpg", "dog/1.jpg")
 
 
-def test_a_folder_that_cannot_be_listed_is_told(
+def test_a_folder_that_cannot_be_listed_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pictures are never left out silently because a folder is locked."""
+    """Images are never left out silently because a folder is locked."""
     put_all([tmp_path / "cat/deep/1.jpg", tmp_path / "cat/2.jpg", tmp_path / "dog/1.jpg"])
     real = os.scandir
     for locked in (tmp_path, tmp_path / "cat/deep"):
@@ -175,19 +175,19 @@ def test_a_table(suffix: str, mark: str, tmp_path: Path) -> None:
     put_all(tmp_path / p for p in ("p/1 é.jpg", "p/2.jpg", "p/3.jpg"))
     rows = ["Label,note,Path", "dog,x,p/1 é.jpg", "", " cat ,y,./p/2.jpg", "dog,z,p/3.jpg"]
     table = put(tmp_path / f"set.{suffix}", "\ufeff" + "\r\n".join(rows).replace(",", mark))
-    pictures = load_dataset(str(table))
-    assert pictures.ids == ("p/1 é.jpg", "p/2.jpg", "p/3.jpg")
-    assert (pictures.class_names, pictures.labels) == (("cat", "dog"), (1, 0, 1))
-    assert pictures.sources[0] == tmp_path / "p/1 é.jpg"
+    images = load_dataset(str(table))
+    assert images.ids == ("p/1 é.jpg", "p/2.jpg", "p/3.jpg")
+    assert (images.class_names, images.labels) == (("cat", "dog"), (1, 0, 1))
+    assert images.sources[0] == tmp_path / "p/1 é.jpg"
 
 
 def test_a_table_without_labels_and_with_a_root(tmp_path: Path) -> None:
     """Without the column label nothing is known of classes; a root replaces the table's folder."""
     put(tmp_path / "far/1.jpg")
     table = put(tmp_path / "near/set.csv", "path\n1.jpg\n")
-    pictures = load_dataset(str(table), root=tmp_path / "far")
-    assert (pictures.class_names, pictures.labels) == ((), None)
-    assert pictures.sources == (tmp_path / "far/1.jpg",)
+    images = load_dataset(str(table), root=tmp_path / "far")
+    assert (images.class_names, images.labels) == ((), None)
+    assert images.sources == (tmp_path / "far/1.jpg",)
 
 
 @pytest.mark.parametrize(
@@ -195,43 +195,43 @@ def test_a_table_without_labels_and_with_a_root(tmp_path: Path) -> None:
     [
         ("", "no column path"),
         ("file,label\n1.jpg,a\n", "no column path"),
-        ("path,label\n", "lists no pictures"),
+        ("path,label\n", "lists no images"),
         ("path,label\n1.jpg,\n", "no label in line 2"),
         ("path,label\n1.jpg\n", "no label in line 2"),
         ("path,label\n,a\n", "no path in line 2"),
         ("path,label\n1.jpg,a\n2.jpg,a\n./1.jpg,b\n", "1.jpg in line 2 and again in line 4"),
-        ("path,label\n1.jpg,a\nx.jpg,a\n", "a picture that does not exist (first x.jpg in line 3)"),
-        ("path\nx.jpg\ny.jpg\n", "2 pictures that do not exist"),
-        (f"path\n{'x' * 300}.jpg\n", "a picture that does not exist"),
+        ("path,label\n1.jpg,a\nx.jpg,a\n", "an image that does not exist (first x.jpg in line 3)"),
+        ("path\nx.jpg\ny.jpg\n", "2 images that do not exist"),
+        (f"path\n{'x' * 300}.jpg\n", "an image that does not exist"),
         ("path,label\na,b.jpg,cat\n", "3 cells in line 2 but 2 columns"),
         ("path,label\n\udcff.jpg,a\n", "cannot be read"),
     ],
 )
 def test_odd_tables_are_refused(content: str, words: str, tmp_path: Path) -> None:
-    """Each way to spoil a table is told in a sentence with the line that is meant."""
+    """Each way to spoil a table is reported in a sentence with the line that is meant."""
     put_all([tmp_path / "1.jpg", tmp_path / "2.jpg"])
     table = put(tmp_path / "set.csv", content.encode("utf-8", "surrogateescape"))
     with refused_in_one_sentence("set.csv", words):
         load_dataset(str(table))
 
 
-def test_what_is_no_set_of_pictures_is_refused(
+def test_what_is_no_set_of_images_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Empty, flat and half-empty folders, other files and unknown names are each told."""
     monkeypatch.chdir(tmp_path)
-    with refused_in_one_sentence("neither folders nor pictures"):
+    with refused_in_one_sentence("neither folders nor images"):
         load_dataset(".")
-    picture = put(tmp_path / "1.jpg")
-    with refused_in_one_sentence("pictures but no folder"):
+    image = put(tmp_path / "1.jpg")
+    with refused_in_one_sentence("images but no folder"):
         load_dataset(".")
     put(tmp_path / "cat/notes.txt", "x")
-    with refused_in_one_sentence("cat holds no picture"):
+    with refused_in_one_sentence("cat holds no image"):
         load_dataset(".")
     with refused_in_one_sentence("needs no root"):
         load_dataset(".", root=tmp_path)
-    with refused_in_one_sentence("not a set of pictures"):
-        load_dataset(str(picture))
+    with refused_in_one_sentence("not a set of images"):
+        load_dataset(str(image))
     with refused_in_one_sentence("no split 'train'"):
         load_dataset(".", split="train")
     with refused_in_one_sentence("did you mean dtd?"):

@@ -1,4 +1,4 @@
-"""``crg demo``: rendered pictures through every method, a table and a page."""
+"""``crg demo``: rendered images through every method, a table and a page."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from crg.bench.demo import Scenery, split_changes
 from crg.cli import main
-from crg.demonstration import Scenery, split_changes
-from crg.features import read_features
+from crg.features.files import read_features
 
-SMALL = ("--pictures", "64", "--views", "2", "--orders", "2", "--workers", "1")
+SMALL = ("--images", "64", "--views", "2", "--orders", "2", "--workers", "1")
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def demo(*words: str) -> Result:
-    """The command in this process, on few pictures."""
+    """The command in this process, on few images."""
     return CliRunner().invoke(main, ["demo", *SMALL, *words])
 
 
@@ -47,7 +47,7 @@ def test_the_demo_repeats_itself(folder: Path) -> None:
     assert a["crg"]["accuracy"]["per_order"] != []
 
 
-def test_the_pictures_can_be_kept(folder: Path) -> None:
+def test_the_images_can_be_kept(folder: Path) -> None:
     """A kept store is read like a feature file and used again by the next demo."""
     assert demo("--keep", "store").exit_code == 0
     features = read_features("store")
@@ -97,11 +97,11 @@ def test_any_methods_make_a_page(folder: Path, methods: str) -> None:
 
 def test_clean_means_no_shift() -> None:
     """The scenery without a shift is rendered clean."""
-    assert Scenery(shift="clean").picture_set().name == "shapes"
+    assert Scenery(shift="clean").image_set().name == "shapes"
 
 
 def test_changes_are_judged_by_the_label() -> None:
     """A change from wrong to right mends, from right to wrong spoils, wrong to wrong is neither."""
     changes = [(0, 1, 0), (1, 1, 2), (2, 0, 1)]
-    mended, spoiled = split_changes(changes, [0, 1, 2])
-    assert mended == [(0, 1, 0)] and spoiled == [(1, 1, 2)]
+    corrected, broken = split_changes(changes, [0, 1, 2])
+    assert corrected == [(0, 1, 0)] and broken == [(1, 1, 2)]

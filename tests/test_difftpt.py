@@ -64,7 +64,7 @@ def entropy_of(probs: Any) -> Any:
 
 
 def plain_difftpt(views: Any, n_generated: int) -> Any:
-    """The logits for one picture, by lists, autograd and torch's AdamW."""
+    """The logits for one image, by lists, autograd and torch's AdamW."""
     encoder, f = BentText(), torch.from_numpy(views)
     ordinary, generated = f[: len(f) - n_generated], f[len(f) - n_generated :]
     by_likeness = sorted(generated, key=lambda view: -float(view @ f[0]))
@@ -84,7 +84,7 @@ def plain_difftpt(views: Any, n_generated: int) -> Any:
 
 @pytest.mark.parametrize(("n_views", "n_generated"), [(12, 5), (9, 8), (2, 1), (20, 10)])
 def test_difftpt_equals_its_plain_form(n_views: int, n_generated: int) -> None:
-    """Filters and four steps of AdamW give what autograd gives, for every picture anew."""
+    """Filters and four steps of AdamW give what autograd gives, for every image anew."""
     adapter = crg.create("difftpt", task(generated=n_generated))
     for views in some_views(10, n_views):
         expected = plain_difftpt(views, n_generated)
@@ -152,7 +152,7 @@ def test_what_is_missing_is_told_before_any_work() -> None:
 
 
 def test_the_number_of_generated_views_is_saved(tmp_path: Any) -> None:
-    """A saved adapter goes on with the same filter."""
+    """A saved adapter continues with the same filter."""
     adapter = crg.create("difftpt", task(generated=5))
     views = some_views(2, 9)
     adapter.step(views[0])

@@ -15,8 +15,8 @@ from PIL import Image
 from crg.cli.generate import generate as command
 from crg.generation import Generator, Variations
 from crg.generation import diffusion as module
-from crg.generation.base import seed_of
 from crg.generation.diffusion import DiffusersGenerator
+from crg.generation.variations import seed_of
 from crg.types import InputError
 from encoding_fakes import Dot
 from sentences import refused_in_one_sentence
@@ -35,13 +35,11 @@ def generator(weights: Path) -> Generator:
     return DiffusersGenerator(weights, steps=3, device="cpu")
 
 
-def made(
-    generator: Generator, number: int, picture: int = 3, name: str = "a", seed: int = 0
-) -> Any:
+def made(generator: Generator, number: int, image: int = 3, name: str = "a", seed: int = 0) -> Any:
     """The pixels of one variation."""
-    [image] = generator.generate(Dot(picture).draw(), name, [number], seed)
-    assert (image.mode, image.size) == ("RGB", (SIDE, SIDE))
-    return np.asarray(image).astype(int)
+    [made] = generator.generate(Dot(image).draw(), name, [number], seed)
+    assert (made.mode, made.size) == ("RGB", (SIDE, SIDE))
+    return np.asarray(made).astype(int)
 
 
 def test_variations_can_be_had_again(generator: Generator, weights: Path) -> None:
@@ -53,34 +51,32 @@ def test_variations_can_be_had_again(generator: Generator, weights: Path) -> Non
     np.testing.assert_array_equal(made(again, 2), first)
 
 
-@pytest.mark.parametrize("other", [{"number": 1}, {"name": "b"}, {"seed": 1}, {"picture": 200}])
-def test_number_id_seed_and_picture_each_matter(
-    generator: Generator, other: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize("other", [{"number": 1}, {"name": "b"}, {"seed": 1}, {"image": 200}])
+def test_number_id_seed_and_image_each_matter(generator: Generator, other: dict[str, Any]) -> None:
     """A change of any of them gives another variation."""
     assert np.abs(made(generator, **{"number": 0, **other}) - made(generator, 0)).max() > 0
 
 
 def test_it_is_what_the_pipeline_itself_gives(generator: Any, weights: Path) -> None:
-    """The picture is prepared as the pipeline would do it, and what is made of it is the same."""
+    """The image is prepared as the pipeline would do it, and what is made of it is the same."""
     import torch
 
     diffusers, _ = libraries()
     pipeline = diffusers.StableDiffusionImageVariationPipeline.from_pretrained(
         weights, low_cpu_mem_usage=False
     )
-    picture = Dot(3).draw().resize((32, 32))
-    pixels = torch.from_numpy(generator._pixels(picture))
-    expected = pipeline.feature_extractor(picture, return_tensors="pt").pixel_values
+    image = Dot(3).draw().resize((32, 32))
+    pixels = torch.from_numpy(generator._pixels(image))
+    expected = pipeline.feature_extractor(image, return_tensors="pt").pixel_values
     torch.testing.assert_close(pixels, expected, rtol=0, atol=1e-5)
     noise = torch.Generator("cpu").manual_seed(seed_of(0, "a", 0))
     options = {"num_inference_steps": 3, "guidance_scale": 3.0, "generator": noise}
-    [ours] = generator.generate(picture, "a", [0], 0)
+    [ours] = generator.generate(image, "a", [0], 0)
     assert ours.tobytes() == pipeline(pixels, **options).images[0].tobytes()
 
 
-def test_pictures_of_any_size_are_squashed(generator: Any) -> None:
-    """A wide picture is seen whole: its two halves are the halves of the square."""
+def test_images_of_any_size_are_squashed(generator: Any) -> None:
+    """A wide image is seen whole: its two halves are the halves of the square."""
     wide = Image.new("RGB", (90, 20), (255, 0, 0))
     wide.paste((0, 0, 255), (45, 0, 90, 20))
     red = generator._pixels(wide)[0, 0]
@@ -101,7 +97,7 @@ def test_global_random_state_and_screen_are_left_alone(
 
 
 def test_folders_that_are_no_pipeline_are_refused(tmp_path: Path, weights: Path) -> None:
-    """Nothing is fetched: what is not in the folder is told in one sentence."""
+    """Nothing is fetched: what is not in the folder is reported in one sentence."""
     with refused_in_one_sentence("holds no model_index.json", "save_pretrained"):
         DiffusersGenerator(tmp_path)
     shutil.copytree(weights, tmp_path / "half", ignore=shutil.ignore_patterns("*.safetensors"))
@@ -109,7 +105,7 @@ def test_folders_that_are_no_pipeline_are_refused(tmp_path: Path, weights: Path)
         DiffusersGenerator(tmp_path / "half")
 
 
-def test_a_library_that_does_not_load_is_told(
+def test_a_library_that_does_not_load_is_reported(
     weights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where diffusers fails to import what it needs, the sentence names the extra."""
@@ -139,10 +135,10 @@ def test_other_weights_are_told_apart(tmp_path: Path, weights: Path) -> None:
 def test_the_command_makes_variations_once(
     tmp_path: Path, weights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pictures get their variations, a second call finds them, another seed is refused."""
+    """Images get their variations, a second call finds them, another seed is refused."""
     for name in ("cat/1.png", "cat/2.png", "dog/1.png"):
-        (tmp_path / "pictures" / name).parent.mkdir(parents=True, exist_ok=True)
-        Dot(len(name)).draw().save(tmp_path / "pictures" / name)
+        (tmp_path / "images" / name).parent.mkdir(parents=True, exist_ok=True)
+        Dot(len(name)).draw().save(tmp_path / "images" / name)
     monkeypatch.chdir(tmp_path)
     first = _generate(weights, "--json")
     assert (first.exit_code, json.loads(first.stdout)["n_made"]) == (0, 6)
@@ -155,5 +151,5 @@ def test_the_command_makes_variations_once(
 
 
 def _generate(weights: Path, *words: str) -> Result:
-    asked = ["pictures", "--weights", str(weights), "--count", "2", "--out", "made"]
+    asked = ["images", "--weights", str(weights), "--count", "2", "--out", "made"]
     return CliRunner().invoke(command, [*asked, "--steps", "2", "--device", "cpu", *words])

@@ -22,7 +22,7 @@ class PlainDPE:
         self.queues: dict[int, list[Any]] = {}
 
     def step(self, feature: Any) -> Any:
-        """Logits for one picture."""
+        """Logits for one image."""
         f = torch.tensor(feature)
         self.offer(f)
         classes = sorted(self.queues)
@@ -47,7 +47,7 @@ class PlainDPE:
         return logits.numpy()
 
     def offer(self, f: Any) -> None:
-        """Three most confident pictures per class."""
+        """Three most confident images per class."""
         logits = self.scale * self.text @ f
         queue = self.queues.setdefault(int(logits.argmax()), [])
         queue.append((float(entropy(logits)), f))
@@ -71,7 +71,7 @@ def entropy(logits: Any) -> Any:
 
 
 def test_dpe_equals_autograd() -> None:
-    """From the first picture, with most classes unseen, to full queues and evolved text."""
+    """From the first image, with most classes unseen, to full queues and evolved text."""
     text, stream = clustered(seed=12, n=300, n_classes=9, width=16)
     adapter = crg.create("dpe", crg.Task([str(k) for k in range(9)], text, 20.0))
     plain = PlainDPE(text, 20.0)

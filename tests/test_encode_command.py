@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 
 from crg import datasets
 from crg.cli import main
-from crg.datasets.base import PictureSet
 from crg.datasets.catalog import get_entry
 from crg.encoders.base import Encoder
+from crg.images.image_set import ImageSet
 from encoding_fakes import HashEncoder, StoppedAfter, contents, dot_files, dots, small_blocks
 from made_datasets import make_split_dataset, split_of
 
@@ -31,7 +31,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def load_encoder(name: str, **options: Any) -> Encoder:
         return encoders[name]
 
-    def load_dataset(name: str, *, limit: int | None, **which: Any) -> PictureSet:
+    def load_dataset(name: str, *, limit: int | None, **which: Any) -> ImageSet:
         if name == "files":
             return dot_files(tmp_path / "files", 20, [13])
         made = dots(limit or 20)
@@ -54,15 +54,15 @@ def encode(*words: str, model: str = "hash") -> Result:
 
 
 def test_a_dataset_is_encoded_and_checked() -> None:
-    """The command tells what it made, in words or JSON, and --check that it is sound."""
+    """The command says what it made, in words or JSON, and --check that it is sound."""
     done = encode("dots", "--out", "s")
     assert (done.exit_code, done.output) == (
         0,
-        "s is finished: 20 pictures, 3 views each, 8 wide.\n",
+        "s is finished: 20 images, 3 views each, 8 wide.\n",
     )
     told = json.loads(encode("dots", "--out", "s", "--json").stdout)
-    assert (told["n_pictures"], told["n_reused"], told["skipped"]) == (20, 20, [])
-    assert "s is sound: 20 pictures" in encode("--out", "s", "--check").output
+    assert (told["n_images"], told["n_reused"], told["skipped"]) == (20, 20, [])
+    assert "s is sound: 20 images" in encode("--out", "s", "--check").output
 
 
 def test_a_damaged_store_does_not_pass_the_check() -> None:
@@ -74,20 +74,20 @@ def test_a_damaged_store_does_not_pass_the_check() -> None:
     assert "the checksum of ids.json does not fit" in done.stderr
 
 
-def test_unreadable_pictures_are_printed() -> None:
-    """Without --skip-unreadable the command refuses, with it the pictures are listed."""
+def test_unreadable_images_are_printed() -> None:
+    """Without --skip-unreadable the command refuses, with it the images are listed."""
     refused = encode("files", "--out", "s")
     assert refused.exit_code == 2 and "--skip-unreadable" in refused.stderr
     done = encode("files", "--out", "s", "--skip-unreadable")
     assert done.exit_code == 0
-    assert "1 pictures could not be read" in done.stdout and "dot 13.png: " in done.stdout
+    assert "1 images could not be read" in done.stdout and "dot 13.png: " in done.stdout
 
 
-def test_ctrl_c_tells_how_to_go_on() -> None:
+def test_ctrl_c_says_how_to_continue() -> None:
     """An interrupted command exits with 130, and the same one ends in the same bytes."""
     stopped = encode("dots", "--out", "s", model="stopped")
     assert stopped.exit_code == 130
-    assert "kept in s, and the same command goes on" in stopped.stderr
+    assert "kept in s, and the same command continues" in stopped.stderr
     assert encode("dots", "--out", "s").exit_code == 0
     encode("dots", "--out", "whole")
     assert contents(Path("s")) == contents(Path("whole"))
@@ -113,15 +113,15 @@ def test_every_setting_reaches_the_store() -> None:
 
 
 def test_a_pipe_gets_lines_and_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is no terminal a line now and then tells how far the job is."""
+    """Where there is no terminal a line now and then says how far the job is."""
     assert encode("dots", "--out", "quiet").stderr == ""
     monkeypatch.setattr(command, "_SECONDS_BETWEEN_LINES", 0.0)
     lines = encode("dots", "--out", "s", "--batch", "3").stderr.splitlines()
-    assert lines and all("of 20 pictures, about" in line for line in lines)
+    assert lines and all("of 20 images, about" in line for line in lines)
 
 
 def test_a_terminal_gets_a_bar_with_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal a bar counts the pictures that this call encodes."""
+    """On a terminal a bar counts the images that this call encodes."""
     encode("dots", "--out", "s", model="stopped")
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes it for a terminal
     assert "12/12" in encode("dots", "--out", "s").stderr
@@ -153,11 +153,11 @@ def _runs_after(words: list[str]) -> int:
 
 
 def test_a_store_tells_the_split_and_the_draw(tmp_path: Path) -> None:
-    """A store of training pictures is never gone on with as the test set, or with other shots."""
+    """A store of training images is never gone on with as the test set, or with other shots."""
     make_split_dataset(tmp_path, get_entry("dtd"), split_of(train=5, test=4))
     words = ["dtd", "--root", str(tmp_path), "--out", "s"]
     done = encode(*words, "--split", "train", "--shots", "2")
-    assert "s is finished: 4 pictures" in done.output, done.output
+    assert "s is finished: 4 images" in done.output, done.output
     assert json.loads(Path("s/store.json").read_text())["key"]["dataset"] == "dtd:train"
     for others in ([], ["--split", "train"], ["--split", "train", "--shots", "3"]):
         refused = encode(*words, *others)

@@ -115,7 +115,7 @@ def test_the_list_says_what_to_install(missing: str, monkeypatch: pytest.MonkeyP
     assert f"crg-tta[{extra}]" in shown
 
 
-def test_a_library_that_does_not_load_is_told(
+def test_a_library_that_does_not_load_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A library that fails in itself is told apart from one that is missing."""

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from crg.encoding import Progress, encode
-from crg.features import read_features
-from crg.views import Recipe
+from crg.encoding import EncodingProgress, encode
+from crg.features.files import read_features
+from crg.images.views import Recipe
 from encoding_fakes import HashEncoder, StoppedAfter, contents, dots, run, small_blocks
 from sentences import refused_in_one_sentence
 
@@ -23,9 +23,9 @@ pytestmark = pytest.mark.usefixtures("small_blocks")
 
 
 def test_the_summary_tells_what_is_there(tmp_path: Path) -> None:
-    """A job tells how much it encoded, and a second one that nothing was left to do."""
+    """A job says how much it encoded, and a second one that nothing was left to do."""
     first = run(dots(20), tmp_path / "s")
-    assert (first.n_pictures, first.n_reused, first.n_views, first.width) == (20, 0, 3, 8)
+    assert (first.n_images, first.n_reused, first.n_views, first.width) == (20, 0, 3, 8)
     encoder = HashEncoder()
     again = run(dots(20), tmp_path / "s", encoder)
     assert (again.n_reused, encoder.encoded, again.sha256) == (20, 0, first.sha256)
@@ -42,7 +42,7 @@ def test_workers_and_batches_do_not_change_the_bytes(
 
 
 @pytest.mark.parametrize("after", [0, 5, 8, 13, 19])
-def test_a_stopped_job_goes_on_where_it_was(tmp_path: Path, after: int) -> None:
+def test_a_stopped_job_continues_where_it_was(tmp_path: Path, after: int) -> None:
     """Whole blocks are not encoded again, and the end is as if nothing had happened."""
     with pytest.raises(KeyboardInterrupt):
         run(dots(20), tmp_path / "s", StoppedAfter(after), batch=3)
@@ -88,9 +88,9 @@ def test_progress_begins_with_what_is_kept(tmp_path: Path) -> None:
     """Progress never goes back, and tells apart what was done before."""
     with pytest.raises(KeyboardInterrupt):
         run(dots(20), tmp_path / "s", StoppedAfter(9))
-    seen: list[Progress] = []
+    seen: list[EncodingProgress] = []
     run(dots(20), tmp_path / "s", on_progress=seen.append)
-    assert seen[0] == Progress(8, 8, 20) and seen[-1] == Progress(8, 20, 20)
+    assert seen[0] == EncodingProgress(8, 8, 20) and seen[-1] == EncodingProgress(8, 20, 20)
     assert [at.done for at in seen] == sorted(at.done for at in seen)
 
 

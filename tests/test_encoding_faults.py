@@ -1,4 +1,4 @@
-"""Encoding jobs that meet unreadable pictures, full disks, other jobs and odd settings."""
+"""Encoding jobs that meet unreadable images, full disks, other jobs and odd settings."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from crg import InputError, storage
-from crg.datasets.base import PictureSet
+from crg import InputError
 from crg.encoders.base import Vectors
 from crg.encoding import Wording, encode
-from crg.preprocessing import Pixels
-from crg.store import open_store
-from crg.store.locking import locked
-from crg.views import Recipe
+from crg.features import store
+from crg.features.files import open_store
+from crg.features.lock import locked
+from crg.images.image_set import ImageSet
+from crg.images.preprocessing import Pixels
+from crg.images.views import Recipe
 from encoding_fakes import HashEncoder, StoppedAfter, contents, dot_files, dots, run, small_blocks
 from sentences import refused_in_one_sentence
 
@@ -29,45 +30,45 @@ __all__ = ["small_blocks"]  # a fixture
 pytestmark = pytest.mark.usefixtures("small_blocks")
 
 
-def test_the_first_unreadable_picture_ends_the_job(tmp_path: Path) -> None:
-    """The sentence names the picture and the way out; whole blocks before it are kept."""
-    pictures = dot_files(tmp_path / "p", 20, bad=[13, 17])
-    words = ("dot 13.png", "--skip-unreadable", "8 of 20 pictures are kept")
+def test_the_first_unreadable_image_ends_the_job(tmp_path: Path) -> None:
+    """The sentence names the image and the way out; whole blocks before it are kept."""
+    images = dot_files(tmp_path / "p", 20, bad=[13, 17])
+    words = ("dot 13.png", "--skip-unreadable", "8 of 20 images are kept")
     with refused_in_one_sentence(*words):
-        run(pictures, tmp_path / "s")
+        run(images, tmp_path / "s")
 
 
-def test_a_mended_picture_goes_on(tmp_path: Path) -> None:
+def test_a_repaired_image_continues(tmp_path: Path) -> None:
     """After the file was replaced only what was missing is encoded, and all is as it should be."""
     with pytest.raises(InputError):
         run(dot_files(tmp_path / "p", 20, bad=[13]), tmp_path / "s")
-    mended, encoder = dot_files(tmp_path / "p", 20), HashEncoder()
-    assert run(mended, tmp_path / "s", encoder).n_reused == 8
+    repaired, encoder = dot_files(tmp_path / "p", 20), HashEncoder()
+    assert run(repaired, tmp_path / "s", encoder).n_reused == 8
     assert encoder.encoded == 3 * 12
-    run(mended, tmp_path / "whole")
+    run(repaired, tmp_path / "whole")
     assert contents(tmp_path / "s") == contents(tmp_path / "whole")
 
 
-def test_a_replaced_picture_is_encoded_again(tmp_path: Path) -> None:
-    """Blocks with pictures that changed since they were encoded do not count."""
-    pictures = dot_files(tmp_path / "p", 20)
+def test_a_replaced_image_is_encoded_again(tmp_path: Path) -> None:
+    """Blocks with images that changed since they were encoded do not count."""
+    images = dot_files(tmp_path / "p", 20)
     with pytest.raises(KeyboardInterrupt):
-        run(pictures, tmp_path / "s", StoppedAfter(17))
+        run(images, tmp_path / "s", StoppedAfter(17))
     other = tmp_path / "p" / "dot 02.png"
     with_noise = np.random.default_rng(0).integers(0, 255, (30, 30, 3), np.uint8)
     Image.fromarray(with_noise).save(other)
-    assert run(pictures, tmp_path / "s").n_reused == 8
-    run(pictures, tmp_path / "whole")
+    assert run(images, tmp_path / "s").n_reused == 8
+    run(images, tmp_path / "whole")
     assert contents(tmp_path / "s") == contents(tmp_path / "whole")
 
 
-def test_skipped_pictures_are_listed_and_close_up(tmp_path: Path) -> None:
-    """On request unreadable pictures are left out: rows, ids and checksums fit the rest."""
-    pictures = dot_files(tmp_path / "p", 20, bad=[0, 13, 19])
-    summary = run(pictures, tmp_path / "s", skip_unreadable=True)
+def test_skipped_images_are_listed_and_close_up(tmp_path: Path) -> None:
+    """On request unreadable images are left out: rows, ids and checksums fit the rest."""
+    images = dot_files(tmp_path / "p", 20, bad=[0, 13, 19])
+    summary = run(images, tmp_path / "s", skip_unreadable=True)
     assert [name for name, _ in summary.skipped] == ["dot 00.png", "dot 13.png", "dot 19.png"]
     assert all("dot" in reason for _, reason in summary.skipped)
-    assert storage.skipped_pictures(tmp_path / "s")[1]["id"] == "dot 13.png"
+    assert store.skipped_images(tmp_path / "s")[1]["id"] == "dot 13.png"
     features = open_store(tmp_path / "s")
     assert len(features) == 17 and "dot 13.png" not in features.sample_ids
     run(dot_files(tmp_path / "p", 20), tmp_path / "whole")
@@ -76,29 +77,29 @@ def test_skipped_pictures_are_listed_and_close_up(tmp_path: Path) -> None:
     np.testing.assert_array_equal(features.image_features, whole.image_features[kept])
 
 
-def test_a_store_that_lacks_pictures_is_not_taken_for_whole(tmp_path: Path) -> None:
-    """Without --skip-unreadable a store with pictures left out is refused."""
-    pictures = dot_files(tmp_path / "p", 20, bad=[13])
-    run(pictures, tmp_path / "s", skip_unreadable=True)
+def test_a_store_that_lacks_images_is_not_taken_for_whole(tmp_path: Path) -> None:
+    """Without --skip-unreadable a store with images left out is refused."""
+    images = dot_files(tmp_path / "p", 20, bad=[13])
+    run(images, tmp_path / "s", skip_unreadable=True)
     with refused_in_one_sentence("could not be read (1)", "--skip-unreadable"):
-        run(pictures, tmp_path / "s")
+        run(images, tmp_path / "s")
 
 
-def test_a_job_goes_on_with_skipping(tmp_path: Path) -> None:
-    """Who was stopped by an unreadable picture may go on without it."""
-    pictures = dot_files(tmp_path / "p", 20, bad=[13])
+def test_a_job_continues_with_skipping(tmp_path: Path) -> None:
+    """Who was stopped by an unreadable image may go on without it."""
+    images = dot_files(tmp_path / "p", 20, bad=[13])
     with pytest.raises(InputError):
-        run(pictures, tmp_path / "s")
-    assert run(pictures, tmp_path / "s", skip_unreadable=True).n_reused == 8
-    run(pictures, tmp_path / "whole", skip_unreadable=True)
+        run(images, tmp_path / "s")
+    assert run(images, tmp_path / "s", skip_unreadable=True).n_reused == 8
+    run(images, tmp_path / "whole", skip_unreadable=True)
     assert contents(tmp_path / "s") == contents(tmp_path / "whole")
 
 
-def test_a_set_without_a_readable_picture_is_refused(tmp_path: Path) -> None:
+def test_a_set_without_a_readable_image_is_refused(tmp_path: Path) -> None:
     """Skipping everything leaves no store."""
-    pictures = dot_files(tmp_path / "p", 9, bad=range(9))
-    with refused_in_one_sentence("None of the 9 pictures"):
-        run(pictures, tmp_path / "s", skip_unreadable=True)
+    images = dot_files(tmp_path / "p", 9, bad=range(9))
+    with refused_in_one_sentence("None of the 9 images"):
+        run(images, tmp_path / "s", skip_unreadable=True)
 
 
 @pytest.mark.parametrize("after", [0, 3, 9, 10])
@@ -132,7 +133,7 @@ def test_two_jobs_do_not_write_to_one_store(tmp_path: Path) -> None:
     with locked(folder), refused_in_one_sentence("Another process is writing to"):
         run(dots(), folder)
     (folder / "lock").touch()
-    assert run(dots(), folder).n_pictures == 40
+    assert run(dots(), folder).n_images == 40
     assert not (folder / "lock").exists()
 
 
@@ -149,11 +150,11 @@ def test_other_folders_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_useless_features_are_refused(tmp_path: Path) -> None:
-    """NaN from the model is told with the picture's name instead of being kept."""
+    """NaN from the model is reported with the image's name instead of being kept."""
 
     class Broken(HashEncoder):
-        def encode_pictures(self, pixels: Pixels) -> Vectors:
-            return super().encode_pictures(pixels) * np.float32("nan")
+        def encode_images(self, pixels: Pixels) -> Vectors:
+            return super().encode_images(pixels) * np.float32("nan")
 
     with refused_in_one_sentence("dot 0", "--precision"):
         run(dots(), tmp_path / "s", Broken())
@@ -163,8 +164,8 @@ def test_one_useless_view_is_enough(tmp_path: Path) -> None:
     """A single view of zeros is noticed as well."""
 
     class Dark(HashEncoder):
-        def encode_pictures(self, pixels: Pixels) -> Vectors:
-            features = super().encode_pictures(pixels)
+        def encode_images(self, pixels: Pixels) -> Vectors:
+            features = super().encode_images(pixels)
             features[7] = 0
             return features
 
@@ -180,10 +181,10 @@ def test_ray_is_named_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_journal_without_its_header_counts_for_nothing(tmp_path: Path) -> None:
-    """Who deletes store.json to go on with another seed gets features of that seed alone."""
+    """Who deletes store.json to continue with another seed gets features of that seed alone."""
     with pytest.raises(KeyboardInterrupt):
         run(dots(20), tmp_path / "s", StoppedAfter(17))
-    (tmp_path / "s" / storage.HEADER).unlink()
+    (tmp_path / "s" / store.HEADER).unlink()
     wording, recipe = Wording(cache=None), Recipe(3, seed=1)
     encode(dots(20), HashEncoder(), recipe, tmp_path / "s", wording=wording)
     encode(dots(20), HashEncoder(), recipe, tmp_path / "whole", wording=wording)
@@ -194,11 +195,11 @@ def test_a_journal_without_its_header_counts_for_nothing(tmp_path: Path) -> None
     "options", [{"address": "10.0.0.1:6379"}, {"batch": 0}, {"workers": -1}, {"engine": "moon"}]
 )
 def test_odd_settings_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
-    """Settings that make no sense are told before anything is written."""
+    """Settings that make no sense are reported before anything is written."""
     with refused_in_one_sentence():
         run(dots(), tmp_path / "s", **options)
-    with refused_in_one_sentence("holds no pictures"):
-        run(PictureSet("none", ("a", "b"), ("{}",), (), ()), tmp_path / "s")
+    with refused_in_one_sentence("holds no images"):
+        run(ImageSet("none", ("a", "b"), ("{}",), (), ()), tmp_path / "s")
     assert not (tmp_path / "s").exists()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from crg.store import journal
+from crg.features import store_writer
 from encoding_fakes import HashEncoder, contents, dot_files
 from killed_encoding import run_job
 
@@ -34,18 +34,18 @@ def test_jobs_killed_at_random_moments_come_to_an_end(tmp_path: Path) -> None:
     store = tmp_path / "store"
     for least in (0, 3, 7):  # blocks that must be on disk, so that there is some progress
         _kill_after(tmp_path, store, least, dice.uniform(0, 0.1))
-    kept = len(journal.read_entries(store))
+    kept = len(store_writer.read_entries(store))
     assert kept >= 7
     encoder = HashEncoder()
-    run_job(dot_files(tmp_path / "pictures", 60), store, encoder)
+    run_job(dot_files(tmp_path / "images", 60), store, encoder)
     assert encoder.encoded <= 2 * 5 * (12 - kept)
-    run_job(dot_files(tmp_path / "pictures", 60), tmp_path / "whole", HashEncoder())
+    run_job(dot_files(tmp_path / "images", 60), tmp_path / "whole", HashEncoder())
     assert contents(store) == contents(tmp_path / "whole")
 
 
 def _kill_after(place: Path, store: Path, blocks: int, seconds: float) -> None:
     process = subprocess.Popen([sys.executable, str(SCRIPT), "slowly", str(place)])
-    while len(journal.read_entries(store)) < blocks and process.poll() is None:
+    while len(store_writer.read_entries(store)) < blocks and process.poll() is None:
         time.sleep(0.005)
     time.sleep(seconds)
     process.send_signal(signal.SIGKILL)

@@ -11,8 +11,8 @@ import pytest
 
 from crg import engine
 from crg.engine import Failure, RunSpec, results_only, run_all
-from crg.features import Features, read_features
-from crg.scenario import Scenario
+from crg.features.files import Features, read_features
+from crg.streams.scenario import Scenario
 from crg.types import InputError, Result
 from deadly_methods import answers, n_struck, save_deadly
 from made_files import save_plugin, save_stream
@@ -111,7 +111,7 @@ def test_a_run_that_fails_is_not_the_end(files: list[str], tmp_path: Path, worke
 
 
 def test_the_first_failure_can_be_the_end(files: list[str]) -> None:
-    """Who wants results only is told the sentence as it was written, and no process is left."""
+    """Who wants results only gets the sentence as it was written, and no process is left."""
     specs = [RunSpec(files[0], "zero_shot"), RunSpec("none.npz", "zero_shot")]
     with pytest.raises(InputError, match=r"^none\.npz does not exist: check the path\.$"):
         list(results_only(run_all(specs, workers=2)))
@@ -150,7 +150,7 @@ def test_a_run_that_kills_every_process_is_a_failure(files: list[str], tmp_path:
 
 
 def test_a_single_worker_may_be_a_process_of_its_own(files: list[str], tmp_path: Path) -> None:
-    """A method that ends its process ends no more than its run, and the exit code is told."""
+    """A method that ends its process ends no more than its run, and the exit code is reported."""
     text = save_plugin(tmp_path).read_text()
     plugin = tmp_path / "leaving.py"
     plugin.write_text(text.replace("time.sleep(self.config.seconds)", "os._exit(7)"))
@@ -163,8 +163,8 @@ def test_a_single_worker_may_be_a_process_of_its_own(files: list[str], tmp_path:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_progress_of_each_run_is_told(files: list[str], tmp_path: Path, workers: int) -> None:
-    """Each run begins with none of its pictures and comes nearer to all of them."""
+def test_progress_of_each_run_is_reported(files: list[str], tmp_path: Path, workers: int) -> None:
+    """Each run begins with none of its images and comes nearer to all of them."""
     plugin = str(save_plugin(tmp_path))
     specs = [RunSpec(files[0], "constant", {"seconds": 0.02}, seed) for seed in range(2)]
     told: dict[int, list[tuple[int, int]]] = {id(spec): [] for spec in specs}
@@ -179,8 +179,8 @@ def test_progress_of_each_run_is_told(files: list[str], tmp_path: Path, workers:
 
 
 def test_streams_of_several_files_and_other_scenarios_are_run(files: list[str]) -> None:
-    """Files that come after the first, and fewer pictures, are what is measured."""
-    few = Scenario(pictures=30)
+    """Files that come after the first, and fewer images, are what is measured."""
+    few = Scenario(images=30)
     specs = [RunSpec(files[0], "tda", then=(files[1],)), RunSpec(files[0], "tda", scenario=few)]
     assert [result.n_samples for _, result in results_only(run_all(specs))] == [80, 30]
 
@@ -195,7 +195,7 @@ def test_a_file_is_read_once_until_it_changes(
         read.append(path)
         return read_features(path)
 
-    monkeypatch.setattr("crg.engine.reading.read_features", counted)
+    monkeypatch.setattr("crg.engine.worker.read_features", counted)
     engine.forget_files()
     path = str(save_stream(tmp_path / "a.npz"))
     list(run_all([RunSpec(path, "zero_shot", {}, seed) for seed in range(10)]))

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from crg.engine import RunSpec, results_only, run_all
-from crg.engine.memory import peak_bytes
-from crg.scenario import Scenario
+from crg.engine.worker import peak_bytes
+from crg.streams.scenario import Scenario
 from made_files import save_plugin, save_stream
 
 pytestmark = pytest.mark.skipif(
@@ -39,10 +39,10 @@ def greedy(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_method_that_takes_more_is_seen_to(tmp_path: Path, greedy: str, workers: int) -> None:
-    """The figure is that of the run alone, with plug-ins and labelled pictures, in any process."""
+    """The figure is that of the run alone, with plug-ins and labelled images, in any process."""
     path, few = str(save_stream(tmp_path / "a.npz")), str(save_stream(tmp_path / "few.npz", seed=1))
     specs = [
-        RunSpec(path, method, few=few, scenario=Scenario(pictures=20), measure_memory=True)
+        RunSpec(path, method, few=few, scenario=Scenario(images=20), measure_memory=True)
         for method in ("greedy", "zero_shot")
     ]
     peaks = {
@@ -59,7 +59,7 @@ def test_memory_is_measured_where_it_is_asked_for(tmp_path: Path) -> None:
     assert "peak_bytes" not in result.metrics
 
 
-def test_only_the_first_pictures_are_run(tmp_path: Path) -> None:
+def test_only_the_first_images_are_run(tmp_path: Path) -> None:
     """A stream that is longer than what is measured is not run to its end."""
     plugin = tmp_path / "own_method.py"
     plugin.write_text(
@@ -86,7 +86,7 @@ def test_the_measuring_process_ends_with_the_one_that_asked(tmp_path: Path) -> N
     slow = f"__import__('pathlib').Path({str(seen)!r}).write_text(str(os.getpid())); time.sleep(60)"
     plugin.write_text(plugin.read_text().replace("time.sleep(self.config.seconds)", slow))
     code = (
-        "from crg.engine import RunSpec; from crg.engine.memory import peak_bytes;"
+        "from crg.engine import RunSpec; from crg.engine.worker import peak_bytes;"
         f"peak_bytes(RunSpec({str(path)!r}, 'constant'), [{str(plugin)!r}])"
     )
     asking = subprocess.Popen([sys.executable, "-c", code])

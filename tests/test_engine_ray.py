@@ -33,7 +33,7 @@ def test_a_run_that_fails_on_ray_is_not_the_end(told: dict[str, Any]) -> None:
 
 
 def test_ray_tells_of_every_run_at_work(told: dict[str, Any]) -> None:
-    """Runs that take a while are told of while they are at work."""
+    """Runs that take a while are reported while they are at work."""
     assert told["told of"] and set(told["told of"]) <= set(range(10))
 
 
@@ -54,7 +54,7 @@ def test_a_cluster_of_our_own_ends_with_the_grid(told: dict[str, Any]) -> None:
     assert told["ended"]
 
 
-def test_a_cluster_that_does_not_answer_is_told() -> None:
+def test_a_cluster_that_does_not_answer_is_reported() -> None:
     """An address where nobody listens gives one sentence at once."""
     with refused_in_one_sentence("127.0.0.1:1 cannot be used", "--address"):
         next(run_all_on_ray([RunSpec("a.npz", "crg")], address="127.0.0.1:1"))

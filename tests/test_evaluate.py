@@ -13,9 +13,9 @@ import pytest
 import crg
 from crg import metrics
 from crg.evaluate import correct_rows, evenly_spaced, iter_run, run
-from crg.features import Features, read_features
-from crg.stream import shuffled
-from crg.synthetic import gaussian_stream
+from crg.features.files import Features, read_features
+from crg.streams.orders import shuffled
+from crg.streams.synthetic import gaussian_stream
 from made_files import save_raw
 from sentences import refused_in_one_sentence
 
@@ -26,8 +26,8 @@ def stream() -> Features:
     return gaussian_stream(n=60, n_classes=4, width=12)
 
 
-def test_a_step_per_picture_in_the_given_order(stream: Features) -> None:
-    """Each step carries the picture's own id and label, and purity at checkpoints alone."""
+def test_a_step_per_image_in_the_given_order(stream: Features) -> None:
+    """Each step carries the image's own id and label, and purity at checkpoints alone."""
     adapter = crg.create("tda", stream.task)
     steps = list(iter_run(adapter, stream, [5, 3, 9], checkpoints=[1]))
     assert stream.labels is not None
@@ -74,7 +74,7 @@ def test_a_run_tells_all_of_its_configuration_and_zero_shot(stream: Features) ->
     json.dumps(dataclasses.asdict(result), allow_nan=False)
 
 
-def test_purity_is_the_share_of_rightly_cached_pictures(stream: Features) -> None:
+def test_purity_is_the_share_of_rightly_cached_images(stream: Features) -> None:
     """The last purity is counted again by hand from the adapter's cache."""
     adapter = crg.create("tda", stream.task)
     steps = list(iter_run(adapter, stream, shuffled(60, 0)))
@@ -116,26 +116,26 @@ def test_a_file_without_labels_has_times_but_no_accuracy(tmp_path: Path) -> None
 
 def test_half_precision_is_computed_in_single(tmp_path: Path) -> None:
     """A float16 file gives float32 logits and a float64 file float64 ones."""
-    pictures = np.random.default_rng(0).standard_normal((12, 8))
+    images = np.random.default_rng(0).standard_normal((12, 8))
     for stored, computed in (("f2", "f4"), ("f4", "f4"), ("f8", "f8")):
-        path = save_raw(tmp_path / f"{stored}.npz", image_features=pictures.astype(stored))
+        path = save_raw(tmp_path / f"{stored}.npz", image_features=images.astype(stored))
         features = read_features(path)
         step = next(iter_run(crg.create("zero_shot", features.task), features, [0]))
         assert step.prediction.logits.dtype == np.dtype(computed)
 
 
-def test_names_of_pictures_are_used_where_the_file_has_them(tmp_path: Path) -> None:
+def test_names_of_images_are_used_where_the_file_has_them(tmp_path: Path) -> None:
     """Ids of the file reach the steps, and purity still finds the labels."""
-    ids = np.array([f"picture {i}" for i in range(12)])
+    ids = np.array([f"image {i}" for i in range(12)])
     features = read_features(save_raw(tmp_path / "a.npz", ids=ids))
     adapter = crg.create("tda", features.task)
     steps = list(iter_run(adapter, features, range(12)))
-    assert steps[4].sample_id == "picture 4"
+    assert steps[4].sample_id == "image 4"
     assert steps[-1].purity is not None
 
 
-def test_a_saved_state_goes_on_where_the_run_stopped(stream: Features, tmp_path: Path) -> None:
-    """The state of a run has seen every picture."""
+def test_a_saved_state_continues_where_the_run_stopped(stream: Features, tmp_path: Path) -> None:
+    """The state of a run has seen every image."""
     run(stream, "tda", save_state=tmp_path / "state.safetensors")
     assert crg.load(tmp_path / "state.safetensors").n_steps == 60
 
@@ -150,7 +150,7 @@ def test_checkpoints_end_with_the_last_step(n: int) -> None:
 
 
 def test_rows_are_paired_whatever_the_order(stream: Features) -> None:
-    """Which pictures were right is kept by row of the file, not by place in the stream."""
+    """Which images were right is kept by row of the file, not by place in the stream."""
     first, second = (run(stream, "zero_shot", seed=seed).metrics for seed in (0, 1))
     assert first["correct"] == second["correct"]
 

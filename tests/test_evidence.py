@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crg import metrics, results
+from crg import metrics
 from crg.evaluate import run
-from crg.evidence import read_studies
-from crg.outline import Cell, Outline, Row, Setting, Source
-from crg.packing import correct_rows
-from crg.reported import bundled_papers
-from crg.scenario import Scenario
-from crg.synthetic import gaussian_stream
+from crg.report.evidence import read_studies
+from crg.results import ledger
+from crg.results.measurements import correct_rows
+from crg.results.outline import Cell, Outline, Row, Setting, Source
+from crg.results.papers import bundled_papers
+from crg.streams.scenario import Scenario
+from crg.streams.synthetic import gaussian_stream
 from crg.types import InputError, Result
 from made_results import PLAIN, Book, measured, share
 
@@ -27,23 +28,21 @@ TUNED = Row("own settings", "tda", {"x": 2}, tuned=True)
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[str, int], Result]]:
-    """A results file of real runs in five orders, with a torn line, and the runs themselves."""
+    """A results file of real runs in five orders, with a truncated line, and these runs."""
     features, rows = gaussian_stream(n=60, n_classes=4, width=12), (Row("z", "zero_shot"), B)
     path = tmp_path_factory.mktemp("real") / "real.jsonl"
     runs = {(row.label, seed): run(features, row.method, seed=seed)
             for row in rows for seed in range(5)}  # fmt: skip
-    records = [
-        results.make_record(each, results.Origin("s.npz", "1"), {}) for each in runs.values()
-    ]
+    records = [ledger.make_record(each, ledger.Origin("s.npz", "1"), {}) for each in runs.values()]
     cells = [
         Cell(0, 0, ["z", "b"].index(label), seed, record["key"])
         for (label, seed), record in zip(runs, records, strict=True)
     ]
     outline = Outline("real", "Real", "", "table", rows, (Source("s", n_samples=60),),
                       (Setting("shuffled"),), tuple(range(5)), tuple(cells))  # fmt: skip
-    path.write_text('{"schema": 1, "key": "torn\n')
+    path.write_text('{"schema": 1, "key": "truncated\n')
     for record in ({"schema": 1, **outline.as_record()}, *records):
-        results.append(path, record)
+        ledger.append(path, record)
     return path, runs
 
 
@@ -66,7 +65,7 @@ def test_the_figures_of_a_row_are_those_of_its_runs(real: Any) -> None:
         assert spread.mean == pytest.approx(statistics.fmean(spread.per_order))
         assert spread.std == pytest.approx(statistics.stdev(spread.per_order))
     assert table.line("b").status == "measured"
-    assert study.machine["crg"] == results.surroundings()["versions"]["crg"]
+    assert study.machine["crg"] == ledger.surroundings()["versions"]["crg"]
 
 
 def test_zero_shot_is_paired_within_each_run(real: Any) -> None:
@@ -85,7 +84,7 @@ def test_zero_shot_is_paired_within_each_run(real: Any) -> None:
     assert study.tables[0].line("z").to_zero_shot is None
 
 
-def test_a_torn_line_is_told_and_not_fatal(real: Any) -> None:
+def test_a_truncated_line_is_told_and_not_fatal(real: Any) -> None:
     """The rest is read, and every trace is the number of the line that holds the run."""
     path, _ = real
     [study] = read_studies([path])
@@ -98,20 +97,18 @@ def test_a_torn_line_is_told_and_not_fatal(real: Any) -> None:
 
 
 def test_what_became_of_rows(tmp_path: Path) -> None:
-    """Failed, incomplete, not reached, refused: each with its reason; a mended failure is gone."""
+    """Failed, incomplete, not reached, refused: each with its reason; a retried failure is gone."""
     c, d = Row("c", "dpe"), Row("d", "crg")
     book = Book([A, B, c, d, Row("e", "tda", {"x": 3})])
     book.add("e", share(9))
     for seed in range(5):
         cells = [book.expect(label, seed) for label in ("a", "b")]
-        book.records.append(
-            results.make_failure(str(cells[0].key), f"Traceback\n  x\nOops: {seed}")
-        )
+        book.records.append(ledger.make_failure(str(cells[0].key), f"Traceback\n  x\nOops: {seed}"))
     book.add("c", [share(10), share(11)])
     for seed in (2, 3, 4):
         book.expect("c", seed)
-    book.records.insert(0, results.make_failure("0-0-c-0", "mended since"))
-    book.records.append(results.make_failure("0-0-c-4", "Out of memory: try less."))
+    book.records.insert(0, ledger.make_failure("0-0-c-0", "corrected since"))
+    book.records.append(ledger.make_failure("0-0-c-4", "Out of memory: try less."))
     book.refuse("d", "It needs labels.")
     table = book.read(tmp_path).tables[0]
     told = {line.row.label: (line.status, line.reason) for line in table.lines}
@@ -163,7 +160,7 @@ def test_a_folder_is_all_its_results_files(tmp_path: Path) -> None:
         read_studies([tmp_path / "nowhere.jsonl"])
 
 
-def test_curves_and_first_pictures(tmp_path: Path) -> None:
+def test_curves_and_first_images(tmp_path: Path) -> None:
     """Accuracy so far is counted in the order of the stream, with a band over orders."""
     book = Book([A], "cold_start", orders=2)
     book.add("a", [share(120), share(80)], base=share(10), purity=0.5,
@@ -237,8 +234,8 @@ def test_intervals_come_from_ten_thousand_resamples(tmp_path: Path) -> None:
     assert found.interval != metrics.paired_interval(right, baseline)
 
 
-def test_scored_pictures_are_counted_per_order(tmp_path: Path) -> None:
-    """A setting that leaves pictures out says how many an order has, over all of its rows."""
+def test_scored_images_are_counted_per_order(tmp_path: Path) -> None:
+    """A setting that leaves images out says how many an order has, over all of its rows."""
     settings = [Setting("shuffled"), Setting("imbalanced", Scenario("imbalanced"))]
     book = Book([A], settings=settings, orders=2)
     book.add("a", share(100))

@@ -1,4 +1,4 @@
-"""The first pictures against zero-shot: a picture that comes early in two orders is one picture."""
+"""The first images against zero-shot: an image that comes early in two orders is one image."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from crg import metrics
-from crg.evidence.pairing import RESAMPLES
-from crg.evidence.study import Line
-from crg.outline import Row
-from crg.packing import packed_bits
-from crg.stream import shuffled
+from crg.report.evidence.pairing import RESAMPLES
+from crg.report.evidence.study import Line
+from crg.results.measurements import packed_bits
+from crg.results.outline import Row
+from crg.streams.orders import shuffled
 from made_results import Bits, Book, share
 
 ROW = Row("a", "crg", {"x": 1})
@@ -20,7 +20,7 @@ BASE = share(100)
 
 
 def book_of(orders: list[Bits], figure: str = "cold_start") -> Book:
-    """Five runs whose pictures came in these orders."""
+    """Five runs whose images came in these orders."""
     book = Book([ROW], figure)
     book.add("a", MINE, base=BASE)
     for record, right, order in zip(book.records, MINE, orders, strict=True):
@@ -34,8 +34,8 @@ def line_of(book: Book, folder: Path) -> Line:
     return book.read(folder).tables[0].line("a")
 
 
-def test_pictures_are_drawn_in_all_orders_at_once(tmp_path: Path) -> None:
-    """In shuffled streams the seed tells who came first, and the interval is the crossed one."""
+def test_images_are_drawn_in_all_orders_at_once(tmp_path: Path) -> None:
+    """In shuffled streams the seed says who came first, and the interval is the crossed one."""
     orders = [shuffled(200, seed) for seed in range(5)]
     gain = line_of(book_of(orders), tmp_path).first_gain[100]
     seen = np.zeros((5, 200), dtype=bool)
@@ -47,7 +47,7 @@ def test_pictures_are_drawn_in_all_orders_at_once(tmp_path: Path) -> None:
 
 
 def test_orders_that_are_not_the_seeds_are_nested(tmp_path: Path) -> None:
-    """Where the answers do not fit the order of the seed, each order has pictures of its own."""
+    """Where the answers do not fit the order of the seed, each order has images of its own."""
     orders = [shuffled(200, seed + 50) for seed in range(5)]
     gain = line_of(book_of(orders), tmp_path).first_gain[100]
     mine = np.stack([right[order[:100]] for right, order in zip(MINE, orders, strict=True)])
@@ -56,6 +56,6 @@ def test_orders_that_are_not_the_seeds_are_nested(tmp_path: Path) -> None:
 
 
 def test_other_figures_do_without(tmp_path: Path) -> None:
-    """Nobody else shows the first pictures, so their intervals are not computed."""
+    """Nobody else shows the first images, so their intervals are not computed."""
     orders = [shuffled(200, seed) for seed in range(5)]
     assert line_of(book_of(orders, "table"), tmp_path).first_gain == {}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crg.evidence import Study, caption, findings_on
-from crg.evidence.captions import loss_caption
-from crg.outline import LABELLED_PICTURES, Row, Setting
-from crg.scenario import Scenario
+from crg.report.evidence import Study, caption, findings_on
+from crg.report.evidence.captions import loss_caption
+from crg.results.outline import LABELLED_IMAGES, Row, Setting
+from crg.streams.scenario import Scenario
 from made_results import Book, share
 
 A, B, C = Row("a", "crg"), Row("b", "tda"), Row("c", "dpe")
@@ -108,7 +108,7 @@ def test_streams_are_told_by_the_deepest_fall(tmp_path: Path) -> None:
 
 def test_labels_are_told_by_most_and_least(tmp_path: Path) -> None:
     """Of three rows with labels the one that leads most and the one that leads least."""
-    few = [Row(f"few {x}", "gda", {"x": x}, needs=(LABELLED_PICTURES,)) for x in (1, 2, 3)]
+    few = [Row(f"few {x}", "gda", {"x": x}, needs=(LABELLED_IMAGES,)) for x in (1, 2, 3)]
     book = Book([A, *few], "shots")
     for label, n_right in (("a", 110), ("few 1", 120), ("few 2", 150), ("few 3", 130)):
         book.add(label, share(n_right), base=share(100))

@@ -1,4 +1,4 @@
-"""What is said of the intervals: rows that were run once, labelled pictures, many comparisons."""
+"""What is said of the intervals: rows that were run once, labelled images, many comparisons."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from crg.evidence import Study
-from crg.evidence.sentences import findings_on, once_note, verdicts_note
-from crg.outline import LABELLED_PICTURES, Row, Setting
-from crg.scenario import Scenario
+from crg.report.evidence import Study
+from crg.report.evidence.sentences import findings_on, once_note, verdicts_note
+from crg.results.outline import LABELLED_IMAGES, Row, Setting
+from crg.streams.scenario import Scenario
 from made_results import Book, share
 
 A, B = Row("a", "crg"), Row("b", "tda")
 TPT = Row("t", "tpt")
-FEW = Row("few", "gda", needs=(LABELLED_PICTURES,))
+FEW = Row("few", "gda", needs=(LABELLED_IMAGES,))
 IMBALANCED = Setting("imbalanced", Scenario("imbalanced"))
 
 
@@ -30,7 +30,7 @@ def once(folder: Path, *settings: Setting, figure: str = "cold_start") -> Study:
 
 
 def test_a_row_that_was_run_once_has_no_start(tmp_path: Path) -> None:
-    """Its curve is level at its accuracy, at the places of others, and no first pictures count."""
+    """Its curve is level at its accuracy, at the places of others, and no first images count."""
     study = once(tmp_path)
     line, other = study.tables[0].line("t"), study.tables[0].line("a")
     assert line.run_once and not other.run_once
@@ -58,25 +58,25 @@ def test_a_note_names_the_rows_that_were_run_once(tmp_path: Path) -> None:
     """With the reason, and over what their interval is."""
     assert once_note(once(tmp_path)) == (
         "t was run once, because the order changes none of its answers: no spread over orders is "
-        "shown, and the interval against zero-shot is over pictures only."
+        "shown, and the interval against zero-shot is over images only."
     )
 
 
 def test_the_note_says_where_they_were_not_run_once(tmp_path: Path) -> None:
-    """A stream that chooses pictures by its seed is run in every order all the same."""
+    """A stream that chooses images by its seed is run in every order all the same."""
     said = once_note(once(tmp_path, Setting("shuffled"), IMBALANCED))
-    assert said.startswith("t was run once wherever all orders have the same pictures, because")
+    assert said.startswith("t was run once wherever all orders have the same images, because")
 
 
 @pytest.mark.parametrize(("rows", "who"), [((FEW,), "It learns"), ((TPT, FEW), "few learns")])
-def test_labelled_pictures_are_one_draw(tmp_path: Path, rows: tuple[Row, ...], who: str) -> None:
+def test_labelled_images_are_one_draw(tmp_path: Path, rows: tuple[Row, ...], who: str) -> None:
     """Their luck is in no interval, and rows are not named twice."""
     book = Book(rows)
     for row in rows:
         book.add(row.label, [share(130)], base=share(100))
     said = once_note(book.read(tmp_path))
     assert said.endswith(
-        f" {who} from labelled pictures, the same ones in every run: the luck of that one draw is "
+        f" {who} from labelled images, the same ones in every run: the luck of that one draw is "
         "in no interval."
     )
 
@@ -88,7 +88,7 @@ def test_rows_of_every_order_without_labels_need_no_note(tmp_path: Path) -> None
     assert once_note(book.read(tmp_path)) == ""
 
 
-def test_an_interval_of_a_row_run_once_is_over_pictures_only(tmp_path: Path) -> None:
+def test_an_interval_of_a_row_run_once_is_over_images_only(tmp_path: Path) -> None:
     """It is the same as that of five orders in which nothing changes."""
     book = Book([A, TPT])
     book.add("a", share(130), base=share(100))

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crg.evidence import Study, caption, findings_on, sentences_of
-from crg.evidence.study import Point
-from crg.outline import Row, Setting, Source
+from crg.report.evidence import Study, caption, findings_on, sentences_of
+from crg.report.evidence.study import Point
 from crg.report.study_captions import heat_caption, learning_caption
-from crg.scenario import Scenario
+from crg.results.outline import Row, Setting, Source
+from crg.streams.scenario import Scenario
 from made_results import PLAIN, Bits, Book, share
 
 A, B = Row("a", "crg"), Row("b", "tda")
@@ -35,24 +35,24 @@ def test_a_late_lead_is_not_denied(tmp_path: Path, figure: str) -> None:
     book.add("b", base, base=base)
     study = book.read(tmp_path)
     assert caption(study, "toy") == (
-        "On toy, no row is judged better than zero-shot from the first 50, 100 or 200 pictures on"
+        "On toy, no row is judged better than zero-shot from the first 50, 100 or 200 images on"
         "; over the whole stream a is."
     )
 
 
 def test_findings_on_a_start_name_the_whole_stream(tmp_path: Path) -> None:
-    """Row by row: nothing can be told of the first pictures, and the whole is better."""
+    """Row by row: nothing can be told of the first images, and the whole is better."""
     base = share(200, n=400)
     book = Book([A], "cold_start")
     book.add("a", [late(base, 250, seed) for seed in range(5)], base=base)
     assert findings_on(book.read(tmp_path), "toy") == [
         "On toy, against zero-shot: a cannot be told from it over the first 50, 100 and 200 "
-        "pictures and is better over the whole stream."
+        "images and is better over the whole stream."
     ]
 
 
 def test_better_from_a_number_on_includes_the_whole_stream(tmp_path: Path) -> None:
-    """A lead over the first pictures that is lost later is no lead from there on."""
+    """A lead over the first images that is lost later is no lead from there on."""
     base = share(200, n=400)
     rights = []
     for seed in range(5):
@@ -64,7 +64,7 @@ def test_better_from_a_number_on_includes_the_whole_stream(tmp_path: Path) -> No
     book.add("a", rights, base=base)
     study = book.read(tmp_path)
     assert caption(study, "toy").startswith("On toy, no row is judged better than zero-shot from")
-    assert "a is better over the first 50, 100 and 200 pictures." in findings_on(study, "toy")[0]
+    assert "a is better over the first 50, 100 and 200 images." in findings_on(study, "toy")[0]
 
 
 def test_the_first_step_is_a_step(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_level_curve_has_no_start() -> None:
     rising = tuple(Point(x, x / 100, 0, 1) for x in (20, 40, 60))
     base = tuple(Point(x, 0.3, 0.3, 0.3) for x in (20, 40, 60))
     said = learning_caption({"zero_shot": base, "once": level, "a": rising}, "zero_shot")
-    assert "Of 2 means 2 end above zero_shot, a for good from picture 40 on, the soonest." in said
+    assert "Of 2 means 2 end above zero_shot, a for good from image 40 on, the soonest." in said
     said = learning_caption({"zero_shot": base, "once": level}, "zero_shot")
     assert said.endswith("Of 1 means 1 end above zero_shot.")
 

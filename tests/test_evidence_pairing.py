@@ -1,4 +1,4 @@
-"""Rows against each other: the same picture in the same order, and verdicts that are earned."""
+"""Rows against each other: the same image in the same order, and verdicts that are earned."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crg.outline import LABELLED_PICTURES, Row, Setting
-from crg.scenario import Scenario
+from crg.results.outline import LABELLED_IMAGES, Row, Setting
+from crg.streams.scenario import Scenario
 from made_results import Book, share
 
 A, B = Row("a", "crg", {"x": 1}), Row("b", "tda")
-FEW = Row("few", "gda", needs=(LABELLED_PICTURES,))
+FEW = Row("few", "gda", needs=(LABELLED_IMAGES,))
 TUNED = Row("own settings", "tda", {"x": 2}, tuned=True)
 
 
-def test_rows_are_paired_by_order_and_picture(tmp_path: Path) -> None:
-    """A case by hand: four pictures, two orders; who is right where is all that counts."""
+def test_rows_are_paired_by_order_and_image(tmp_path: Path) -> None:
+    """A case by hand: four images, two orders; who is right where is all that counts."""
     book = Book([A, B], orders=2)
     book.add("a", [np.array([1, 1, 0, 1], bool), np.array([1, 0, 0, 0], bool)])
     book.add("b", [np.array([0, 1, 0, 0], bool), np.array([1, 1, 0, 0], bool)])
@@ -59,22 +59,22 @@ def test_a_verdict_takes_five_orders(tmp_path: Path, orders: int, verdict: str) 
     assert any("4 stream orders" in note for note in study.notes) == (orders == 4)
 
 
-@pytest.mark.parametrize(("n", "verdict", "lacks"), [(29, "", "pictures"), (30, "better", "")])
-def test_a_verdict_takes_thirty_pictures(tmp_path: Path, n: int, verdict: str, lacks: str) -> None:
-    """With one picture less in each order nothing is judged, and the study says where."""
+@pytest.mark.parametrize(("n", "verdict", "lacks"), [(29, "", "images"), (30, "better", "")])
+def test_a_verdict_takes_thirty_images(tmp_path: Path, n: int, verdict: str, lacks: str) -> None:
+    """With one image less in each order nothing is judged, and the study says where."""
     book = Book([A])
     book.add("a", share(200), base=share(0), scored=np.arange(200) < n)
     study = book.read(tmp_path)
     found = study.tables[0].line("a").to_zero_shot
     assert found is not None and found.excludes_zero
     assert (found.verdict, found.lacks) == (verdict, lacks)
-    assert study.tables[0].has_enough_pictures == (n == 30)
+    assert study.tables[0].has_enough_images == (n == 30)
     notes = [note for note in study.notes if "toy (shuffled)" in note]
-    assert len(notes) == (n == 29) and all("Fewer than 30 pictures" in note for note in notes)
+    assert len(notes) == (n == 29) and all("Fewer than 30 images" in note for note in notes)
 
 
 def test_no_verdict_where_zero_is_in_the_interval(tmp_path: Path) -> None:
-    """As many pictures mended as spoiled is no difference, however many orders there are."""
+    """As many images corrected as broken is no difference, however many orders there are."""
     book = Book([A], orders=6)
     book.add("a", share(100, first=50), base=share(100))
     found = book.read(tmp_path).tables[0].line("a").to_zero_shot
@@ -111,8 +111,8 @@ def test_a_row_with_labels_that_has_no_equal_has_no_rival(tmp_path: Path, alone:
     assert table.line("a").to_best_rival is None
 
 
-def test_streams_of_other_pictures_count_what_came(tmp_path: Path) -> None:
-    """Where an order leaves pictures out, only those that came are compared."""
+def test_streams_of_other_images_count_what_came(tmp_path: Path) -> None:
+    """Where an order leaves images out, only those that came are compared."""
     book = Book([A], orders=2)
     came = share(100)
     book.add("a", share(60), base=share(20), scored=came)

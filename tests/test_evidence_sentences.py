@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crg.evidence import Study, caption, findings_on, sentences_of, watermark
-from crg.evidence.study import Line
-from crg.outline import LABELLED_PICTURES, Row, Setting, Source
-from crg.scenario import Scenario
+from crg.report.evidence import Study, caption, findings_on, sentences_of, watermark
+from crg.report.evidence.study import Line
+from crg.results.outline import LABELLED_IMAGES, Row, Setting, Source
+from crg.streams.scenario import Scenario
 from made_results import PLAIN, Bits, Book, share
 
 A, B = Row("a", "crg", {"x": 1}), Row("b", "tda")
@@ -148,8 +148,8 @@ def test_streams_tell_the_worst(tmp_path: Path) -> None:
     assert "b falls below zero-shot in none of 2 streams." in said
 
 
-def test_a_handful_of_pictures_is_no_worst_case(tmp_path: Path) -> None:
-    """A stream with fewer than thirty scored pictures is left out, and that is said."""
+def test_a_handful_of_images_is_no_worst_case(tmp_path: Path) -> None:
+    """A stream with fewer than thirty scored images is left out, and that is said."""
     settings = [Setting("shuffled"), Setting("few present", Scenario("few_present"))]
     book = Book([A], "streams", settings=settings)
     book.add("a", share(120), base=share(100))
@@ -157,18 +157,18 @@ def test_a_handful_of_pictures_is_no_worst_case(tmp_path: Path) -> None:
     study = book.read(tmp_path)
     for said in (findings(study, "toy"), caption(study, "toy")):
         assert "100.00" not in said
-        assert "fewer than 30 pictures were scored in an order: few present." in said
+        assert "fewer than 30 images were scored in an order: few present." in said
     assert "a falls below zero-shot in none of 1 stream." in findings(study, "toy")
 
 
 def test_a_cold_start_is_dated(tmp_path: Path) -> None:
-    """From which number of pictures on a row is better, and that another never is."""
+    """From which number of images on a row is better, and that another never is."""
     book = Book([A, B], "cold_start")
     book.add("a", share(180), base=share(60))
     book.add("b", share(60), base=share(60))
     said = findings(book.read(tmp_path), "toy")
-    assert "a is better from the first 50 pictures on, there by " in said
-    assert "b cannot be told from it over the first 50, 100 and 200 pictures" in said
+    assert "a is better from the first 50 images on, there by " in said
+    assert "b cannot be told from it over the first 50, 100 and 200 images" in said
 
 
 def test_a_cold_start_that_harms_is_told_plainly(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_cold_start_that_harms_is_told_plainly(tmp_path: Path) -> None:
     book.add("a", share(60), base=share(90))
     said = findings(book.read(tmp_path), "toy")
     assert said.startswith("On toy, against zero-shot: a is worse over the first ")
-    assert "not better" not in said and said.endswith("pictures.")
+    assert "not better" not in said and said.endswith("images.")
 
 
 def test_cold_starts_are_counted_over_sources(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_cold_starts_are_counted_over_sources(tmp_path: Path) -> None:
         book.add("a", share(180), base=share(60), source=source)
         book.add("b", share(60), base=share(60), source=source)
     assert sentences_of(book.read(tmp_path))[0] == (
-        "Against zero-shot over the first pictures: a is better over the first 50 on 2 of 2, 100 "
+        "Against zero-shot over the first images: a is better over the first 50 on 2 of 2, 100 "
         "on 2 of 2 and 200 on 2 of 2 sources; b is neither better nor worse on any source."
     )
 
@@ -227,15 +227,13 @@ def test_the_error_of_a_cache_has_a_peak(tmp_path: Path) -> None:
     book.add("a", share(9), purity=0.8, purity_over_time=track)
     book.add("b", share(9), purity=0.5, purity_over_time=[[50, 0.9], [200, 0.5]])
     said = findings(book.read(tmp_path), "toy")
-    assert "a 20.00 ± 0.00%, at its highest 40.00% after 100 pictures" in said
+    assert "a 20.00 ± 0.00%, at its highest 40.00% after 100 images" in said
     assert "b 50.00 ± 0.00%, its highest" in said
 
 
-def test_labelled_pictures_meet_the_row_of_the_same_size(tmp_path: Path) -> None:
+def test_labelled_images_meet_the_row_of_the_same_size(tmp_path: Path) -> None:
     """A few-shot cache is held against the zero-shot cache with as many places."""
-    few = [
-        Row(f"few {x}", "tip_adapter", {"x": x}, needs=(LABELLED_PICTURES,), x=x) for x in (1, 2)
-    ]
+    few = [Row(f"few {x}", "tip_adapter", {"x": x}, needs=(LABELLED_IMAGES,), x=x) for x in (1, 2)]
     own = [Row(f"own {x}", "tda", {"x": x}, x=x) for x in (1, 2)]
     book = Book([*few, *own], "shots")
     rights: dict[str, Bits] = {"few 1": share(140), "few 2": share(100, first=9),
@@ -281,6 +279,6 @@ def test_nothing_measured_is_no_disaster(tmp_path: Path, figure: str, n_sources:
 
 
 def test_only_tuned_rows_are_watermarked() -> None:
-    """Labelled pictures are no tuning; chosen options are."""
+    """Labelled images are no tuning; chosen options are."""
     assert watermark(Line(Row("t", "tda", tuned=True), "measured")) == "tuned on labels"
-    assert watermark(Line(Row("f", "gda", needs=(LABELLED_PICTURES,)), "measured")) == ""
+    assert watermark(Line(Row("f", "gda", needs=(LABELLED_IMAGES,)), "measured")) == ""

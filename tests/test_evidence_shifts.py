@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crg.evidence import Study, caption, findings_on, sentences_of
-from crg.outline import Row, Setting, Source
-from crg.scenario import Scenario
+from crg.report.evidence import Study, caption, findings_on, sentences_of
+from crg.results.outline import Row, Setting, Source
+from crg.streams.scenario import Scenario
 from made_results import PLAIN, Bits, Book, share
 
 A, B, C = Row("a", "crg"), Row("b", "tda"), Row("c", "tpt")
@@ -45,7 +45,7 @@ def test_a_row_is_held_against_itself_in_the_first_stream(tmp_path: Path) -> Non
 
 
 def test_it_is_the_gain_that_is_held_against_the_first(tmp_path: Path) -> None:
-    """By hand: in another task zero-shot is right elsewhere, on pictures that both score."""
+    """By hand: in another task zero-shot is right elsewhere, on images that both score."""
     book = Book([A], "streams", orders=2, settings=[STREAMS[0], STREAMS[2]])
     book.add("a", np.array([1, 1, 0, 1], bool), base=np.array([1, 0, 0, 0], bool))
     book.add("a", np.array([1, 1, 1, 0], bool), base=np.array([0, 1, 1, 0], bool), setting=1,

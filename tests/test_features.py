@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from crg.features import Features, read_features, write_features
+from crg.features.files import Features, read_features, write_features
 from crg.types import InputError, Task
 from made_files import raw_values, save_raw
 
@@ -58,7 +58,7 @@ def test_writing_and_reading_gives_the_same(tmp_path: Path, suffix: str, dtype: 
         raw["image_features"].astype(dtype),
         task,
         labels=raw["labels"],
-        ids=tuple(f"picture {i}" for i in range(12)),
+        ids=tuple(f"image {i}" for i in range(12)),
         few_features=raw["image_features"][:3],
         few_labels=np.array([0, 1, 2]),
     )
@@ -90,17 +90,17 @@ def test_any_names_and_shapes_survive(
     """Whatever the class names and the number of views, reading gives what was written."""
     rng = np.random.default_rng(n)
     task = Task(tuple(names), rng.standard_normal((len(names), 5)))
-    pictures = rng.standard_normal((n, v, 5)).astype(np.float32)
+    images = rng.standard_normal((n, v, 5)).astype(np.float32)
     path = tmp_path_factory.mktemp("any") / f"a{suffix}"
-    write_features(path, Features(pictures, task))
+    write_features(path, Features(images, task))
     again = read_features(path)
     assert again.task.class_names == tuple(names)
     assert (len(again), again.n_views, again.views(0).shape) == (n, v, (v, 5))
-    np.testing.assert_array_equal(again.image_features, pictures)
+    np.testing.assert_array_equal(again.image_features, images)
 
 
 def test_a_flat_file_has_one_view(tmp_path: Path) -> None:
-    """A picture of an (N, D) file is handed out as one view."""
+    """An image of an (N, D) file is handed out as one view."""
     features = read_features(save_raw(tmp_path / "a.npz"))
     assert features.n_views == 1
     assert features.views(3).shape == (1, 8)
@@ -146,7 +146,7 @@ _VIEWS[7, 1] = 0.0
         ),
         ({"labels": np.arange(12)}, ["Row 3 of labels is 3", "0 to 2"]),
         ({"labels": -np.ones(12, int)}, ["Row 0 of labels is -1"]),
-        ({"labels": np.arange(4)}, ["labels has shape (4,)", "12 pictures"]),
+        ({"labels": np.arange(4)}, ["labels has shape (4,)", "12 images"]),
         ({"labels": np.zeros(12)}, ["labels holds float64", "whole numbers"]),
         ({"image_features": _NAN}, ["Row 4 of image_features", "NaN"]),
         ({"image_features": _INF}, ["Row 6 of image_features", "infinite"]),
@@ -154,7 +154,7 @@ _VIEWS[7, 1] = 0.0
         ({"image_features": _VIEWS}, ["Row 7, view 1, of image_features", "zeros"]),
         ({"image_features": np.ones((12, 5), np.float32)}, ["5 wide", "text_features 8"]),
         ({"image_features": np.ones(8, np.float32)}, ["(8,)", "(N, D) or (N, V, D)"]),
-        ({"image_features": np.ones((0, 8), np.float32)}, ["no pictures"]),
+        ({"image_features": np.ones((0, 8), np.float32)}, ["no images"]),
         ({"image_features": np.ones((12, 8), int)}, ["int64 values"]),
         ({"text_features": np.full((3, 8), np.nan, np.float32)}, ["Row 0 of the text features"]),
         ({"text_features": np.array(["a", "b", "c"])}, ["text_features holds <U1"]),
@@ -232,7 +232,7 @@ def test_a_pickle_is_never_run(tmp_path: Path) -> None:
 
 
 def test_metadata_that_is_no_json_is_refused(tmp_path: Path) -> None:
-    """A bare word in the metadata of a safetensors file is told to be JSON."""
+    """A bare word in the metadata of a safetensors file is refused: it must be JSON."""
     raw = raw_values()
     tensors = {key: raw[key] for key in ("image_features", "text_features")}
     save_file(tensors, tmp_path / "a.safetensors", {"class_names": "cat dog"})
@@ -251,7 +251,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
 def test_the_kind_of_text_is_kept(tmp_path: Path, suffix: str) -> None:
-    """A file tells where its text features come from; the model's own need no mention."""
+    """A file says where its text features come from; the model's own need no mention."""
     raw = raw_values()
     task = Task(raw["class_names"], raw["text_features"])
     for told, read in (("simulated", "simulated"), ("own", None), ("clip", None), (None, None)):
@@ -266,9 +266,9 @@ def test_a_kind_of_text_that_is_no_text_is_refused(tmp_path: Path) -> None:
         assert "text_kind" in _refusal(save_raw(tmp_path / "a.npz", text_kind=wrong))
 
 
-def test_domains_are_one_per_picture() -> None:
-    """Another number of domains than of pictures is refused."""
+def test_domains_are_one_per_image() -> None:
+    """Another number of domains than of images is refused."""
     raw = raw_values()
     task = Task(raw["class_names"], raw["text_features"])
-    with pytest.raises(InputError, match="one per picture"):
+    with pytest.raises(InputError, match="one per image"):
         Features(raw["image_features"], task, domains=np.zeros(3, dtype=int))

@@ -118,7 +118,7 @@ def test_agrees_with_linear_discriminant_analysis() -> None:
 
 
 def test_no_scatter_gives_zero_logits() -> None:
-    """Before the first picture there is nothing to tell classes apart by."""
+    """Before the first image there is nothing to tell classes apart by."""
     text, _ = clustered(seed=0, n=1, n_classes=3, width=4)
     cache = Cache(text, 3, seeded=True)
     assert not discriminant(Gaussian(cache), text[0], text).any()

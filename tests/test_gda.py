@@ -9,15 +9,15 @@ import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 import crg
+from crg.needs import FEW, FewShot
 from crg.parts.precision import on_grid
-from crg.resources import FEW, FewShot
 from streams import Floats, clustered
 
 K, D, SCALE = 4, 10, 25.0
 
 
-def pictures(seed: int = 0, each: int = 12) -> tuple[Floats, Floats, Floats, Any]:
-    """Text (K, D), a stream (30, D), labelled pictures, ``each`` of every class, and labels."""
+def images(seed: int = 0, each: int = 12) -> tuple[Floats, Floats, Floats, Any]:
+    """Text (K, D), a stream (30, D), labelled images, ``each`` of every class, and labels."""
     text, views = clustered(seed=seed, n=30, n_classes=K, width=D)
     rng = np.random.default_rng(seed)
     labels = np.repeat(np.arange(K), each)
@@ -27,7 +27,7 @@ def pictures(seed: int = 0, each: int = 12) -> tuple[Floats, Floats, Floats, Any
 
 
 def create(text: Any, rows: Any, labels: Any, **options: Any) -> crg.Adapter:
-    """The method with these labelled pictures."""
+    """The method with these labelled images."""
     few = {FEW: FewShot(rows, tuple(labels.tolist()))}
     return crg.create(
         "gda", crg.Task([f"c{k}" for k in range(len(text))], text, SCALE, few), **options
@@ -53,7 +53,7 @@ def discriminant(stream: Any, means: Any, scatter: Any, ridge: float) -> Any:
 
 def test_agrees_with_linear_discriminant_analysis() -> None:
     """With the same covariance the differences between classes are scikit-learn's."""
-    text, stream, rows, labels = pictures()
+    text, stream, rows, labels = images()
     ours = logits_of(create(text, rows, labels, alpha=1.0), stream) - SCALE * stream @ text.T
     scatter, n = scatter_of(rows, labels), len(rows)
     ridge = on_grid(np.trace(scatter) / (n - 1))
@@ -69,7 +69,7 @@ def test_agrees_with_linear_discriminant_analysis() -> None:
 @pytest.mark.parametrize("alpha", [0.0, 0.1, 1.0])
 def test_logits_equal_the_formula(alpha: float) -> None:
     """logits = s f.t + alpha (w.f + b), with numbers of shots that differ between classes."""
-    text, stream, rows, labels = pictures(seed=1)
+    text, stream, rows, labels = images(seed=1)
     rows, labels = rows[5:40], labels[5:40]
     scatter = scatter_of(rows, labels)
     means = np.stack([rows[labels == k].mean(0) for k in range(K)])
@@ -82,7 +82,7 @@ def test_logits_equal_the_formula(alpha: float) -> None:
 def test_the_grid_of_the_ridge_moves_logits_by_one_per_cent_at_most() -> None:
     """With r = tr(S) / (n - 1) itself the Gaussian term is the same up to the grid's half step."""
     for seed in range(10):
-        text, stream, rows, labels = pictures(seed)
+        text, stream, rows, labels = images(seed)
         scatter = scatter_of(rows, labels)
         means = np.stack([rows[labels == k].mean(0) for k in range(K)])
         exact = discriminant(stream, means, scatter, np.trace(scatter) / (len(rows) - 1))
@@ -90,9 +90,9 @@ def test_the_grid_of_the_ridge_moves_logits_by_one_per_cent_at_most() -> None:
         assert np.abs(got - exact).max() <= 0.011 * np.abs(exact).max()
 
 
-def test_shots_take_the_first_pictures_of_each_class() -> None:
+def test_shots_take_the_first_images_of_each_class() -> None:
     """Three shots are as if no more had been given; more than there are means all."""
-    text, stream, rows, labels = pictures()
+    text, stream, rows, labels = images()
     first = np.arange(len(labels)) % 12 < 3
     expected = logits_of(create(text, rows[first], labels[first]), stream)
     np.testing.assert_array_equal(logits_of(create(text, rows, labels, shots=3), stream), expected)
@@ -102,15 +102,15 @@ def test_shots_take_the_first_pictures_of_each_class() -> None:
 
 
 def test_one_shot_is_zero_shot() -> None:
-    """A single picture per class has no scatter, so that there is no Gaussian to read."""
-    text, stream, rows, labels = pictures()
+    """A single image per class has no scatter, so that there is no Gaussian to read."""
+    text, stream, rows, labels = images()
     got = logits_of(create(text, rows, labels, shots=1), stream)
     np.testing.assert_allclose(got, SCALE * stream @ text.T, rtol=1e-12)
 
 
-def test_a_class_without_labelled_pictures_stands_at_the_mean_of_the_others() -> None:
+def test_a_class_without_labelled_images_stands_at_the_mean_of_the_others() -> None:
     """Its Gaussian is centred on the mean of the labelled classes' means, with their precision."""
-    text, stream, rows, labels = pictures(seed=2)
+    text, stream, rows, labels = images(seed=2)
     known = labels != 2
     rows, labels = rows[known], labels[known]
     means = np.stack([rows[labels == k].mean(0) if k != 2 else np.zeros(D) for k in range(K)])
@@ -122,7 +122,7 @@ def test_a_class_without_labelled_pictures_stands_at_the_mean_of_the_others() ->
 
 
 def test_an_unlabelled_class_can_be_answered() -> None:
-    """Where pictures lie in a cone far from the text, as CLIP's do, zero would rule it out."""
+    """Where images lie in a cone far from the text, as CLIP's do, zero would rule it out."""
     rng = np.random.default_rng(0)
     text, cone, labels = np.eye(K, D), 2.0 * np.eye(D)[-1], np.repeat(np.arange(K), 6)
 

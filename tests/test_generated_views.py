@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 from crg.cli import main
-from crg.datasets.shapes import shape_pictures
-from crg.features import Features, read_features, write_features
+from crg.features.files import Features, read_features, write_features
+from crg.features.store import read_header
 from crg.generation import Variations
-from crg.storage import read_header
-from crg.views import Recipe, make_views
+from crg.images.views import Recipe, make_views
+from crg.shapes.dataset import shape_images
 from encoding_fakes import HashEncoder, StoppedAfter, contents, dots, run, small_blocks
 from made_variations import make_variations
 from sentences import refused_in_one_sentence
@@ -44,7 +44,7 @@ def test_generated_views_come_last(tmp_path: Path, folder: Path) -> None:
         pixels = make_views(
             folder / "dot 7" / f"000{number}.png", encoder.preprocessing, Recipe(), "any"
         )
-        expected = encoder.encode_pictures(pixels)[0].astype(np.float16)
+        expected = encoder.encode_images(pixels)[0].astype(np.float16)
         np.testing.assert_array_equal(made.image_features[7, 3 + number], expected)
 
 
@@ -96,20 +96,20 @@ def test_another_folder_or_number_is_refused_by_name(tmp_path: Path, folder: Pat
         run(dots(20), tmp_path / "s")
 
 
-def test_a_picture_with_too_few_variations_is_named(tmp_path: Path, folder: Path) -> None:
+def test_an_image_with_too_few_variations_is_named(tmp_path: Path, folder: Path) -> None:
     """It ends the job, or is left out where that was asked for."""
     (folder / "dot 13" / "0001.png").unlink()
     with refused_in_one_sentence("dot 13 has 1 variations", "but 2 are needed", "crg generate"):
         run(dots(20), tmp_path / "s", variations=Variations(folder, 2))
     done = run(dots(20), tmp_path / "t", variations=Variations(folder, 2), skip_unreadable=True)
-    assert [name for name, _ in done.skipped] == ["dot 13"] and done.n_pictures == 19
+    assert [name for name, _ in done.skipped] == ["dot 13"] and done.n_images == 19
 
 
-def test_mended_variations_go_on_where_the_job_was(tmp_path: Path, folder: Path) -> None:
+def test_corrected_variations_go_on_where_the_job_was(tmp_path: Path, folder: Path) -> None:
     """Blocks whose variations are as they were are kept, the others are encoded again."""
     whole = make_variations(dots(20), tmp_path / "whole", 2)
     (folder / "dot 13" / "0001.png").unlink()
-    with refused_in_one_sentence("8 of 20 pictures are kept"):
+    with refused_in_one_sentence("8 of 20 images are kept"):
         run(dots(20), tmp_path / "s", variations=Variations(folder, 2))
     shutil.copy(whole / "dot 13" / "0001.png", folder / "dot 13")
     assert run(dots(20), tmp_path / "s", variations=Variations(folder, 2)).n_reused == 8
@@ -127,20 +127,20 @@ def test_variations_that_changed_meanwhile_are_encoded_again(tmp_path: Path, fol
     assert contents(tmp_path / "s") == contents(tmp_path / "t")
 
 
-def test_from_pictures_to_difftpt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_images_to_difftpt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shapes at night are encoded by mini with their variations, and DiffTPT runs on the store."""
     pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CRG_CACHE", str(tmp_path / "cache"))
-    make_variations(shape_pictures("night", 3, 6, 0), tmp_path / "made", 3)
-    pictures = ("encode", "shapes:night:3", "--limit", "6", "--model", "mini", "--views", "4")
-    done = _crg(*pictures, "--variations", "made", "--generated", "3", "--out", "s")
-    assert "6 pictures, 7 views each" in done
+    make_variations(shape_images("night", 3, 6, 0), tmp_path / "made", 3)
+    images = ("encode", "shapes:night:3", "--limit", "6", "--model", "mini", "--views", "4")
+    done = _crg(*images, "--variations", "made", "--generated", "3", "--out", "s")
+    assert "6 images, 7 views each" in done
     told = json.loads(_crg("run", "s", "--method", "difftpt", "--no-results", "--json"))
     assert told["n_samples"] == 6
-    _crg(*pictures, "--out", "plain")
+    _crg(*images, "--out", "plain")
     assert "needs views that a generator made" in _crg("run", "plain", "--method", "difftpt")
-    assert "belong together" in _crg(*pictures, "--generated", "3", "--out", "t")
+    assert "belong together" in _crg(*images, "--generated", "3", "--out", "t")
 
 
 def _crg(*words: str) -> str:

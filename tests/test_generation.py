@@ -9,8 +9,15 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from crg.generation import FolderGenerator, Generator, Progress, Summary, Variations, generate
-from crg.generation.base import seed_of
+from crg.generation import (
+    FolderGenerator,
+    GenerationProgress,
+    GenerationSummary,
+    Generator,
+    Variations,
+    generate,
+)
+from crg.generation.variations import seed_of
 from encoding_fakes import dot_files, dots
 from made_variations import make_variations, variation
 from sentences import refused_in_one_sentence
@@ -23,7 +30,7 @@ class Dimmer:
         self.made, self.left = 0, stop_after
 
     def generate(
-        self, picture: Image.Image, picture_id: str, numbers: Sequence[int], seed: int
+        self, image: Image.Image, image_id: str, numbers: Sequence[int], seed: int
     ) -> Iterator[Image.Image]:
         """Variations in a light that depends on id, number and seed."""
         for number in numbers:
@@ -31,7 +38,7 @@ class Dimmer:
             if self.left < 0:
                 raise KeyboardInterrupt
             self.made += 1
-            yield variation(picture, seed_of(seed, picture_id, number) % 7)
+            yield variation(image, seed_of(seed, image_id, number) % 7)
 
     def describe(self) -> Mapping[str, Any]:
         """Nothing decides more."""
@@ -44,21 +51,23 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
-def make(out: Path, generator: Generator | None = None, count: int = 3, **options: Any) -> Summary:
+def make(
+    out: Path, generator: Generator | None = None, count: int = 3, **options: Any
+) -> GenerationSummary:
     """Variations of five dots."""
     return generate(dots(5), generator or Dimmer(), count, out, **options)
 
 
 def test_each_variation_is_one_file(tmp_path: Path) -> None:
-    """There is a folder for each picture, and in it what the generator made of it, in order."""
+    """There is a folder for each image, and in it what the generator made of it, in order."""
     done = make(tmp_path / "v")
-    assert (done.n_pictures, done.n_made, done.n_reused, done.skipped) == (5, 15, 0, [])
+    assert (done.n_images, done.n_made, done.n_reused, done.skipped) == (5, 15, 0, [])
     [first, *_] = Dimmer().generate(dots(5).sources[4].draw(), "dot 4", [2], 0)  # type: ignore[union-attr]
     assert Image.open(Variations(tmp_path / "v", 3).of("dot 4")[2]).tobytes() == first.tobytes()
 
 
 @pytest.mark.parametrize("after", [0, 1, 7, 15])
-def test_a_stopped_job_goes_on_where_it_was(tmp_path: Path, after: int) -> None:
+def test_a_stopped_job_continues_where_it_was(tmp_path: Path, after: int) -> None:
     """What is there is not made again, and the end is as if nothing had happened."""
     if after < 15:
         with pytest.raises(KeyboardInterrupt):
@@ -84,9 +93,9 @@ def test_more_variations_can_be_added(tmp_path: Path) -> None:
 def test_progress_begins_with_what_is_there(tmp_path: Path) -> None:
     """Progress counts variations and tells apart what was there before."""
     make(tmp_path / "v", count=2)
-    seen: list[Progress] = []
+    seen: list[GenerationProgress] = []
     make(tmp_path / "v", on_progress=seen.append)
-    assert seen == [Progress(10, done, 15) for done in range(10, 16)]
+    assert seen == [GenerationProgress(10, done, 15) for done in range(10, 16)]
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
@@ -107,12 +116,12 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
         make(tmp_path / "w", count=0)
 
 
-def test_unreadable_pictures_end_the_job_or_are_listed(tmp_path: Path) -> None:
-    """A picture that is none is refused by name, or left out and told."""
-    pictures = dot_files(tmp_path / "files", 4, [2])
+def test_unreadable_images_end_the_job_or_are_listed(tmp_path: Path) -> None:
+    """An image that is none is refused by name, or left out and told."""
+    images = dot_files(tmp_path / "files", 4, [2])
     with refused_in_one_sentence("dot 02.png", "--skip-unreadable"):
-        generate(pictures, Dimmer(), 2, tmp_path / "v")
-    done = generate(pictures, Dimmer(), 2, tmp_path / "v", skip_unreadable=True)
+        generate(images, Dimmer(), 2, tmp_path / "v")
+    done = generate(images, Dimmer(), 2, tmp_path / "v", skip_unreadable=True)
     assert [name for name, _ in done.skipped] == ["dot 02.png"]
     assert (done.n_made, done.n_reused) == (2, 4)
 
@@ -139,23 +148,23 @@ def test_variations_are_found_with_and_without_the_ending(tmp_path: Path) -> Non
 
 def test_a_folder_is_a_generator_too(tmp_path: Path) -> None:
     """What is found in a folder can be asked for by number and copied by the job."""
-    pictures = dots(3)
-    folder = make_variations(pictures, tmp_path / "ready", 3)
+    images = dots(3)
+    folder = make_variations(images, tmp_path / "ready", 3)
     generator: Generator = FolderGenerator(folder)
-    generate(pictures, generator, 3, tmp_path / "copy")
-    for name in pictures.ids:
+    generate(images, generator, 3, tmp_path / "copy")
+    for name in images.ids:
         copies = Variations(tmp_path / "copy", 3).of(name)
         for one, other in zip(Variations(folder, 3).of(name), copies, strict=True):
             assert Image.open(one).tobytes() == Image.open(other).tobytes()
 
 
 def test_the_fingerprint_follows_the_files(tmp_path: Path) -> None:
-    """It changes with the files of these pictures and their number, and with nothing else."""
-    pictures = dots(3)
-    folder = make_variations(pictures, tmp_path / "v", 3)
-    before = Variations(folder, 2).fingerprint(pictures.ids)
+    """It changes with the files of these images and their number, and with nothing else."""
+    images = dots(3)
+    folder = make_variations(images, tmp_path / "v", 3)
+    before = Variations(folder, 2).fingerprint(images.ids)
     (folder / "dot 0" / "0002.png").write_bytes(b"not among the first two")
-    assert Variations(folder, 2).fingerprint(pictures.ids) == before
-    assert Variations(folder, 3).fingerprint(pictures.ids) != before
+    assert Variations(folder, 2).fingerprint(images.ids) == before
+    assert Variations(folder, 3).fingerprint(images.ids) != before
     (folder / "dot 0" / "0001.png").write_bytes(b"another")
-    assert Variations(folder, 2).fingerprint(pictures.ids) != before
+    assert Variations(folder, 2).fingerprint(images.ids) != before

@@ -12,12 +12,12 @@ import pytest
 from PIL import Image
 
 from crg import InputError
-from crg.preprocessing import Preprocessing
-from crg.views import Recipe, iter_views, make_views
-from made_pictures import encoded, noise, same
+from crg.images.preprocessing import Preprocessing
+from crg.images.views import Recipe, iter_views, make_views
+from made_images import encoded, noise, same
 
 CLIP = Preprocessing(16, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
-PICTURES = [noise(20 + i, 30 - i, seed=i) for i in range(12)]
+IMAGES = [noise(20 + i, 30 - i, seed=i) for i in range(12)]
 NAMES = [f"{i}.jpg" for i in range(12)]
 
 
@@ -29,17 +29,17 @@ def view_threads() -> list[str]:
 @pytest.mark.parametrize("workers", [0, 1, 3, 20])
 @pytest.mark.parametrize("kind", ["crops", "augmix"])
 def test_views_come_in_order(workers: int, kind: str) -> None:
-    """Whoever makes them, the views are those of make_views, in the order of the pictures."""
+    """Whoever makes them, the views are those of make_views, in the order of the images."""
     recipe = Recipe(9, kind)  # type: ignore[arg-type]
-    made = list(iter_views(PICTURES, NAMES, CLIP, recipe, workers))
-    for picture, name, views in zip(PICTURES, NAMES, made, strict=True):
-        assert same(views, make_views(picture, CLIP, recipe, name))
+    made = list(iter_views(IMAGES, NAMES, CLIP, recipe, workers))
+    for image, name, views in zip(IMAGES, NAMES, made, strict=True):
+        assert same(views, make_views(image, CLIP, recipe, name))
     assert not view_threads()
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_unreadable_pictures_take_their_place(workers: int, tmp_path: Path) -> None:
-    """A picture that cannot be read gives its sentence, and the others follow."""
+def test_unreadable_images_take_their_place(workers: int, tmp_path: Path) -> None:
+    """An image that cannot be read gives its sentence, and the others follow."""
     good, empty = tmp_path / "good.png", tmp_path / "empty.png"
     good.write_bytes(encoded(noise(9, 9), "PNG"))
     empty.touch()
@@ -51,14 +51,14 @@ def test_unreadable_pictures_take_their_place(workers: int, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("workers", "ahead"), [(0, 1), (1, 3), (3, 7)])
 def test_look_ahead_is_bounded(workers: int, ahead: int) -> None:
-    """However long the stream, only two pictures per worker are read before they are asked for."""
+    """However long the stream, only two images per worker are read before they are asked for."""
     taken = 0
 
     def endless() -> Iterator[Image.Image]:
         nonlocal taken
         while True:
             taken += 1
-            yield PICTURES[0]
+            yield IMAGES[0]
 
     views = iter_views(endless(), (str(i) for i in range(10**9)), CLIP, Recipe(), workers)
     for _ in range(5):
@@ -70,7 +70,7 @@ def test_look_ahead_is_bounded(workers: int, ahead: int) -> None:
 
 def test_interruption_leaves_no_threads() -> None:
     """An interruption in the middle goes through, and the threads are gone."""
-    views = iter_views(PICTURES, NAMES, CLIP, Recipe(4), 2)
+    views = iter_views(IMAGES, NAMES, CLIP, Recipe(4), 2)
     next(views)
     assert view_threads()
     with pytest.raises(KeyboardInterrupt):
@@ -79,7 +79,7 @@ def test_interruption_leaves_no_threads() -> None:
 
 
 def test_other_errors_are_not_swallowed() -> None:
-    """What is no fault of the picture is raised, and the threads are gone."""
+    """What is no fault of the image is raised, and the threads are gone."""
 
     class Broken:
         def draw(self) -> Image.Image:
@@ -88,15 +88,15 @@ def test_other_errors_are_not_swallowed() -> None:
     with pytest.raises(ZeroDivisionError):
         list(iter_views([Broken()], ["x"], CLIP, Recipe(), 1))
     with pytest.raises(ValueError, match="shorter"):
-        list(iter_views(PICTURES, NAMES[:3], CLIP, Recipe(), 2))
+        list(iter_views(IMAGES, NAMES[:3], CLIP, Recipe(), 2))
     assert not view_threads()
 
 
 _ENDLESS = """
 import itertools
 from PIL import Image
-from crg.preprocessing import Preprocessing
-from crg.views import Recipe, iter_views
+from crg.images.preprocessing import Preprocessing
+from crg.images.views import Recipe, iter_views
 clip = Preprocessing(64, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 names = (str(i) for i in itertools.count())
 for views in iter_views(itertools.repeat(Image.new("RGB", (300, 300))), names, clip, Recipe(4), 2):
@@ -120,6 +120,6 @@ def test_ctrl_c_ends_the_process() -> None:
 
 def test_views_are_bytes() -> None:
     """Each item is (V, S, S, 3) of type uint8."""
-    views = next(iter_views(PICTURES, NAMES, CLIP, Recipe(3), 1))
+    views = next(iter_views(IMAGES, NAMES, CLIP, Recipe(3), 1))
     assert not isinstance(views, InputError)
     assert views.shape == (3, 16, 16, 3) and views.dtype == np.uint8

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from crg.evaluate import run
-from crg.features import Features, read_features
-from crg.joining import joined, joined_sha256
-from crg.resources import FEW
-from crg.scenario import Scenario
+from crg.features.files import Features, read_features
+from crg.features.joining import joined, joined_sha256
+from crg.needs import FEW
+from crg.streams.scenario import Scenario
 from crg.types import Task
 from made_files import save_raw
 from sentences import refused_in_one_sentence
@@ -28,7 +28,7 @@ def part(names: str, n: int = 6, seed: int = 0, views: int | None = None, **more
     return Features(rng.standard_normal(shape).astype(np.float32), task, **more)
 
 
-def test_pictures_follow_each_other_over_all_classes() -> None:
+def test_images_follow_each_other_over_all_classes() -> None:
     """Rows keep their order, labels their class, and shared classes the first file's text."""
     first, second = part("abc"), part("cbd", n=4, seed=1)
     whole = joined([first, second])
@@ -43,7 +43,7 @@ def test_pictures_follow_each_other_over_all_classes() -> None:
 
 
 def test_ids_are_distinct() -> None:
-    """Two pictures of one name, or of one row, in two files stay two."""
+    """Two images of one name, or of one row, in two files stay two."""
     names = tuple(f"photo {i}" for i in range(6))
     whole = joined([part("ab", ids=names), part("ab", ids=names), part("ab")])
     assert len(set(whole.sample_ids)) == 18
@@ -64,14 +64,14 @@ def test_views_are_cut_to_the_fewest() -> None:
     np.testing.assert_array_equal(flat.image_features[:6], first.image_features[:, 0])
 
 
-def test_labelled_pictures_are_joined() -> None:
+def test_labelled_images_are_joined() -> None:
     """Those of all files that have some, in the numbers of the joined classes."""
     few: dict[str, Any] = {"few_features": np.eye(2, 8), "few_labels": np.array([0, 1])}
     whole = joined([part("ab", **few), part("cd"), part("cb", **few)])
     assert whole.task.resources[FEW].labels == (0, 1, 2, 1)
 
 
-def test_where_it_comes_from_is_told() -> None:
+def test_where_it_comes_from_is_reported() -> None:
     """Digest, kind of text, prompts, dataset and model are those of all files."""
     first = part("ab", sha256="1" * 64, prompts=("a {}.",), dataset="x", model="m")
     second = part("ab", sha256="2" * 64, prompts=("a {}.", "b {}."), text_kind="simulated")
@@ -101,7 +101,7 @@ def test_a_single_file_is_one_domain() -> None:
     ],
 )
 def test_files_that_do_not_go_together_are_refused(other: dict[str, Any], word: str) -> None:
-    """Another scale, model or only half of the labels is told in one sentence."""
+    """Another scale, model or only half of the labels is reported in one sentence."""
     with refused_in_one_sentence(word):
         joined([part("ab", model="one"), part("ab", **other)])
 
@@ -116,10 +116,10 @@ def test_other_widths_and_no_files_are_refused() -> None:
 
 
 def test_domains_run_one_after_the_other(tmp_path: Path) -> None:
-    """A joined stream runs, domain after domain, with pictures of all files scored."""
+    """A joined stream runs, domain after domain, with images of all files scored."""
     files = [read_features(save_raw(tmp_path / f"{name}.npz")) for name in "ab"]
     seen: list[Any] = []
-    scenario = Scenario("domains", pictures=10)
+    scenario = Scenario("domains", images=10)
     result = run(
         joined(files), "tda", on_step=lambda s: seen.append(s.sample_id), scenario=scenario
     )

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from crg import results
 from crg.cli import main as crg_command
+from crg.results import ledger
 from made_experiments import save_experiment
 from made_files import save_stream
 
@@ -29,9 +29,9 @@ def test_page_tables_and_short_lines_are_kept(tmp_path: Path) -> None:
     assert keep_results.main([str(whole.parent), str(tmp_path / "kept")]) == 0
     kept = {path.name for path in (tmp_path / "kept").iterdir()}
     assert kept == {"report.html", "tables.md", "small.jsonl.gz"}
-    short = results.read_ledger(tmp_path / "kept" / "small.jsonl.gz")
+    short = ledger.read_ledger(tmp_path / "kept" / "small.jsonl.gz")
     assert [each["key"] for each in short.records] == [
-        each["key"] for each in results.read_ledger(whole).records
+        each["key"] for each in ledger.read_ledger(whole).records
     ]
     assert str(tmp_path) not in str(short.records)  # no path of this machine
     tables = (tmp_path / "kept" / "tables.md").read_text()

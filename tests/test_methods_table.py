@@ -11,7 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent / "tools"))
 import methods_table
 
-ARGUMENTS = ("--shifts", "fog", "--pictures", "64", "--views", "2", "--orders", "2",
+ARGUMENTS = ("--shifts", "fog", "--images", "64", "--views", "2", "--orders", "2",
              "--methods", "zero_shot,tda", "--workers", "1")  # fmt: skip
 
 

@@ -27,7 +27,7 @@ def test_accuracy_agrees_with_scikit_learn(seed: int, n: int, k: int) -> None:
     assert worst == pytest.approx(np.nanmin(recall))
 
 
-def test_a_class_without_pictures_has_no_accuracy() -> None:
+def test_a_class_without_images_has_no_accuracy() -> None:
     """It is NaN and does not count as the worst."""
     by_class = metrics.per_class_accuracy(np.array([0, 1]), np.array([0, 0]), 3)
     assert by_class[0] == 0.5
@@ -84,7 +84,7 @@ def test_calibration_error_agrees_with_a_loop_over_bins(pairs: list[tuple[float,
     assert metrics.expected_calibration_error(confidence, correct) == pytest.approx(expected)
 
 
-def test_purity_counts_pictures_in_their_own_queue() -> None:
+def test_purity_counts_images_in_their_own_queue() -> None:
     """Three of four are right; an empty cache has no purity."""
     assert metrics.cache_purity([(0, 0), (0, 0), (1, 1), (1, 0)]) == 0.75
     assert metrics.cache_purity([]) is None
@@ -98,7 +98,7 @@ def test_times_are_summed_up_by_mean_and_median() -> None:
 
 
 def test_the_interval_of_equal_methods_is_zero() -> None:
-    """Paired by picture, a method gains nothing over itself, without any doubt."""
+    """Paired by image, a method gains nothing over itself, without any doubt."""
     right = np.random.default_rng(0).random((3, 50)) < 0.5
     assert metrics.paired_interval(right, right) == metrics.Interval(0.0, 0.0, 0.0)
 
@@ -164,8 +164,8 @@ def test_reliability_gives_the_calibration_error(pairs: list[tuple[float, bool]]
     assert sum(gaps) / len(pairs) == pytest.approx(error)
 
 
-def test_pictures_that_no_order_has_do_not_count() -> None:
-    """An interval over some pictures is that of a file with these alone."""
+def test_images_that_no_order_has_do_not_count() -> None:
+    """An interval over some images is that of a file with these alone."""
     rng = np.random.default_rng(0)
     right, baseline = rng.random((3, 90)) < 0.7, rng.random((3, 90)) < 0.6
     seen = np.zeros((3, 90), dtype=bool)
@@ -194,7 +194,7 @@ def test_the_gain_is_over_what_each_order_has() -> None:
 
 
 def test_the_nested_interval_agrees_with_a_plain_loop() -> None:
-    """Drawing orders, then pictures within each, one by one gives about the same bounds."""
+    """Drawing orders, then images within each, one by one gives about the same bounds."""
     rng = np.random.default_rng(3)
     right, baseline = rng.random((4, 100)) < 0.7, rng.random((4, 100)) < 0.55
     right[0] = baseline[0]  # one order without any gain
@@ -212,14 +212,14 @@ def test_the_nested_interval_agrees_with_a_plain_loop() -> None:
 
 
 def test_the_paired_interval_agrees_with_a_plain_loop() -> None:
-    """Drawing orders and pictures one resample after the other gives about the same bounds."""
+    """Drawing orders and images one resample after the other gives about the same bounds."""
     rng = np.random.default_rng(5)
     right, baseline = rng.random((4, 150)) < 0.7, rng.random((4, 150)) < 0.55
     difference = right.astype(int) - baseline.astype(int)
     means = []
     for _ in range(6000):
-        orders, pictures = rng.integers(4, size=4), rng.integers(150, size=150)
-        means.append(difference[orders][:, pictures].mean())
+        orders, images = rng.integers(4, size=4), rng.integers(150, size=150)
+        means.append(difference[orders][:, images].mean())
     low, high = np.quantile(means, [0.025, 0.975])
     interval = metrics.paired_interval(right, baseline, n_resamples=10_000)
     assert [interval.low, interval.high] == pytest.approx([low, high], abs=0.006)

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from crg.datasets.shapes import shape_pictures
 from crg.encoders.base import Encoder
 from crg.encoders.mini import WEIGHTS, Mini
-from crg.encoders.mini_words import MAX_WORDS, piece_buckets, split_words
+from crg.encoders.mini_net import MAX_WORDS, piece_buckets, split_words
+from crg.shapes.dataset import shape_images
 from sentences import refused_in_one_sentence
 
 _WITHOUT_TORCH = """
@@ -25,7 +25,7 @@ from crg.encoders.mini import Mini
 import numpy as np
 mini = Mini()
 side = mini.preprocessing.size
-print(mini.encode_pictures(np.zeros((2, side, side, 3), np.uint8)).shape == (2, mini.width))
+print(mini.encode_images(np.zeros((2, side, side, 3), np.uint8)).shape == (2, mini.width))
 print(mini.encode_texts(["a red star"]).shape == (1, mini.width))
 """
 
@@ -49,7 +49,7 @@ def test_it_is_small() -> None:
 
 
 def test_it_runs_without_torch() -> None:
-    """Pictures and sentences are encoded where torch cannot be imported."""
+    """Images and sentences are encoded where torch cannot be imported."""
     command = [sys.executable, "-c", _WITHOUT_TORCH]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "True"]
@@ -58,20 +58,20 @@ def test_it_runs_without_torch() -> None:
 def test_features_are_of_unit_length() -> None:
     """Both encoders return unit rows in single precision, also for nothing at all."""
     mini = _mini()
-    pictures, texts = mini.encode_pictures(_views(None, 1, 3)[0]), mini.encode_texts(["a star"])
-    for rows in (pictures, texts):
+    images, texts = mini.encode_images(_views(None, 1, 3)[0]), mini.encode_texts(["a star"])
+    for rows in (images, texts):
         assert rows.dtype == np.float32
         assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
     assert mini.encode_texts([]).shape == (0, mini.width)
     side = mini.preprocessing.size
     empty = np.zeros((0, side, side, 3), np.uint8)
-    assert mini.encode_pictures(empty).shape == (0, mini.width)
+    assert mini.encode_images(empty).shape == (0, mini.width)
 
 
 def test_the_batch_does_not_matter() -> None:
-    """A picture or sentence has the same features alone and among others, up to rounding."""
+    """An image or sentence has the same features alone and among others, up to rounding."""
     mini, (pixels, _) = _mini(), _views(None, 1, 40)
-    among, alone = mini.encode_pictures(pixels)[37:38], mini.encode_pictures(pixels[37:38])
+    among, alone = mini.encode_images(pixels)[37:38], mini.encode_images(pixels[37:38])
     assert np.allclose(among, alone, atol=1e-5)
     texts = ["red star", "a photo of a large red striped star on a green background."]
     alone = np.concatenate([mini.encode_texts([text]) for text in texts])
@@ -79,13 +79,13 @@ def test_the_batch_does_not_matter() -> None:
 
 
 def test_held_out_combinations_are_recognised() -> None:
-    """Zero-shot on clean pictures of combinations never seen in training is above 85%."""
+    """Zero-shot on clean images of combinations never seen in training is above 85%."""
     assert _accuracy(None, 1) > 0.85
 
 
 @pytest.mark.parametrize("shift", ["sketch", "night", "noise"])
 def test_shifts_are_harder(shift: str) -> None:
-    """Shifted pictures are recognised clearly less often, but better than by chance."""
+    """Shifted images are recognised clearly less often, but better than by chance."""
     assert 0.1 < _accuracy(shift, 5) < _accuracy(None, 1) - 0.1
 
 
@@ -138,18 +138,18 @@ def test_learnt_tokens_can_be_put_in() -> None:
 def test_pixels_of_another_size_are_refused() -> None:
     """Pixels that were not made for this model are refused with the right shape."""
     with refused_in_one_sentence("(1, 32, 32, 3)", "64"):
-        _mini().encode_pictures(np.zeros((1, 32, 32, 3), np.uint8))
+        _mini().encode_images(np.zeros((1, 32, 32, 3), np.uint8))
 
 
-def test_missing_weights_are_told() -> None:
-    """A file that is not there is told in one sentence."""
+def test_missing_weights_are_reported() -> None:
+    """A file that is not there is reported in one sentence."""
     with refused_in_one_sentence("nowhere", "train_mini.py"):
         Mini(Path("nowhere/mini.safetensors"))
 
 
 @pytest.mark.parametrize("fault", ["empty", "cut", "flipped", "other"])
-def test_damaged_weights_are_told(fault: str, tmp_path: Path) -> None:
-    """A damaged file, down to one flipped bit, is told in one sentence."""
+def test_damaged_weights_are_reported(fault: str, tmp_path: Path) -> None:
+    """A damaged file, down to one flipped bit, is reported in one sentence."""
     raw = bytearray(WEIGHTS.read_bytes())
     raw[-999] ^= 16
     contents = {"empty": b"", "cut": bytes(raw[:5000]), "flipped": bytes(raw), "other": b"{}" * 99}
@@ -161,16 +161,16 @@ def test_damaged_weights_are_told(fault: str, tmp_path: Path) -> None:
 
 def _accuracy(shift: str | None, severity: int) -> float:
     pixels, labels = _views(shift, severity, 224)
-    mini, pictures = _mini(), shape_pictures(shift, severity, 1, 0)
-    texts = mini.encode_texts([f"a photo of a {name}." for name in pictures.class_names])
-    guesses = (mini.encode_pictures(pixels) @ texts.T).argmax(axis=1)
+    mini, images = _mini(), shape_images(shift, severity, 1, 0)
+    texts = mini.encode_texts([f"a photo of a {name}." for name in images.class_names])
+    guesses = (mini.encode_images(pixels) @ texts.T).argmax(axis=1)
     return float(np.mean(guesses == labels))
 
 
 @functools.cache
 def _views(shift: str | None, severity: int, count: int) -> Any:
-    pictures = shape_pictures(shift, severity, count, seed=77)
+    images = shape_images(shift, severity, count, seed=77)
     side = _mini().preprocessing.size
-    drawn: list[Any] = [source.draw() for source in pictures.sources]  # type: ignore[union-attr]
+    drawn: list[Any] = [source.draw() for source in images.sources]  # type: ignore[union-attr]
     small = [each.resize((side, side), Image.Resampling.BICUBIC) for each in drawn]
-    return np.stack([np.asarray(each) for each in small]), np.array(pictures.labels)
+    return np.stack([np.asarray(each) for each in small]), np.array(images.labels)

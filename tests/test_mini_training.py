@@ -1,4 +1,4 @@
-"""How the bundled model is trained: its twin in torch, its pictures, its loss, going on."""
+"""How the bundled model is trained: its twin in torch, its images, its loss, going on."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crg.datasets.captions import Caption
-from crg.datasets.scenes import Thing
 from crg.encoders.mini import Mini
+from crg.shapes.scenes import Caption, Thing
 from documents import ROOT
 
 torch = pytest.importorskip("torch")
@@ -36,14 +35,14 @@ def _one_thread() -> None:
 
 @pytest.fixture(scope="module")
 def bank(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A few hundred small training pictures."""
+    """A few hundred small training images."""
     folder = tmp_path_factory.mktemp("bank")
     *_, made = mini_bank.load_bank(folder, seed=0, count=260, size=24, workers=1)
     return made
 
 
 def test_numpy_computes_what_torch_does(tmp_path: Path) -> None:
-    """The NumPy forward pass equals the torch twin's to 1e-4, pictures and sentences."""
+    """The NumPy forward pass equals the torch twin's to 1e-4, images and sentences."""
     twin = _twin()
     path = tmp_path / "mini.safetensors"
     mini_twin.write_weights(twin, path, {}, np.float32)
@@ -51,14 +50,14 @@ def test_numpy_computes_what_torch_does(tmp_path: Path) -> None:
     pixels = rng.integers(0, 256, (70, 24, 24, 3), dtype=np.uint8)
     texts = ["a photo of a red star", "", "a blue unknownword", "star " * 50]
     with torch.no_grad():
-        pictures, sentences = twin.pictures(torch.from_numpy(pixels)), twin.texts(texts)
-    assert np.abs(pictures.numpy() - mini.encode_pictures(pixels)).max() < 1e-4
+        images, sentences = twin.images(torch.from_numpy(pixels)), twin.texts(texts)
+    assert np.abs(images.numpy() - mini.encode_images(pixels)).max() < 1e-4
     assert np.abs(sentences.numpy() - mini.encode_texts(texts)).max() < 1e-4
     assert mini.logit_scale == pytest.approx(float(twin.log_scale.detach().exp()))
 
 
 def test_every_true_sentence_is_a_match() -> None:
-    """Sentences that tell less fit more pictures; each picture's own sentence always fits."""
+    """Sentences that tell less fit more images; each image's own sentence always fits."""
     facts = np.array([[0, 0, 0, 0, 0], [0, 1, 0, 0, 0], [1, 1, 0, 0, 0]])
     shape, colour = mini_bank.VALUES[0][0], mini_bank.VALUES[1][1]
     told = [(shape, None, None, None, None), (shape, colour, None, None, None), (None, colour)]
@@ -75,7 +74,7 @@ def test_the_loss_is_least_when_matches_win() -> None:
     assert right < even < wrong
 
 
-def test_training_pictures_are_not_held_out(bank: Any) -> None:
+def test_training_images_are_not_held_out(bank: Any) -> None:
     """The bank holds no held-out combination, and its narrow batches few kinds."""
     names = [bank._words(row) for row in range(len(bank.pixels))]
     assert not any(Thing(colour, texture, shape).held_out for shape, colour, texture, *_ in names)
@@ -83,7 +82,7 @@ def test_training_pictures_are_not_held_out(bank: Any) -> None:
     assert len(set(narrow[:, 0])) < len(set(wide[:, 0]))
 
 
-def test_interrupted_training_goes_on(bank: Any, tmp_path: Path) -> None:
+def test_interrupted_training_continues(bank: Any, tmp_path: Path) -> None:
     """Stopped after two steps and started again, it ends with the weights of one run."""
     whole, halves = _twin(), _twin()
     path = tmp_path / "checkpoint.pt"

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from crg.cli.export import export as command
+from crg.cli.encoders import export as command
 from crg.encoders import export as module
 from crg.encoders import load_encoder
 from crg.encoders.export import export
@@ -62,12 +62,12 @@ def test_exported_models_agree(name: str, tmp_path: Path) -> None:
     done = export(encoder.name, tmp_path / "folder")
     exported = load_encoder(done.name)
     pixels = some_pixels(5, encoder.preprocessing.size)
-    pictures, texts = encoder.encode_pictures(pixels), encoder.encode_texts(TEXTS)
-    assert np.allclose(exported.encode_pictures(pixels), pictures, atol=1e-5)
+    images, texts = encoder.encode_images(pixels), encoder.encode_texts(TEXTS)
+    assert np.allclose(exported.encode_images(pixels), images, atol=1e-5)
     assert np.allclose(exported.encode_texts(TEXTS), texts, atol=1e-5)
     for fact in ("preprocessing", "width", "logit_scale", "logit_bias"):
         assert getattr(exported, fact) == getattr(encoder, fact), fact
-    assert 0 < max(done.picture_difference, done.text_difference) < 1e-5
+    assert 0 < max(done.image_difference, done.text_difference) < 1e-5
 
 
 def test_exported_models_need_no_torch(made: Path) -> None:
@@ -85,10 +85,10 @@ def test_pieces_and_nothing(made: Path) -> None:
     """A large input gives what its pieces give, and nothing gives no rows."""
     exported = load_encoder(f"onnx:{made}", device="cpu")
     pixels = some_pixels(70, 32)
-    whole = exported.encode_pictures(pixels)
-    assert np.allclose(whole[65:], exported.encode_pictures(pixels[65:]), atol=1e-6)
+    whole = exported.encode_images(pixels)
+    assert np.allclose(whole[65:], exported.encode_images(pixels[65:]), atol=1e-6)
     assert np.allclose(np.linalg.norm(whole, axis=1), 1, atol=1e-5)
-    assert exported.encode_pictures(pixels[:0]).shape == (0, 24)
+    assert exported.encode_images(pixels[:0]).shape == (0, 24)
     assert exported.encode_texts([]).shape == (0, 24)
 
 
@@ -106,7 +106,7 @@ def test_the_command_tells_how_well_they_agree(original: str, tmp_path: Path) ->
     assert "differ by at most" in done.output and f"--model onnx:{out}" in done.output
     again = CliRunner().invoke(command, [original, "--out", out, "--force", "--json"])
     facts = json.loads(again.output)
-    assert facts["name"] == f"onnx:{out}" and facts["picture_difference"] < 1e-5
+    assert facts["name"] == f"onnx:{out}" and facts["image_difference"] < 1e-5
 
 
 def test_nothing_is_overwritten_by_accident(original: str, folder: Path, tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_models_that_disagree_are_refused(
 def test_a_full_disk_leaves_nothing(
     original: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk that is full in the middle is told as such, and the room is given back."""
+    """A disk that is full in the middle is reported as such, and the room is given back."""
 
     def fill(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
@@ -151,10 +151,10 @@ def test_a_full_disk_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_models_that_cannot_be_traced_are_told(
+def test_models_that_cannot_be_traced_are_reported(
     original: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What torch cannot export is told with its reason."""
+    """What torch cannot export is reported with its reason."""
 
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("Unsupported: the operator aten::magic. Many more words follow")
@@ -246,7 +246,7 @@ def test_impossible_wishes_are_refused(made: Path, monkeypatch: pytest.MonkeyPat
     with refused_in_one_sentence("'mps'", "'cpu'"):
         load_encoder(f"onnx:{made}", device="mps")
     with refused_in_one_sentence("(1, 8, 8, 3)"):
-        load_encoder(f"onnx:{made}").encode_pictures(some_pixels(1, 8))
+        load_encoder(f"onnx:{made}").encode_images(some_pixels(1, 8))
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with refused_in_one_sentence("onnxruntime", "crg-tta[onnx]"):
         load_encoder(f"onnx:{made}")

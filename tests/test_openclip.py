@@ -18,7 +18,7 @@ from small_models import (
     plain_pixels,
     save_model,
     some_features,
-    some_picture,
+    some_image,
     some_pixels,
 )
 from torchvision_operators import open_clip
@@ -40,15 +40,15 @@ def vit(tmp_path: Path) -> OpenClip:
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("size", [(97, 75), (40, 131), (160, 160)])
 def test_features_are_those_of_open_clip(name: str, size: tuple[int, int], tmp_path: Path) -> None:
-    """Pictures and texts get the features that open_clip's own transform and model give."""
+    """Images and texts get the features that open_clip's own transform and model give."""
     file = save_model(name, tmp_path / "weights.pt")
     encoder = load_encoder(f"{name}:{file}", device="cpu")
-    picture = some_picture(*size)
-    pictures, texts = some_features(make_model(name), name, picture, TEXTS)
-    pixels = plain_pixels(picture, encoder.preprocessing)
-    assert np.allclose(encoder.encode_pictures(pixels), pictures, atol=2e-6)
+    image = some_image(*size)
+    images, texts = some_features(make_model(name), name, image, TEXTS)
+    pixels = plain_pixels(image, encoder.preprocessing)
+    assert np.allclose(encoder.encode_images(pixels), images, atol=2e-6)
     assert np.allclose(encoder.encode_texts(TEXTS), texts, atol=2e-6)
-    assert encoder.width == pictures.shape[1] == MODELS[name]["embed_dim"]
+    assert encoder.width == images.shape[1] == MODELS[name]["embed_dim"]
 
 
 def test_scale_and_bias_are_the_models_own(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_every_form_of_checkpoint_is_read(form: str, tmp_path: Path, vit: OpenCl
     other = OpenClip(f"small-vit:{file}", device="cpu")
     pixels = some_pixels(2, 32)
     tolerance = 5e-3 if form == "half" else 0.0
-    difference = np.abs(other.encode_pictures(pixels) - vit.encode_pictures(pixels)).max()
+    difference = np.abs(other.encode_images(pixels) - vit.encode_images(pixels)).max()
     assert difference <= tolerance
     assert (other.fingerprint == vit.fingerprint) == (form != "half")
 
@@ -97,12 +97,12 @@ def test_every_form_of_checkpoint_is_read(form: str, tmp_path: Path, vit: OpenCl
 def test_openais_archives_are_read_with_the_quick_activation(tmp_path: Path) -> None:
     """A TorchScript archive in half precision, as OpenAI published them, means the quick GELU."""
     encoder = OpenClip(f"small-vit:{_save_archive(tmp_path / 'ViT.pt')}", device="cpu")
-    picture = some_picture()
-    pixels = plain_pixels(picture, encoder.preprocessing)
-    features = encoder.encode_pictures(pixels)
+    image = some_image()
+    pixels = plain_pixels(image, encoder.preprocessing)
+    features = encoder.encode_images(pixels)
     quick = make_model("small-vit", force_quick_gelu=True)
-    near, _ = some_features(quick, "small-vit", picture, ["a"])
-    far, _ = some_features(make_model("small-vit"), "small-vit", picture, ["a"])
+    near, _ = some_features(quick, "small-vit", image, ["a"])
+    far, _ = some_features(make_model("small-vit"), "small-vit", image, ["a"])
     assert np.abs(features - near).max() < 0.5 * np.abs(features - far).max()
     assert encoder.configuration["quick_gelu"]
 
@@ -130,17 +130,17 @@ def test_large_inputs_are_cut_into_pieces(vit: OpenClip, monkeypatch: Any) -> No
         return encode(piece)
 
     monkeypatch.setattr(vit.model, "encode_image", watched)
-    whole = vit.encode_pictures(pixels)
+    whole = vit.encode_images(pixels)
     assert sizes == [64, 64, 22]
-    ones = np.concatenate([vit.encode_pictures(pixels[i : i + 1]) for i in (0, 70, 149)])
+    ones = np.concatenate([vit.encode_images(pixels[i : i + 1]) for i in (0, 70, 149)])
     assert np.allclose(whole[[0, 70, 149]], ones, atol=1e-6)
     assert np.allclose(np.linalg.norm(whole, axis=1), 1, atol=1e-5)
     assert whole.dtype == np.float32
 
 
 def test_nothing_gives_nothing(vit: OpenClip) -> None:
-    """No pictures and no texts give features with no rows."""
-    assert vit.encode_pictures(some_pixels(0, 32)).shape == (0, 24)
+    """No images and no texts give features with no rows."""
+    assert vit.encode_images(some_pixels(0, 32)).shape == (0, 24)
     assert vit.encode_texts([]).shape == (0, 24)
 
 
@@ -155,7 +155,7 @@ def test_lower_precision_comes_close(tmp_path: Path, vit: OpenClip) -> None:
     file = save_model("small-vit", tmp_path / "again.pt")
     lower = load_encoder(f"small-vit:{file}", device="cpu", precision="bf16")
     pixels = some_pixels(4, 32)
-    difference = np.abs(lower.encode_pictures(pixels) - vit.encode_pictures(pixels)).max()
+    difference = np.abs(lower.encode_images(pixels) - vit.encode_images(pixels)).max()
     assert 1e-5 < difference < 0.05
     assert lower.fingerprint == vit.fingerprint
     assert lower.encode_texts(["a cat"]).dtype == np.float32
@@ -179,9 +179,9 @@ def test_impossible_devices_are_refused(options: dict[str, str], words: list[str
 def test_wrong_pixels_are_refused(vit: OpenClip) -> None:
     """Pixels of another size or type were made for another model."""
     with refused_in_one_sentence("(1, 31, 31, 3)", "(B, 32, 32, 3)"):
-        vit.encode_pictures(some_pixels(1, 31))
+        vit.encode_images(some_pixels(1, 31))
     with refused_in_one_sentence("float64", "uint8"):
-        vit.encode_pictures(some_pixels(1, 32).astype(np.float64))
+        vit.encode_images(some_pixels(1, 32).astype(np.float64))
 
 
 @pytest.mark.parametrize("texts", ["cat", ["cat", 3], ["cat", "\ud800"]])
@@ -197,7 +197,7 @@ def test_the_papers_resnet_in_its_real_size(tmp_path: Path) -> None:
     encoder = OpenClip(f"RN50:{file}", device="cpu")
     assert (encoder.width, encoder.preprocessing.size) == (1024, 224)
     assert encoder.configuration["quick_gelu"]
-    assert encoder.encode_pictures(some_pixels(2, 224)).shape == (2, 1024)
+    assert encoder.encode_images(some_pixels(2, 224)).shape == (2, 1024)
     assert encoder.encode_texts(["a photo of a cat."]).shape == (1, 1024)
 
 

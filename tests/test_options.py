@@ -17,7 +17,7 @@ from sentences import refused_in_one_sentence
 class Config:
     """One option of every kind."""
 
-    queue_size: int = option(12, "places per queue", at_least=1)
+    queue_size: int = option(12, "slots per queue", at_least=1)
     share: float = option(0.1, "share of views kept", above=0, at_most=1)
     negative: bool = option(True, "use the negative cache")
     predict_on: str = option("original", "which view", choices=("original", "confident"))

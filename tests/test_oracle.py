@@ -96,7 +96,7 @@ def test_every_ablation_row_agrees_with_the_plain_form(row: str, dtype: str) -> 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_choice_agrees_with_the_plain_form(variant: str, dtype: str) -> None:
-    """Options and several views per picture mean the same in both forms."""
+    """Options and several views per image mean the same in both forms."""
     text, stream = clustered(seed=3, n=120, n_classes=7, width=20, n_views=20)
     assert_agree(text, stream, dtype, VARIANTS[variant])
 

@@ -8,12 +8,12 @@ import pytest
 from click.testing import CliRunner
 
 from crg.cli import main
-from crg.evidence import Study, read_studies
-from crg.evidence.paper_files import with_papers
-from crg.outline import Row, Source
+from crg.report.evidence import Study, read_studies
+from crg.report.evidence.paper_files import with_papers
 from crg.report.study_page import study_page
 from crg.report.tables import latex, markdown
-from crg.reported import bundled_papers
+from crg.results.outline import Row, Source
+from crg.results.papers import bundled_papers
 from crg.types import InputError
 from made_results import PLAIN, Book, share
 
@@ -120,7 +120,7 @@ def test_a_users_numbers_come_first(tmp_path: Path) -> None:
 
 
 def test_what_is_said_of_a_missing_number_goes_when_it_comes(tmp_path: Path) -> None:
-    """The gain that a summary tells of stands only while nobody brings the number."""
+    """The gain that a summary reports stands only while nobody brings the number."""
     brought = OWN.replace('"imagenet-a", "average"', '"imagenet", "average"')
     entry = ("robustness", "ViT-B-16", "imagenet", "crg")
     assert bundled_papers().stated(*entry) and not with_papers(own(tmp_path, brought)).stated(
@@ -160,13 +160,13 @@ def test_the_command_takes_them(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_mistakes_are_one_sentence(tmp_path: Path, wrong: str, said: str) -> None:
-    """Each mistake is told with its place, before any results are read."""
+    """Each mistake is reported with its place, before any results are read."""
     with pytest.raises(InputError) as caught:
         with_papers(own(tmp_path, wrong))
     assert said in str(caught.value) and str(caught.value).startswith(str(tmp_path / "papers.toml"))
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
     """The sentence names the file and the remedy, and nothing is written."""
     missing = str(tmp_path / "no.toml")
     outcome = CliRunner().invoke(main, ["report", str(tmp_path), "--reported", missing])

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import crg
+from crg.bench.grid import typed_options
 from crg.datasets.catalog import catalogue
-from crg.grid import typed_options
 from crg.methods.options import build_config
 from crg.presets import presets_of, with_preset
 from sentences import refused_in_one_sentence

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import test_tokenizers
+import test_tokenizer
 from crg.encoders import load_encoder
-from crg.encoders.openclip_prompts import OpenClipPrompts
-from crg.encoders.splicing import with_part
+from crg.encoders.openclip_prompts import OpenClipPrompts, with_part
 from sentences import refused_in_one_sentence
 from small_models import MODELS, make_model, save_model
 from torchvision_operators import open_clip
@@ -127,8 +126,8 @@ def test_contexts_that_leave_no_room_are_refused(text: Any) -> None:
         text.encode(vector.expand(limit + 1, -1), ["cat"])
 
 
-def test_picture_towers_are_left_behind(encoder: Any, text: Any) -> None:
-    """The text half of a model of open_clip takes no picture tower along."""
+def test_image_towers_are_left_behind(encoder: Any, text: Any) -> None:
+    """The text half of a model of open_clip takes no image tower along."""
     if text.name != "mini":
         assert not hasattr(text.model, "visual") and hasattr(encoder.model, "visual")
 
@@ -141,7 +140,7 @@ def test_unknown_towers_are_refused() -> None:
         OpenClipPrompts("strange", model, None)
 
 
-def test_tokenizers_that_move_words_are_refused() -> None:
+def test_tokenizer_that_move_words_are_refused() -> None:
     """A tokenizer that does not keep the words in their places is refused by name."""
     model = make_model("small-vit")  # makes the name of its tokenizer known
     text = OpenClipPrompts("odd", model, open_clip().get_tokenizer("small-vit"))
@@ -163,7 +162,7 @@ def test_exchanged_parts_are_those_of_the_copy_alone() -> None:
 def test_hugging_face_towers_take_context_too(tmp_path: Path) -> None:
     """A text tower of transformers gives the features of the sentence from its embeddings."""
     transformers = pytest.importorskip("transformers")
-    tokenizer = test_tokenizers._hugging_face_tokenizer(tmp_path, strip=False)
+    tokenizer = test_tokenizer._hugging_face_tokenizer(tmp_path, strip=False)
     module = open_clip()
     sizes = {"vocab_size": 10, "hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 64}
     config = transformers.BertConfig(num_attention_heads=2, pad_token_id=0, **sizes)

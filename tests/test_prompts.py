@@ -150,7 +150,7 @@ def test_descriptions_come_from_a_file(tmp_path: Path) -> None:
     ],
 )
 def test_odd_description_files_are_refused(content: str, words: str, tmp_path: Path) -> None:
-    """Each way to spoil the file is told in a sentence with the form that is wanted."""
+    """Each way to spoil the file is reported in a sentence with the form that is wanted."""
     path = tmp_path / "sentences.json"
     path.write_bytes(content.encode("utf-8", "surrogateescape"))
     with refused_in_one_sentence(words, "sentences.json"):

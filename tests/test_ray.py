@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crg.encoding import Wording, encode
-from crg.views import Recipe
+from crg.images.views import Recipe
 from encoding_fakes import HashEncoder, dots
 from ray_told import told_by
 from sentences import refused_in_one_sentence
@@ -39,14 +39,14 @@ def test_other_weights_on_the_cluster_are_noticed(told: dict[str, Any]) -> None:
     assert "weights of hash" in told["weights"] and told["weights"].endswith("on each.")
 
 
-def test_unreadable_pictures_are_told_from_afar(told: dict[str, Any]) -> None:
-    """The sentence arrives, what was done is kept, and the mended set ends in the same bytes."""
+def test_unreadable_images_are_told_from_afar(told: dict[str, Any]) -> None:
+    """The sentence arrives, what was done is kept, and the corrected set ends in the same bytes."""
     assert "dot 33.png" in told["unreadable"] and "--skip-unreadable" in told["unreadable"]
-    assert told["mended"] == ""
-    assert told["mended is the same"]
+    assert told["corrected"] == ""
+    assert told["corrected is the same"]
 
 
-def test_a_cluster_that_does_not_answer_is_told(tmp_path: Path) -> None:
+def test_a_cluster_that_does_not_answer_is_reported(tmp_path: Path) -> None:
     """An address where nobody listens gives one sentence at once."""
     with refused_in_one_sentence("127.0.0.1:1 cannot be used", "--address"):
         encode(

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from crg.datasets import load_dataset
-from crg.datasets.catalog import Entry, catalogue, get_entry
+from crg.datasets.catalog import DatasetEntry, catalogue, get_entry
 from made_datasets import (
     CLASS_NAMES,
     SPLIT,
@@ -29,16 +29,16 @@ DTD = get_entry("dtd")
 
 
 @pytest.mark.parametrize("entry", WITH_SPLIT_FILE, ids=lambda entry: entry.name)
-def test_split_files_are_read_where_the_catalogue_says(entry: Entry, tmp_path: Path) -> None:
+def test_split_files_are_read_where_the_catalogue_says(entry: DatasetEntry, tmp_path: Path) -> None:
     """Order, labels, class names and paths are those of the split file."""
     folder = make_split_dataset(tmp_path, entry)
-    pictures = load_dataset(entry.name, root=tmp_path)
-    assert pictures.ids == ("b/5.jpg", "a/4.jpg")
-    assert pictures.labels == (1, 0)
-    assert pictures.class_names == ("first_thing", "second_thing")
-    assert pictures.templates == entry.templates
-    assert pictures.sources[0] == folder / entry.images[0] / "b/5.jpg"
-    assert all(isinstance(path, Path) and path.is_file() for path in pictures.sources)
+    found = load_dataset(entry.name, root=tmp_path)
+    assert found.ids == ("b/5.jpg", "a/4.jpg")
+    assert found.labels == (1, 0)
+    assert found.class_names == ("first_thing", "second_thing")
+    assert found.templates == entry.templates
+    assert found.sources[0] == folder / entry.images[0] / "b/5.jpg"
+    assert all(isinstance(path, Path) and path.is_file() for path in found.sources)
 
 
 def test_train_and_val_can_be_had(tmp_path: Path) -> None:
@@ -59,12 +59,12 @@ def test_the_root_may_be_the_folder_of_the_dataset(tmp_path: Path) -> None:
 
 
 def test_the_layout_of_tpt_is_found(tmp_path: Path) -> None:
-    """Split files in a folder of their own, pictures right below the dataset's folder."""
+    """Split files in a folder of their own, images right below the dataset's folder."""
     put(tmp_path / "data_splits/split_zhou_Caltech101.json", json.dumps(SPLIT))
     put(tmp_path / "Caltech101/a/4.jpg")
     put(tmp_path / "Caltech101/b/5.jpg")
-    pictures = load_dataset("caltech101", root=tmp_path)
-    assert pictures.sources[1] == tmp_path / "Caltech101/a/4.jpg"
+    found = load_dataset("caltech101", root=tmp_path)
+    assert found.sources[1] == tmp_path / "Caltech101/a/4.jpg"
 
 
 def test_folder_names_of_eurosat_become_those_of_prompts(tmp_path: Path) -> None:
@@ -76,24 +76,24 @@ def test_folder_names_of_eurosat_become_those_of_prompts(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("folder", ["fgvc_aircraft", "fgvc_aircraft/data"])
 def test_aircraft_lists(folder: str, tmp_path: Path) -> None:
-    """Labels follow variants.txt, pictures follow the list of the split."""
+    """Labels follow variants.txt, images follow the list of the split."""
     place = make_aircraft(tmp_path, folder)
-    pictures = load_dataset("fgvc", root=tmp_path)
-    assert pictures.class_names == ("707-320", "Boeing 717")
-    assert pictures.ids == ("0000002.jpg", "0000001.jpg")
-    assert pictures.labels == (1, 0)
-    assert pictures.sources[0] == place / "images/0000002.jpg"
+    found = load_dataset("fgvc", root=tmp_path)
+    assert found.class_names == ("707-320", "Boeing 717")
+    assert found.ids == ("0000002.jpg", "0000001.jpg")
+    assert found.labels == (1, 0)
+    assert found.sources[0] == place / "images/0000002.jpg"
     assert load_dataset("aircraft", root=tmp_path, split="train").ids == ("0000003.jpg",)
 
 
 @pytest.mark.parametrize("images", ["imagenet/images/val", "imagenet/val"])
 def test_imagenet_folders(images: str, tmp_path: Path) -> None:
-    """Classes follow classnames.txt, pictures are sorted, and val is the test split."""
+    """Classes follow classnames.txt, images are sorted, and val is the test split."""
     put(make_imagenet(tmp_path, images) / WNIDS[0] / ".DS_Store", "x")
-    pictures = load_dataset("ImageNet", root=tmp_path)
-    assert pictures.class_names == ("tench", "goldfish", "great white shark")
-    assert pictures.labels == (0, 0, 1, 1, 2, 2)
-    assert pictures.ids[:2] == ("n01440764/n01440764_1.JPEG", "n01440764/n01440764_2.JPEG")
+    found = load_dataset("ImageNet", root=tmp_path)
+    assert found.class_names == ("tench", "goldfish", "great white shark")
+    assert found.labels == (0, 0, 1, 1, 2, 2)
+    assert found.ids[:2] == ("n01440764/n01440764_1.JPEG", "n01440764/n01440764_2.JPEG")
 
 
 def test_imagenet_has_a_train_split_too(tmp_path: Path) -> None:
@@ -109,9 +109,9 @@ def test_a_class_of_imagenet_without_folder_keeps_the_labels(tmp_path: Path) -> 
     for path in (images / WNIDS[0]).iterdir():
         path.unlink()
     (images / WNIDS[0]).rmdir()
-    pictures = load_dataset("imagenet", root=tmp_path)
-    assert pictures.labels == (1, 1, 2, 2)
-    assert len(pictures.class_names) == 3
+    found = load_dataset("imagenet", root=tmp_path)
+    assert found.labels == (1, 1, 2, 2)
+    assert len(found.class_names) == 3
 
 
 def test_imagenet_v2_folders_count_as_numbers(tmp_path: Path) -> None:
@@ -120,17 +120,17 @@ def test_imagenet_v2_folders_count_as_numbers(tmp_path: Path) -> None:
     more = "".join(f"n0000000{number} thing {number}\n" for number in range(8))
     put(tmp_path / "imagenetv2/classnames.txt", CLASS_NAMES + more)
     put(images / "10/x.jpeg")
-    pictures = load_dataset("imagenet-v2", root=tmp_path)
-    assert pictures.labels == (0, 1, 2, 10)
-    assert pictures.class_names[10] == "thing 7"
+    found = load_dataset("imagenet-v2", root=tmp_path)
+    assert found.labels == (0, 1, 2, 10)
+    assert found.class_names[10] == "thing 7"
 
 
 def test_imagenet_a_has_the_classes_of_its_folders(tmp_path: Path) -> None:
     """Only names that have a folder are classes, in the order of the folders."""
     make_imagenet_a(tmp_path)
-    pictures = load_dataset("imagenet_a", root=tmp_path)
-    assert pictures.class_names == ("tench", "great white shark")
-    assert pictures.ids == ("n01440764/0.1_x.jpg", "n01484850/0.1_x.jpg")
+    found = load_dataset("imagenet_a", root=tmp_path)
+    assert found.class_names == ("tench", "great white shark")
+    assert found.ids == ("n01440764/0.1_x.jpg", "n01484850/0.1_x.jpg")
 
 
 def test_class_names_of_imagenet_serve_its_variants(tmp_path: Path) -> None:
@@ -141,8 +141,8 @@ def test_class_names_of_imagenet_serve_its_variants(tmp_path: Path) -> None:
     assert load_dataset("imagenetv2", root=tmp_path).class_names[2] == "great white shark"
 
 
-def test_no_reader_opens_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading a list touches no picture, so that large sets load at once."""
+def test_no_reader_opens_an_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading a list touches no image, so that large sets load at once."""
     make_split_dataset(tmp_path, DTD)
     make_aircraft(tmp_path)
     make_imagenet(tmp_path)
@@ -150,7 +150,7 @@ def test_no_reader_opens_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     make_imagenet_v2(tmp_path)
 
     def refuse(*_: Any, **__: Any) -> None:
-        raise AssertionError("a picture was opened")
+        raise AssertionError("an image was opened")
 
     monkeypatch.setattr(Image, "open", refuse)
     for name in ("dtd", "fgvc", "imagenet", "imagenet-a", "imagenet-v2"):
@@ -174,7 +174,7 @@ def test_no_reader_opens_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_odd_split_files_are_refused(content: str, words: str, tmp_path: Path) -> None:
-    """Each way to spoil a split file is told in a sentence of its own."""
+    """Each way to spoil a split file is reported in a sentence of its own."""
     put(tmp_path / "dtd/split_zhou_DescribableTextures.json", content)
     put(tmp_path / "dtd/images/a.jpg")
     with refused_in_one_sentence(words):
@@ -182,7 +182,7 @@ def test_odd_split_files_are_refused(content: str, words: str, tmp_path: Path) -
 
 
 def test_missing_parts_are_named_with_their_source(tmp_path: Path) -> None:
-    """No root, no folder, no split file, no pictures: each sentence says what to get where."""
+    """No root, no folder, no split file, no images: each sentence says what to get where."""
     with refused_in_one_sentence("not a folder"):
         load_dataset("dtd", root=tmp_path / "nowhere")
     with refused_in_one_sentence("DTD is not in", "no folder dtd", DTD.source):
@@ -196,7 +196,7 @@ def test_missing_parts_are_named_with_their_source(tmp_path: Path) -> None:
 
 
 def test_odd_imagenet_folders_are_refused(tmp_path: Path) -> None:
-    """Unsorted pictures, unknown classes and odd names are each told in a sentence."""
+    """Unsorted images, unknown classes and odd names are each told in a sentence."""
     put(tmp_path / "imagenet/images/val/ILSVRC2012_val_00000001.JPEG")
     with refused_in_one_sentence("no folder per class"):
         load_dataset("imagenet", root=tmp_path)
@@ -218,7 +218,7 @@ def test_odd_imagenet_folders_are_refused(tmp_path: Path) -> None:
 
 
 def test_other_odd_layouts_are_refused(tmp_path: Path) -> None:
-    """Too many numbered folders, unknown variants and empty folders are told."""
+    """Too many numbered folders, unknown variants and empty folders are reported."""
     put(make_imagenet_v2(tmp_path) / "3/x.jpeg")
     with refused_in_one_sentence("not 0 to 2"):
         load_dataset("imagenet-v2", root=tmp_path)

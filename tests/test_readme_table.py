@@ -69,7 +69,7 @@ def _run(folder: Path, *more: str) -> int:
 
 
 def test_rows_are_methods_and_columns_are_files() -> None:
-    """Shares in per cent, the best of a column in bold, simulated text features marked."""
+    """Shares in %, the best of a column in bold, simulated text features marked."""
     lines = TOOL.tables(_summary()).splitlines()
     assert "over 5 stream orders" in lines[0]
     assert lines[2:7] == [
@@ -135,7 +135,7 @@ def test_a_readme_without_markers_is_refused(folder: Path, readme: str) -> None:
     assert (folder / "README.md").read_text() == readme
 
 
-def test_missing_and_torn_results_are_refused(folder: Path) -> None:
+def test_missing_and_truncated_results_are_refused(folder: Path) -> None:
     """No results, or half of them, leave the README as it is."""
     (folder / "features.json").write_text('{"files": ')
     assert _run(folder) == 2

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crg.demonstration import Demonstration, Example
+from crg.bench.demo import Demonstration, Example
 from crg.report.charts.axes import Axis
-from crg.report.html import demonstration_page
-from crg.report.plots import line_chart, palette, spread_chart
+from crg.report.html import demonstration_page, line_chart, palette, spread_chart
 
 SVG = "http://www.w3.org/2000/svg"
 
@@ -24,7 +23,7 @@ def elements(svg: str, tag: str) -> list[ET.Element]:
 
 
 def row(mean: float, method: str, **more: Any) -> dict[str, Any]:
-    """A row of a comparison as ``crg.comparison`` makes it."""
+    """A row of a comparison as ``crg.bench.grid`` makes it."""
     return {
         "method": method, "accuracy": {"mean": mean, "std": 0.01, "per_order": [mean, mean - 0.01]},
         "gain": {"mean": 0.1, "low": 0.05, "high": 0.15}, "ece": 0.1, "purity": 0.9,
@@ -41,10 +40,10 @@ def demonstration(**more: Any) -> Demonstration:
         "shown": "crg",
         "running": {"zero_shot": ((1.0, 50.0), (9.0, 60.0)), "crg": ((1.0, 50.0), (9.0, 70.0))},
         "purity": {"crg": ((1.0, 100.0), (9.0, 90.0))},
-        "mended": (Example(b"png", "red star", "red heart", "red star"),),
-        "spoiled": (),
-        "n_mended": 7,
-        "n_spoiled": 0,
+        "corrected": (Example(b"png", "red star", "red heart", "red star"),),
+        "broken": (),
+        "n_corrected": 7,
+        "n_broken": 0,
         "facts": {"seed": 0},
     }
     return Demonstration(**{**facts, **more})
@@ -128,14 +127,14 @@ def test_the_page_needs_nothing_but_itself() -> None:
 
 
 def test_the_page_tells_both_sides() -> None:
-    """Mended and spoiled answers are counted, and names are escaped."""
+    """Corrected and broken answers are counted, and names are escaped."""
     page = demonstration_page(demonstration())
-    assert "mended 7 answers" in page and "spoiled 0" in page
+    assert "corrected 7 answers" in page and "broke 0" in page
     assert "Shapes &lt;at night&gt;" in page
     assert "red heart ✗" in page and "red star ✓" in page
 
 
-@pytest.mark.parametrize("gap", [{"purity": {}}, {"mended": ()}])
+@pytest.mark.parametrize("gap", [{"purity": {}}, {"corrected": ()}])
 def test_what_is_missing_is_left_out(gap: dict[str, Any]) -> None:
     """Without caches or changed answers there is still a page."""
     assert "<h1>" in demonstration_page(demonstration(**gap))

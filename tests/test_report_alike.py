@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from crg.evidence.cells import TIMES, once_mark, realised_text
-from crg.evidence.sentences import once_note, verdicts_note
-from crg.evidence.study import Study
+from crg.report.evidence.cells import TIMES, once_mark, realised_text
+from crg.report.evidence.sentences import once_note, verdicts_note
+from crg.report.evidence.study import Study
 from crg.report.study_page import study_page
 from crg.report.tables import latex, markdown
 from made_studies import SHAPES, TEXTURES, noise_study, streams_study, table_study
@@ -87,8 +87,8 @@ def test_rows_that_were_run_once_say_so() -> None:
     assert once_note(study) in page and once_note(study) in text
 
 
-def test_run_once_in_some_settings_is_told() -> None:
-    """A row whose pictures differ between orders in some of the settings is not called more."""
+def test_run_once_in_some_settings_is_reported() -> None:
+    """A row whose images differ between orders in some of the settings is not called more."""
     study = changed(streams_study(), "gda", run_once=True)
     assert "gda (run once)" in markdown([study])
     lines = [table.line("gda") for table in study.tables[:2]]
@@ -105,5 +105,5 @@ def test_caveats_stand_at_the_top() -> None:
     assert note in page.partition("<section")[0] and TIMES in page.partition("<section")[0]
     assert markdown(studies).startswith(note) and TIMES in markdown(studies)
     assert note in latex(studies)
-    tips = re.findall(r"title='([^']*)'[^>]*>ms per picture", page)
+    tips = re.findall(r"title='([^']*)'[^>]*>ms per image", page)
     assert tips and all(TIMES in tip for tip in tips)

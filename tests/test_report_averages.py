@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 
 import made_studies
-from crg.evidence.averages import (
+from crg.report.evidence.averages import (
     Average,
     average_note,
     groups_of,
     means_caption,
     settings_groups,
 )
-from crg.evidence.study import Study
+from crg.report.evidence.study import Study
 from crg.report.study_across import means_table, overview_table
 from crg.report.study_page import study_page
 from crg.report.tables import latex, markdown
@@ -36,13 +36,13 @@ def with_accuracy(
 
 
 def test_a_mean_counts_each_source_once() -> None:
-    """Whatever the number of its pictures."""
+    """Whatever the number of its images."""
     study = with_accuracy(table_study(), 1, "tda", 0.83)
     assert groups_of(study)[-1].average("tda").mean == pytest.approx((0.63 + 0.83) / 2)
 
 
 def test_a_row_that_lacks_a_source_has_no_mean() -> None:
-    """Not one that failed, and not one that lacks orders either: how many it has is told."""
+    """Not one that failed, and not one that lacks orders either: how many it has is reported."""
     study = with_accuracy(table_study(), 1, "tda", 0.83, status="incomplete")
     [group] = groups_of(study)
     assert group.average("tda") == Average(None, 1, 2)
@@ -53,7 +53,7 @@ def test_a_row_that_lacks_a_source_has_no_mean() -> None:
 
 
 def test_sequences_are_in_no_mean() -> None:
-    """They repeat the pictures of other sources."""
+    """They repeat the images of other sources."""
     study = streams_study()
     sequence = replace(TEXTURES, name="both", then=("other.npz",))
     more = tuple(replace(table, source=sequence) for table in study.tables_of(TEXTURES.name))

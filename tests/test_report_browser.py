@@ -19,8 +19,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-from crg.report.study_figures import figures_of
 from crg.report.study_page import study_page
+from crg.report.study_section import figures_of
 from made_studies import SHAPES, all_studies, noise_study
 
 CHROMIUM = next(
@@ -246,7 +246,7 @@ def test_all_parts_open_at_once(page: Chrome) -> None:
 def test_charts_fit_on_a_phone(page: Chrome) -> None:
     """No chart is wider than its panel at 390 pixels, so nothing of it is out of sight."""
     emulate(page, NARROW)
-    boxes = "[...document.querySelectorAll('.pictures')]"
+    boxes = "[...document.querySelectorAll('.images')]"
     assert told(page, f"return {boxes}.filter(b => b.scrollWidth > b.clientWidth + 1).length") == 0
 
 
@@ -259,7 +259,7 @@ def test_the_overview_fits_at_1280_pixels(page: Chrome) -> None:
 
 def test_a_box_that_scrolls_says_so(page: Chrome) -> None:
     """The hint stands above what is wider than the screen, and above nothing else."""
-    wrong = """return [...document.querySelectorAll('.wide, .pictures')].filter(box =>
+    wrong = """return [...document.querySelectorAll('.wide, .images')].filter(box =>
       box.classList.contains('scrolls') !== (box.scrollWidth > box.clientWidth + 1)).length"""
     hints = "return document.querySelectorAll('.scrolls').length"
     for size, some in ((NARROW, True), (WIDE, False)):

@@ -1,4 +1,4 @@
-"""The report of experiments as a page: everything is told, nothing is called what it is not."""
+"""The report of experiments as a page: everything is reported, nothing is called what it is not."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from click.testing import CliRunner
 
 import made_studies
 from crg.cli import main
-from crg.evidence.sentences import TUNED
-from crg.evidence.study import Line, Study
+from crg.report.evidence.sentences import TUNED
+from crg.report.evidence.study import Line, Study
 from crg.report.markup import Figure, data_link
 from crg.report.study_across import overview_table
-from crg.report.study_figures import FIGURES, figures_of
 from crg.report.study_page import study_page
+from crg.report.study_section import FIGURES, figures_of
 from made_studies import SHAPES, TEXTURES, all_studies, table_study
 from test_report import SVG, Balanced
 
@@ -54,14 +54,14 @@ def test_every_kind_of_figure_is_known() -> None:
 
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
-def test_figures_have_pictures_captions_and_data(make: Callable[[], Study]) -> None:
+def test_figures_have_images_captions_and_data(make: Callable[[], Study]) -> None:
     """Each figure of each source has a sentence with a number in it, and its data."""
     study = make()
     for source in (SHAPES.name, TEXTURES.name):
         figures = figures_of(study, source)
         assert figures
         for each in figures:
-            assert each.pictures and re.search(r"\d", each.caption), each.name
+            assert each.images and re.search(r"\d", each.caption), each.name
             assert all(len(row) == len(each.header) for row in each.data)
 
 
@@ -93,9 +93,9 @@ def test_figures_follow_the_numbers() -> None:
 
 
 def test_failures_and_gaps_are_rows(page: str) -> None:
-    """Failed, not run and missing are told with their reasons, escaped."""
+    """Failed, not run and missing are reported with their reasons, escaped."""
     assert re.search(r"<tr class='failed'>.*?failed: out of memory &lt;in&gt; a worker", page)
-    assert re.search(r"<tr class='absent'>.*?not run: there are no labelled pictures", page)
+    assert re.search(r"<tr class='absent'>.*?not run: there are no labelled images", page)
     assert "<summary>missing</summary>no store in data/imagenet-a: run crg encode." in page
     assert "how &lt;b&gt;it&lt;/b&gt; is read" in page
 
@@ -135,7 +135,7 @@ def test_only_the_best_name_and_accuracy_are_bold() -> None:
     assert "span class='better' title='better'>▲ better</span>" in row
 
 
-def test_the_highest_over_the_first_pictures_is_bold() -> None:
+def test_the_highest_over_the_first_images_is_bold() -> None:
     """One per column, whoever is highest in the end."""
     study = made_studies.cold_start_study()
     lines = list(study.tables[0].lines)
@@ -145,7 +145,7 @@ def test_the_highest_over_the_first_pictures_is_bold() -> None:
     assert bold == ["90.00", "62.00", "63.00", "63.60"]
 
 
-def test_settings_say_how_many_pictures_they_have() -> None:
+def test_settings_say_how_many_images_they_have() -> None:
     """Below each setting, and above the table that has all its columns."""
     study = made_studies.streams_study()
     counts = (96.0, 42.0, 20.5)
@@ -156,14 +156,14 @@ def test_settings_say_how_many_pictures_they_have() -> None:
     shown = study_page([replace(study, tables=tuple(tables))])
     for table, count in zip(tables, ("96", "42", "20.5"), strict=True):
         label = table.setting.label
-        assert f">{label}<br><small>{count} pictures</small></th>" in shown
-        assert f"<h4>{label}: {count} scored pictures per order</h4>" in shown
+        assert f">{label}<br><small>{count} images</small></th>" in shown
+        assert f"<h4>{label}: {count} scored images per order</h4>" in shown
     drawn = figures_of(replace(study, tables=tuple(tables)), SHAPES.name)[0]
     assert {row[-1] for row in drawn.data} <= {table.setting.label for table in tables[:2]}
 
 
 def test_verdicts_over_settings_are_marked_and_not_bold() -> None:
-    """Up and down are told by a mark that the caption explains."""
+    """Up and down are reported by a mark that the caption explains."""
     shown = study_page([made_studies.streams_study()])
     assert "<span class='worse' title='worse'>▼</span>" in shown
     assert " better (▲) and " in shown and "<b title" not in shown
@@ -188,7 +188,7 @@ def test_the_head_explains_bold_once(page: str) -> None:
     """And each section with rows that use labels says that these are never bold."""
     assert page.count("bold is the highest accuracy") == 1
     assert page.count("Only rows that use no labels can be bold") == 2
-    assert "at least 30 scored pictures" in page
+    assert "at least 30 scored images" in page
 
 
 def test_an_incomplete_row_is_marked_wherever_its_numbers_stand() -> None:
@@ -207,14 +207,14 @@ def test_an_incomplete_row_is_marked_wherever_its_numbers_stand() -> None:
 def test_papers_numbers_have_their_notes(page: str) -> None:
     """What papers report stands in a column, with what speaks against comparing it below."""
     assert "21.83<sup>1, 2</sup>" in page
-    assert "<li>It is on 2,000 random pictures.</li>" in page
+    assert "<li>It is on 2,000 random images.</li>" in page
 
 
 def test_prompts_models_and_traces_are_named(page: str) -> None:
     """Each source tells its model and prompts, and each number where it came from."""
     assert "model mini; 5 prompts." in page
     folded = page.partition("<details class='facts prompts'>")[2].partition("</details>")[0]
-    assert "<summary>Prompts: “a picture of a {}.”" in folded and "and 2 more</summary>" in folded
+    assert "<summary>Prompts: “an image of a {}.”" in folded and "and 2 more</summary>" in folded
     assert all(f"<li>{prompt}</li>" in folded for prompt in SHAPES.prompts)
     assert "prompts not told by the file" in page
     assert "crg rerun results/made.jsonl:7" in page and "results/made.jsonl:7,8,9" in page

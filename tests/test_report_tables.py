@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crg import results
-from crg.evidence import Study
-from crg.outline import LABELLED_PICTURES, Row, Setting, Source
+from crg.report.evidence import Study
 from crg.report.tables import escape_latex, latex, markdown
-from crg.scenario import Scenario
+from crg.results import ledger
+from crg.results.outline import LABELLED_IMAGES, Row, Setting, Source
+from crg.streams.scenario import Scenario
 from made_results import Book, share
 
 NASTY = "50% | a_b & {c} $d #1 ~^ \\x <y> *z*"
@@ -23,7 +23,7 @@ ROWS = (
     Row("crg", "crg"),
     Row(NASTY, "dpe"),
     Row("tda, published", "tda", {"preset": "published"}, tuned=True),
-    Row("gda", "gda", needs=(LABELLED_PICTURES,)),
+    Row("gda", "gda", needs=(LABELLED_IMAGES,)),
     Row("[broken]", "tda", {"y": 1}),
     Row("refused", "tpt"),
 )
@@ -37,7 +37,7 @@ def book_of_all(**more: Any) -> Book:
                            ("tda, published", 160), ("gda", 170)):  # fmt: skip
         book.add(label, share(n_right), base=share(100), peak_bytes=2_000_000, purity=0.5)
     failed = book.expect("[broken]")
-    book.records.append(results.make_failure(str(failed.key), "It broke_down & cost 5%."))
+    book.records.append(ledger.make_failure(str(failed.key), "It broke_down & cost 5%."))
     book.refuse("refused", "It needs a text encoder.")
     return book
 
@@ -83,9 +83,9 @@ def test_markdown_says_everything(study: Study) -> None:
     text = markdown([study])
     for words in (
         "## Toys", "Made up.", "75.00 ± 0.00", "better", "worse", "tuned on labels",
-        "uses labelled pictures", "failed: It broke_down &amp; cost 5%.",
+        "uses labelled images", "failed: It broke_down &amp; cost 5%.",
         "not run: It needs a text encoder.", '"a photo of a {}.", "{} texture."',
-        "simulated text features", "Model: RN50", "200 pictures, 4 classes, 8 views",
+        "simulated text features", "Model: RN50", "200 images, 4 classes, 8 views",
         "sun397, RN50", "papers print %", "43.74", "peak MB", "purity %", "worst class %",
         "toys.jsonl:LINE repeats a run", "5 stream orders", "crg is highest",
     ):  # fmt: skip
@@ -115,7 +115,7 @@ def test_what_bold_means_is_said(study: Study, tmp_path: Path) -> None:
     for text in (markdown([study]), latex([study])):
         assert text.count("bold is the highest accuracy") == 1
         assert text.count("Only rows that use no labels can be bold") == 1
-        assert "at least 30 scored pictures" in text
+        assert "at least 30 scored images" in text
     plain = Book(ROWS[:1])
     plain.add("crg", share(150), base=share(100))
     (tmp_path / "plain").mkdir()
@@ -132,15 +132,15 @@ def test_several_settings_share_one_table(tmp_path: Path) -> None:
     assert "Not run: refused (It was not reached yet)." in text
 
 
-def test_the_scored_pictures_of_each_setting_are_told(tmp_path: Path) -> None:
-    """Where settings leave pictures out, a line of the table has the number of each."""
+def test_the_scored_images_of_each_setting_are_reported(tmp_path: Path) -> None:
+    """Where settings leave images out, a line of the table has the number of each."""
     settings = [Setting("shuffled"), Setting("few", Scenario("few_present"))]
     book = Book(ROWS[:1], "streams", settings=settings)
     book.add("crg", share(150), base=share(100))
     book.add("crg", share(0), base=share(21), setting=1, scored=np.arange(200) < 21)
     made = book.read(tmp_path)
-    assert "| scored pictures | 200 | 21 | - | - |" in markdown([made])
-    assert "scored pictures & 200 & 21 & - & - \\\\" in latex([made])
+    assert "| scored images | 200 | 21 | - | - |" in markdown([made])
+    assert "scored images & 200 & 21 & - & - \\\\" in latex([made])
     row = next(line for line in markdown([made]).splitlines() if line.startswith("| crg |"))
     assert row.count("+25.00") == 2 and "few." in markdown([made])  # the lowest of those that count
 
@@ -152,7 +152,7 @@ def test_the_highest_of_each_column_is_bold_at_the_start(tmp_path: Path) -> None
     for label, (first, last) in {"late": (50, 200), "early": (0, 90)}.items():
         rights = [np.isin(np.arange(200), order[first:last]) for order in orders]
         book.add(label, rights, base=share(20))
-    text = markdown([book.read(tmp_path)]).partition("the first pictures")[2]
+    text = markdown([book.read(tmp_path)]).partition("the first images")[2]
     rows = [re.findall(r"\*\*(.+?)\*\*", line) for line in text.splitlines() if "| " in line]
     assert rows[2:4] == [["75.00 ± 0.00"], ["100.00 ± 0.00", "90.00 ± 0.00"]]
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from crg import results
+from crg.bench.rerun import changed_since, repeat
+from crg.bench.shortening import shorten_file, shortened
 from crg.cli import main
 from crg.engine import run_all
-from crg.experiment.repeating import changed_since, repeat
-from crg.experiment.shortening import shorten_file, shortened
+from crg.results import ledger
 from made_experiments import FILES, lines_of, save_experiment
 from made_files import raw_values, save_plugin, save_raw, save_stream
 
@@ -53,7 +53,7 @@ def _rerun(*words: str) -> Result:
 
 
 def test_every_run_of_an_experiment_is_the_same_again(made: Path) -> None:
-    """Options, scenario, further files and labelled pictures are all in the line."""
+    """Options, scenario, further files and labelled images are all in the line."""
     runs = [number for number, line in enumerate(lines_of(made), start=1) if "metrics" in line]
     assert len(runs) == 15
     for number in runs:
@@ -94,7 +94,7 @@ def test_what_is_no_run_is_refused(made: Path, tmp_path: Path) -> None:
         assert refused.exit_code == 2 and told in refused.output, refused.output
 
 
-def test_other_numbers_are_told(made: Path, tmp_path: Path) -> None:
+def test_other_numbers_are_reported(made: Path, tmp_path: Path) -> None:
     """A line that someone has touched is found out, and the exit code is 1."""
     line = lines_of(made)[2]
     line["metrics"]["accuracy"] += 1e-16 + 0.01
@@ -120,7 +120,7 @@ def test_changed_and_lost_data_are_refused(made: Path, tmp_path: Path) -> None:
 
 
 def test_other_surroundings_are_noted(made: Path, tmp_path: Path) -> None:
-    """Another version, another machine and other code of the method are told and stop nothing."""
+    """Another version, machine or code of the method is reported and stops nothing."""
     line = lines_of(made)[2]
     line["versions"]["numpy"], line["machine"]["host"], line["code"] = "0.1", "elsewhere", "other"
     other = tmp_path / "other.jsonl"
@@ -168,7 +168,7 @@ def test_plug_ins_are_loaded_from_the_line(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_short_lines_are_repeated_to_the_last_bit(made: Path, tmp_path: Path) -> None:
-    """A short line has no path but a name, and finds its data by it; the digest tells the rest."""
+    """A short line has no path but a name, and finds its data by it; the digest says the rest."""
     short = tmp_path / "short.jsonl.gz"
     shorten_file(made, short)
     assert short.stat().st_size < made.stat().st_size / 5
@@ -186,7 +186,7 @@ def test_short_lines_are_repeated_to_the_last_bit(made: Path, tmp_path: Path) ->
 
 
 def test_a_doctored_digest_is_noticed(made: Path) -> None:
-    """Whatever was measured otherwise than the digest says is told."""
+    """Whatever was measured otherwise than the digest says is reported."""
     lines = [json.dumps(shortened(line)) for line in lines_of(made)]
     places = [place for place, line in enumerate(lines) if '"digest"' in line]
     lines[places[0]] = lines[places[0]].replace('"digest": "', '"digest": "0')
@@ -214,7 +214,7 @@ def test_both_ways_of_computing_are_tried(made: Path, monkeypatch: pytest.Monkey
         ways.append(isolated)
         return run_all(specs, workers, plugins)  # quicker, and here the bits are the same
 
-    monkeypatch.setattr("crg.experiment.repeating.run_all", noted)
+    monkeypatch.setattr("crg.bench.rerun.run_all", noted)
     line = next(line for line in lines_of(made) if "metrics" in line)
     assert repeat(line).is_same and ways == [True]
     line["metrics"]["nll"] += 1.0
@@ -222,9 +222,9 @@ def test_both_ways_of_computing_are_tried(made: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_library_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the run had and this machine lacks is told in words; what it did not note is not."""
+    """What the run had and this machine lacks is reported in words; what it did not note is not."""
     now = {"versions": {"numba": None, "numpy": "2"}, "machine": {"blas": "any"}}
-    monkeypatch.setattr(results, "surroundings", lambda: now)
+    monkeypatch.setattr(ledger, "surroundings", lambda: now)
     record = {"method": "crg", "data": {"path": "a.npz"},
               "versions": {"numba": "0.68.1", "numpy": "2"}}  # fmt: skip
     told = [note for note in changed_since(record) if "code" not in note]

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from crg.bench.design import ShapesRequest
+from crg.bench.rendered import Shapes, render_store, shapes_in
+from crg.bench.rerun import find_line
+from crg.bench.shortening import shorten_file
 from crg.cli import main
-from crg.experiment.design import ShapesRequest
-from crg.experiment.line_finding import find_line
-from crg.experiment.rendering import Shapes, render_store, shapes_in
-from crg.experiment.shortening import shorten_file
-from crg.results import read_ledger
+from crg.results.ledger import read_ledger
 from made_experiments import save_experiment
 from sentences import refused_in_one_sentence
 
@@ -26,7 +26,7 @@ method = "gda"
 order = "domains"
 [[data]]
 shapes = ["night", "clean"]
-pictures = 32
+images = 32
 views = 2
 shots = 1
 """
@@ -43,7 +43,7 @@ def test_the_name_of_a_store_tells_what_is_in_it(shift: str, views: int, generat
 
 
 @pytest.mark.parametrize("shift", ["clean", "fog"])
-def test_the_name_of_labelled_pictures_tells_what_is_in_it(shift: str) -> None:
+def test_the_name_of_labelled_images_tells_what_is_in_it(shift: str) -> None:
     """Shift, severity and the number per class are read back."""
     severity = 3 if shift == "clean" else 1
     shapes = Shapes(shift, ShapesRequest((shift,), severity, shots=16))
@@ -71,7 +71,7 @@ def test_a_folder_that_cannot_be_made_is_refused() -> None:
 
 @pytest.fixture
 def short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A short line of a run over two shifts with labelled pictures, all of whose data is lost."""
+    """A short line of a run over two shifts with labelled images, all of whose data is lost."""
     monkeypatch.chdir(tmp_path)
     words = ["bench", str(save_experiment(tmp_path, EXPERIMENT)), "--workers", "1"]
     done = CliRunner().invoke(main, words)
@@ -90,7 +90,7 @@ def _few_shot(file: str) -> str:
 
 
 def test_lost_shapes_are_rendered_again(short: str) -> None:
-    """Streams, further streams and labelled pictures come back, and the bits are the same."""
+    """Streams, further streams and labelled images come back, and the bits are the same."""
     done = CliRunner().invoke(main, ["rerun", _few_shot(short)])
     assert done.exit_code == 0, done.output
     for name in ("night-3-32x2", "clean-32x2", "night-3-labelled-1"):
@@ -104,8 +104,8 @@ def test_lost_shapes_are_rendered_again(short: str) -> None:
 def test_shapes_that_came_out_otherwise_are_refused(
     short: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the pictures get other features the run is not repeated, and the reason is told."""
-    monkeypatch.setattr("crg.experiment.rendering.STREAM_SEED", 22)
+    """Where the images get other features the run is not repeated, and the reason is reported."""
+    monkeypatch.setattr("crg.bench.rendered.STREAM_SEED", 22)
     refused = CliRunner().invoke(main, ["rerun", _few_shot(short), "--folder", "other"])
     assert refused.exit_code == 2 and Path("other", "clean-32x2").is_dir()
     assert "is not what the run saw, as another processor or version" in refused.stderr

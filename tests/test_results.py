@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import crg
-from crg import results
-from crg.results import Origin
-from crg.soundness import sentences_on
+from crg.results import ledger as results
+from crg.results.ledger import Origin
+from crg.results.soundness import sentences_on
 from crg.types import InputError, Result
 from sentences import refused_in_one_sentence
 
@@ -57,16 +57,16 @@ def test_a_file_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
     assert results.read_ledger(tmp_path / "none.jsonl").records == ()
 
 
-def test_a_torn_last_line_is_named_and_does_not_spoil_the_next(tmp_path: Path) -> None:
+def test_a_truncated_last_line_is_named_and_does_not_spoil_the_next(tmp_path: Path) -> None:
     """A line that a crash cut off is left out by number, and writing goes on below it."""
     path = tmp_path / "r.jsonl"
     record = results.make_record(RESULT, ORIGIN, {})
     results.append(path, record)
     path.write_bytes(path.read_bytes() + b'{"schema":1,"key":"x","opt')
-    assert results.read_ledger(path).torn == (2,)
+    assert results.read_ledger(path).truncated == (2,)
     results.append(path, record)
     ledger = results.read_ledger(path)
-    assert (len(ledger.records), ledger.torn) == (2, (2,))
+    assert (len(ledger.records), ledger.truncated) == (2, (2,))
 
 
 @given(cut=st.integers(0, 400))
@@ -74,13 +74,13 @@ def test_whatever_is_cut_the_first_record_stays(
     tmp_path_factory: pytest.TempPathFactory, cut: int
 ) -> None:
     """A cut anywhere in the last line costs that line at most."""
-    path = tmp_path_factory.mktemp("torn") / "r.jsonl"
+    path = tmp_path_factory.mktemp("truncated") / "r.jsonl"
     record = results.make_record(RESULT, ORIGIN, {})
     line = json.dumps(record).encode() + b"\n"
     path.write_bytes(line + line[: min(cut, len(line) - 2)])
     ledger = results.read_ledger(path)
     assert ledger.records == (record,)
-    assert ledger.torn == ((2,) if cut else ())
+    assert ledger.truncated == ((2,) if cut else ())
 
 
 def test_lines_that_are_not_ours_are_named(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_lines_that_are_not_ours_are_named(tmp_path: Path) -> None:
     ledger = results.read_ledger(path)
     assert ledger == results.Ledger((), (1, 2, 3)) and ledger.n_lines == 3
     assert sentences_on("r.jsonl", ledger.left_out) == [
-        "Lines 1, 3 of r.jsonl were left out: each is torn or not ours.",
+        "Lines 1, 3 of r.jsonl were left out: each is truncated or not ours.",
         "Line 2 of r.jsonl was left out: it is of the schema 99, which this crg does not read.",
     ]
 
@@ -99,14 +99,14 @@ def test_writers_side_by_side_do_not_mix_their_lines(tmp_path: Path) -> None:
     """Four processes append long lines at once, and every line is whole."""
     path = tmp_path / "r.jsonl"
     code = (
-        "import sys; from crg import results\n"
-        "for i in range(50): results.append(sys.argv[1], "
+        "import sys; from crg.results import ledger\n"
+        "for i in range(50): ledger.append(sys.argv[1], "
         "{'schema': 1, 'kind': 'pad', 'key': sys.argv[2] + str(i), 'pad': 'x' * 20000})"
     )
     writers = [subprocess.Popen([sys.executable, "-c", code, str(path), name]) for name in "abcd"]
     assert [writer.wait() for writer in writers] == [0, 0, 0, 0]
     ledger = results.read_ledger(path)
-    assert ledger.torn == ()
+    assert ledger.truncated == ()
     assert {record["key"] for record in ledger.records} == {
         n + str(i) for n in "abcd" for i in range(50)
     }

@@ -16,12 +16,12 @@ TOLERANCE = {"float64": 1e-11, "float32": 3e-5}
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("n_views,share", [(1, 0.1), (5, 0.1), (40, 0.1), (40, 1.0)])
 def test_compiled_selection_equals_the_plain_one(dtype: str, n_views: int, share: float) -> None:
-    """Kept views, logits, feature, probabilities, label and entropy agree, picture by picture."""
+    """Kept views, logits, feature, probabilities, label and entropy agree, image by image."""
     text64, stream = clustered(3, 6, 9, 16, n_views)
     text, select = np.asarray(text64, dtype), Selection()
-    for picture in np.asarray(stream, dtype):
-        fast = select(picture, text, 20.0, share)
-        plain = confident_views(picture, text, 20.0, share)
+    for image in np.asarray(stream, dtype):
+        fast = select(image, text, 20.0, share)
+        plain = confident_views(image, text, 20.0, share)
         assert fast.label == plain.label
         np.testing.assert_array_equal(fast.kept, plain.kept)
         for name in ("logits", "feature", "probs", "entropy"):
@@ -33,7 +33,7 @@ def test_compiled_selection_equals_the_plain_one(dtype: str, n_views: int, share
 
 
 def test_buffers_follow_the_number_of_views() -> None:
-    """What an earlier picture of other size has left behind does not show."""
+    """What an earlier image of other size has left behind does not show."""
     text, stream = clustered(4, 2, 9, 16, 30)
     select = Selection()
     select(stream[0], text, 20.0, 0.1)

@@ -11,20 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crg.datasets.base import Drawable, PictureSet
-from crg.datasets.captions import caption, facts_of
-from crg.datasets.drawing import COLOURS, SIDE, TEXTURES
-from crg.datasets.outlines import OUTLINES
-from crg.datasets.scenes import generator, held_out_things, training_things
-from crg.datasets.shapes import N_CLASSES, class_things, shape_pictures, training_picture
-from crg.datasets.shifts import SEVERITIES, SHIFTS
+from crg.images.image_set import Drawable, ImageSet
+from crg.shapes.dataset import N_CLASSES, class_things, shape_images, training_image
+from crg.shapes.drawing import COLOURS, OUTLINES, SIDE, TEXTURES
+from crg.shapes.scenes import caption, facts_of, generator, held_out_things, training_things
+from crg.shapes.shifts import SEVERITIES, SHIFTS
 from sentences import refused_in_one_sentence
 
 _HASH = """
 import hashlib
-from crg.datasets.shapes import shape_pictures
+from crg.shapes.dataset import shape_images
 digest = hashlib.sha256()
-for source in shape_pictures("night", 3, 5, 7).sources:
+for source in shape_images("night", 3, 5, 7).sources:
     digest.update(source.draw().tobytes())
 print(digest.hexdigest())
 """
@@ -36,63 +34,63 @@ def test_there_is_much_to_tell_apart() -> None:
     assert N_CLASSES >= 24 and len(set(class_things())) == N_CLASSES
 
 
-def test_pictures_are_the_same_in_another_process() -> None:
-    """A picture depends on the seed and its place only, not on Python's changing hashes."""
+def test_images_are_the_same_in_another_process() -> None:
+    """An image depends on the seed and its place only, not on Python's changing hashes."""
     done = subprocess.run([sys.executable, "-c", _HASH], capture_output=True, text=True, check=True)
     digest = hashlib.sha256()
-    for source in shape_pictures("night", 3, 5, 7).sources:
+    for source in shape_images("night", 3, 5, 7).sources:
         digest.update(_pixels(source).tobytes())
     assert done.stdout.strip() == digest.hexdigest()
 
 
 def test_a_longer_series_begins_like_a_shorter() -> None:
-    """Asking for more pictures adds some and changes none."""
-    short, long = shape_pictures("fog", 2, 40, 3), shape_pictures("fog", 2, 90, 3)
+    """Asking for more images adds some and changes none."""
+    short, long = shape_images("fog", 2, 40, 3), shape_images("fog", 2, 90, 3)
     assert short.ids == long.ids[:40] and short.labels == (long.labels or ())[:40]
     assert short.sources == long.sources[:40]
 
 
-def test_seeds_make_different_pictures() -> None:
+def test_seeds_make_different_images() -> None:
     """Another seed shows other scenes."""
-    one, other = (shape_pictures(None, 1, 4, seed) for seed in (0, 1))
+    one, other = (shape_images(None, 1, 4, seed) for seed in (0, 1))
     assert all(_differ(a, b) for a, b in zip(one.sources, other.sources, strict=True))
 
 
 def test_the_set_is_complete() -> None:
     """Ids are distinct and telling, classes equally frequent, templates have one gap."""
-    pictures = shape_pictures("night", 3, 2 * N_CLASSES, 0)
-    assert pictures.ids[17] == "night-3/00017" and len(set(pictures.ids)) == len(pictures)
-    assert np.bincount(np.array(pictures.labels)).tolist() == [2] * N_CLASSES
-    assert all(template.count("{}") == 1 for template in pictures.templates)
-    assert shape_pictures(None, 1, 1, 0).ids == ("clean/00000",)
+    images = shape_images("night", 3, 2 * N_CLASSES, 0)
+    assert images.ids[17] == "night-3/00017" and len(set(images.ids)) == len(images)
+    assert np.bincount(np.array(images.labels)).tolist() == [2] * N_CLASSES
+    assert all(template.count("{}") == 1 for template in images.templates)
+    assert shape_images(None, 1, 1, 0).ids == ("clean/00000",)
 
 
 def test_sources_are_drawable_and_can_be_sent_away() -> None:
     """A source draws RGB of the right size, also after pickling."""
-    source = shape_pictures("sketch", 5, 1, 0).sources[0]
+    source = shape_images("sketch", 5, 1, 0).sources[0]
     assert isinstance(source, Drawable)
-    picture = pickle.loads(pickle.dumps(source)).draw()
-    assert picture.mode == "RGB" and picture.size == (SIDE, SIDE)
-    assert picture.tobytes() == source.draw().tobytes()
+    image = pickle.loads(pickle.dumps(source)).draw()
+    assert image.mode == "RGB" and image.size == (SIDE, SIDE)
+    assert image.tobytes() == source.draw().tobytes()
 
 
 def test_fingerprints_tell_sets_apart() -> None:
     """Another shift, severity or seed is another set; the same is the same."""
     sets = [("fog", 1, 0), ("fog", 2, 0), ("fog", 1, 1), ("blur", 1, 0), (None, 1, 0)]
-    prints = {shape_pictures(shift, grade, 3, seed).fingerprint() for shift, grade, seed in sets}
+    prints = {shape_images(shift, grade, 3, seed).fingerprint() for shift, grade, seed in sets}
     assert len(prints) == len(sets)
-    assert shape_pictures("fog", 1, 3, 0).fingerprint() in prints
+    assert shape_images("fog", 1, 3, 0).fingerprint() in prints
 
 
 def test_held_out_combinations_never_occur_in_training() -> None:
-    """No training picture shows a held-out combination and no caption names one."""
+    """No training image shows a held-out combination and no caption names one."""
     assert not set(held_out_things()) & set(training_things())
     names = [thing.name for thing in held_out_things()]
     rng = generator("test")
     for index in range(1500):
-        picture = training_picture(0, index)
-        assert not picture.thing.held_out
-        text = caption(facts_of(picture.scene()), rng).text
+        image = training_image(0, index)
+        assert not image.thing.held_out
+        text = caption(facts_of(image.scene()), rng).text
         assert not any(name in text for name in names)
 
 
@@ -106,7 +104,7 @@ def test_captions_tell_only_what_is_true() -> None:
     """What a caption tells are facts of its scene, and at least one of them."""
     rng = generator("test")
     for index in range(300):
-        facts = facts_of(training_picture(0, index).scene())
+        facts = facts_of(training_image(0, index).scene())
         told = caption(facts, rng).told
         assert any(told[:3])
         assert all(t is None or t == f for t, f in zip(told, facts, strict=True))
@@ -114,18 +112,18 @@ def test_captions_tell_only_what_is_true() -> None:
 
 @pytest.mark.parametrize("shift", SHIFTS)
 def test_shifts_are_graded(shift: str) -> None:
-    """Each grade of a shift leads farther away from the clean pictures."""
-    clean = _stack(shape_pictures(None, 1, 24, 0))
+    """Each grade of a shift leads farther away from the clean images."""
+    clean = _stack(shape_images(None, 1, 24, 0))
     away = [
-        float(np.abs(_stack(shape_pictures(shift, grade, 24, 0)) - clean).mean())
+        float(np.abs(_stack(shape_images(shift, grade, 24, 0)) - clean).mean())
         for grade in SEVERITIES
     ]
     assert away == sorted(away) and away[0] > 2 and away[-1] > 1.3 * away[0]
 
 
 def test_a_shift_keeps_the_scene() -> None:
-    """Picture by picture, the shifted set shows what the clean one shows."""
-    clean, shifted = shape_pictures(None, 1, 8, 5), shape_pictures("blur", 4, 8, 5)
+    """Image by image, the shifted set shows what the clean one shows."""
+    clean, shifted = shape_images(None, 1, 8, 5), shape_images("blur", 4, 8, 5)
     assert clean.labels == shifted.labels
     scenes: list[list[Any]] = [[s.scene() for s in each.sources] for each in (clean, shifted)]  # type: ignore[union-attr]
     assert scenes[0] == scenes[1]
@@ -134,14 +132,14 @@ def test_a_shift_keeps_the_scene() -> None:
 def test_wrong_requests_are_refused() -> None:
     """An unknown shift gets the nearest name; a wrong severity or count gets the limits."""
     with refused_in_one_sentence("'recolored'", "'recoloured'"):
-        shape_pictures("recolored", 1, 5, 0)
+        shape_images("recolored", 1, 5, 0)
     with refused_in_one_sentence("'earthquake'", "sketch, night"):
-        shape_pictures("earthquake", 1, 5, 0)
+        shape_images("earthquake", 1, 5, 0)
     for severity in (0, 6, True):
         with refused_in_one_sentence("severity", "1 (slight) to 5"):
-            shape_pictures("fog", severity, 5, 0)
-    with refused_in_one_sentence("number of pictures", "at least one"):
-        shape_pictures("fog", 1, 0, 0)
+            shape_images("fog", severity, 5, 0)
+    with refused_in_one_sentence("number of images", "at least one"):
+        shape_images("fog", 1, 0, 0)
 
 
 def _pixels(source: Any) -> Any:
@@ -152,5 +150,5 @@ def _differ(one: Any, other: Any) -> bool:
     return bool((_pixels(one) != _pixels(other)).any())
 
 
-def _stack(pictures: PictureSet) -> Any:
-    return np.stack([_pixels(source) for source in pictures.sources]).astype(float)
+def _stack(images: ImageSet) -> Any:
+    return np.stack([_pixels(source) for source in images.sources]).astype(float)

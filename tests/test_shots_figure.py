@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import crg
-from crg.stream import shuffled
+from crg.streams.orders import shuffled
 from documents import ROOT
 from streams import clustered
 
@@ -34,7 +34,7 @@ TOOL = _tool()
 
 
 def made(few: bool = True) -> crg.Features:
-    """Sixty pictures with two views each, and three labelled ones per class."""
+    """Sixty images with two views each, and three labelled ones per class."""
     text, stream = clustered(seed=8, n=72, n_classes=K, width=6, n_views=2)
     labels = np.argmax(stream[:, 0] @ text.T + 0.1 * stream[:, 0, :K], axis=1)
     task = crg.Task([f"c{k}" for k in range(K)], text, 10.0)
@@ -44,7 +44,7 @@ def made(few: bool = True) -> crg.Features:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A feature file with labelled pictures."""
+    """A feature file with labelled images."""
     crg.write_features(tmp_path / "features.npz", made())
     return tmp_path / "features.npz"
 
@@ -85,7 +85,7 @@ def test_few_shot_cache_is_measured_on_original_views() -> None:
 
 
 def test_zero_shot_cache_has_the_affinity_of_the_few_shot_cache() -> None:
-    """Filled with the stream itself, both caches give the last picture the same logits."""
+    """Filled with the stream itself, both caches give the last image the same logits."""
     features = made()
     text, f = features.task.text_features, features.image_features[:, 0]
     guessed = np.argmax(f @ text.T, axis=1)
@@ -109,7 +109,7 @@ def test_zero_shot_cache_is_measured_on_original_views() -> None:
 def test_what_gives_no_figure_is_refused(
     tmp_path: Path, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No labelled pictures, no places, no file: one sentence and nothing written."""
+    """No labelled images, no places, no file: one sentence and nothing written."""
     crg.write_features(tmp_path / "bare.npz", made(few=False))
     assert _run(tmp_path / "bare.npz") == 2
     assert "--few" in capsys.readouterr().err
@@ -119,8 +119,8 @@ def test_what_gives_no_figure_is_refused(
     assert not (tmp_path / "figure.json").exists()
 
 
-def test_labelled_pictures_may_come_from_another_file(file: Path, tmp_path: Path) -> None:
-    """--few takes the pictures of a labelled file, original views only."""
+def test_labelled_images_may_come_from_another_file(file: Path, tmp_path: Path) -> None:
+    """--few takes the images of a labelled file, original views only."""
     crg.write_features(tmp_path / "bare.npz", made(few=False))
     assert _run(tmp_path / "bare.npz", "--few", str(file), "--shots", "1", "--orders", "1") == 0
     figure = json.loads((tmp_path / "figure.json").read_text())

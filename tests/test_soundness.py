@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from crg import results
+from crg.bench.shortening import shorten_file
 from crg.cli import main
-from crg.evidence import read_studies
-from crg.experiment.shortening import shorten_file
-from crg.outline import Row
-from crg.soundness import fault_of
+from crg.report.evidence import read_studies
+from crg.results import ledger
+from crg.results.outline import Row
+from crg.results.soundness import fault_of
 from made_experiments import lines_of
 from made_results import Book, share
 
@@ -29,9 +29,9 @@ def path(tmp_path: Path) -> Path:
     scored = share(150)
     book.add("a", share(90), scored=scored)
     made = book.write(tmp_path / "toys.jsonl")
-    picture = {"id": "1", "png": "", "truth": "x", "answers": {}}
-    results.append(made, {"schema": 1, "kind": "gallery", "key": "g", "experiment": "toys",
-                          "source": "toy", "pictures": [picture]})  # fmt: skip
+    image = {"id": "1", "png": "", "truth": "x", "answers": {}}
+    ledger.append(made, {"schema": 1, "kind": "gallery", "key": "g", "experiment": "toys",
+                          "source": "toy", "images": [image]})  # fmt: skip
     return made
 
 
@@ -65,7 +65,7 @@ def test_what_is_measured_agrees_with_itself(path: Path) -> None:
         (lambda run: run["metrics"].update(accuracy="0.6"), "has '0.6' for 'accuracy'"),
         (lambda run: run["metrics"].update(nll=float("nan")), "has nan for 'nll'"),
         (lambda run: run["metrics"].update(correct="xyz"), "has no usable 'correct'"),
-        (lambda run: run["metrics"].update(n_scored=151), "counts 151 scored pictures"),
+        (lambda run: run["metrics"].update(n_scored=151), "counts 151 scored images"),
         (lambda run: run["metrics"].pop("n_scored"), "lacks 'n_scored'"),
         (lambda run: run["metrics"].update(right_in_order="ff"), "has answers to fewer than"),
         (lambda run: run["metrics"].update(reliability=[[1]]), "has no usable 'reliability'"),
@@ -75,7 +75,7 @@ def test_what_is_measured_agrees_with_itself(path: Path) -> None:
 def test_a_run_that_cannot_be_believed_is_left_out(
     path: Path, change: Callable[[Line], Any], why: str
 ) -> None:
-    """It is told on the screen and in the notes, and the other runs are drawn without it."""
+    """It is reported on the screen and in the notes, and the other runs are drawn without it."""
     _change(path, 3, change)
     done = _report(path)
     assert done.exit_code == 0, done.output
@@ -87,16 +87,16 @@ def test_a_run_that_cannot_be_believed_is_left_out(
 
 
 def test_a_run_that_was_measured_again_counts(path: Path) -> None:
-    """The line that was left out is told, and its row is complete."""
+    """The line that was left out is reported, and its row is complete."""
     run = lines_of(path)[2]
     _change(path, 3, lambda line: line["metrics"].update(accuracy=1.0))
-    results.append(path, run)
+    ledger.append(path, run)
     [study] = read_studies([path])
     assert study.tables[0].line("a").status == "measured"
-    assert results.find(results.read_ledger(path).records, [run["key"]]) == {run["key"]: run}
+    assert ledger.find(ledger.read_ledger(path).records, [run["key"]]) == {run["key"]: run}
 
 
-@pytest.mark.parametrize(("number", "part"), [(1, "experiment"), (7, "pictures"), (7, "source")])
+@pytest.mark.parametrize(("number", "part"), [(1, "experiment"), (7, "images"), (7, "source")])
 def test_other_lines_may_lack_something_too(path: Path, number: int, part: str) -> None:
     """A gallery that is none is left out; without an outline there is nothing to draw."""
     _change(path, number, lambda line: line.update({part: None}))
@@ -111,10 +111,10 @@ def test_an_outline_that_is_none_stops_no_other(path: Path, tmp_path: Path, part
     outline = lines_of(path)[0]
     other = {**outline, "key": "experiment:other"}
     other["experiment"] = {**outline["experiment"], part: []}
-    results.append(path, other)
+    ledger.append(path, other)
     assert [study.outline.name for study in read_studies([path])] == ["toys"]
     assert "Line 8 of" in _report(path).stderr
-    results.append(tmp_path / "alone.jsonl", other)
+    ledger.append(tmp_path / "alone.jsonl", other)
     alone = _report(tmp_path / "alone.jsonl")
     assert alone.exit_code == 2 and alone.stderr.count("\n") == 1
     assert "(line 1 is no outline of an experiment)" in alone.stderr
@@ -122,9 +122,9 @@ def test_an_outline_that_is_none_stops_no_other(path: Path, tmp_path: Path, part
 
 def test_lines_that_are_not_ours_are_told_on_the_screen(path: Path) -> None:
     """Torn lines and those of another schema, each reason in one sentence."""
-    path.write_text(path.read_text() + '{"torn\n[]\n{"schema": 99, "key": "x"}\n')
+    path.write_text(path.read_text() + '{"truncated\n[]\n{"schema": 99, "key": "x"}\n')
     told = _report(path).stderr.splitlines()
-    assert f"Note: Lines 8, 9 of {path} were left out: each is torn or not ours." in told
+    assert f"Note: Lines 8, 9 of {path} were left out: each is truncated or not ours." in told
     assert f"Note: Line 10 of {path} was left out: it is of the schema 99, which this crg " in (
         " ".join(told)
     )
@@ -147,7 +147,7 @@ def test_short_lines_are_no_runs_that_are_done(path: Path, tmp_path: Path) -> No
     """A short line among whole ones is neither drawn nor taken for a run that need not be done."""
     run = lines_of(path)[2]
     _change(path, 3, lambda line: line.update(digest="0"))
-    records = results.read_ledger(path).records
-    assert len(records) == 7 and results.find(records, [run["key"]]) == {}
+    records = ledger.read_ledger(path).records
+    assert len(records) == 7 and ledger.find(records, [run["key"]]) == {}
     [study] = read_studies([path])
     assert study.tables[0].line("a").status == "incomplete"

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crg import storage
-from crg.datasets.base import PictureSet
 from crg.encoding import Wording, encode
-from crg.features import Features, read_features
-from crg.store import open_store
+from crg.features import store
+from crg.features.files import Features, open_store, read_features
+from crg.images.image_set import ImageSet
+from crg.images.views import Recipe
 from crg.types import Task
-from crg.views import Recipe
 from encoding_fakes import HashEncoder, contents, dots
 from sentences import refused_in_one_sentence
 
@@ -27,7 +26,7 @@ NO_CACHE = Wording(cache=None)
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished store of 40 pictures with 3 views."""
+    """A finished store of 40 images with 3 views."""
     folder = tmp_path_factory.mktemp("stores") / "made"
     encode(dots(), HashEncoder(), Recipe(views=3), folder, wording=NO_CACHE)
     return folder
@@ -63,22 +62,22 @@ def test_read_features_takes_a_store_like_a_file(made: Path) -> None:
 
 def test_the_large_file_is_an_ordinary_array(made: Path) -> None:
     """NumPy alone reads the features of a store."""
-    loaded = np.load(made / storage.IMAGES)
+    loaded = np.load(made / store.IMAGES)
     np.testing.assert_array_equal(loaded, open_store(made).image_features)
 
 
 def test_the_features_are_those_of_the_encoder(made: Path) -> None:
-    """Row 0 of a picture is its original, encoded and rounded to half precision."""
-    from crg.views import make_views
+    """Row 0 of an image is its original, encoded and rounded to half precision."""
+    from crg.images.views import make_views
 
-    encoder, pictures = HashEncoder(), dots()
-    views = make_views(pictures.sources[7], encoder.preprocessing, Recipe(views=3), "dot 7")
-    expected = encoder.encode_pictures(views).astype(np.float16)
+    encoder, images = HashEncoder(), dots()
+    views = make_views(images.sources[7], encoder.preprocessing, Recipe(views=3), "dot 7")
+    expected = encoder.encode_images(views).astype(np.float16)
     np.testing.assert_array_equal(open_store(made).image_features[7], expected)
 
 
-@pytest.mark.parametrize("name", [storage.IMAGES, storage.TEXT, storage.LABELS, storage.IDS,
-                                  storage.SKIPPED])  # fmt: skip
+@pytest.mark.parametrize("name", [store.IMAGES, store.TEXT, store.LABELS, store.IDS,
+                                  store.SKIPPED])  # fmt: skip
 def test_missing_files_are_named(copy: Path, name: str) -> None:
     """A store that lacks a file is refused, and the file is named."""
     (copy / name).unlink()
@@ -88,13 +87,13 @@ def test_missing_files_are_named(copy: Path, name: str) -> None:
 
 def test_a_folder_without_header_is_no_store(copy: Path) -> None:
     """Without store.json a folder is just a folder."""
-    (copy / storage.HEADER).unlink()
+    (copy / store.HEADER).unlink()
     with refused_in_one_sentence("is a folder but no store"):
         read_features(copy)
 
 
-@pytest.mark.parametrize("name", [storage.IMAGES, storage.TEXT, storage.LABELS, storage.IDS,
-                                  storage.SKIPPED, storage.HEADER])  # fmt: skip
+@pytest.mark.parametrize("name", [store.IMAGES, store.TEXT, store.LABELS, store.IDS,
+                                  store.SKIPPED, store.HEADER])  # fmt: skip
 @pytest.mark.parametrize("keep", [0, 1, -1])
 def test_truncated_files_are_refused(copy: Path, name: str, keep: int) -> None:
     """A file of which an end, or all, is missing is found out."""
@@ -104,15 +103,15 @@ def test_truncated_files_are_refused(copy: Path, name: str, keep: int) -> None:
 
 
 def test_a_longer_file_is_refused(copy: Path) -> None:
-    """Bytes after the last picture are found out even without checksums."""
-    with (copy / storage.IMAGES).open("ab") as file:
+    """Bytes after the last image are found out even without checksums."""
+    with (copy / store.IMAGES).open("ab") as file:
         file.write(b"more")
     with refused_in_one_sentence("the start of image_features.npy"):
         open_store(copy, verify=False)
 
 
-@pytest.mark.parametrize("name", [storage.IMAGES, storage.TEXT, storage.LABELS, storage.IDS,
-                                  storage.SKIPPED, storage.HEADER])  # fmt: skip
+@pytest.mark.parametrize("name", [store.IMAGES, store.TEXT, store.LABELS, store.IDS,
+                                  store.SKIPPED, store.HEADER])  # fmt: skip
 def test_flipped_bits_are_found_wherever_they_are(copy: Path, name: str) -> None:
     """One bit that changed in any part of any file is found out."""
     content = bytearray((copy / name).read_bytes())
@@ -124,33 +123,33 @@ def test_flipped_bits_are_found_wherever_they_are(copy: Path, name: str) -> None
             read_features(copy)
 
 
-def test_the_damaged_pictures_are_named(copy: Path) -> None:
-    """The sentence tells which pictures a flipped bit is among."""
-    with (copy / storage.IMAGES).open("r+b") as file:
+def test_the_damaged_images_are_named(copy: Path) -> None:
+    """The sentence says which images a flipped bit is among."""
+    with (copy / store.IMAGES).open("r+b") as file:
         file.seek(-3, 2)
         file.write(b"\x55")
-    with refused_in_one_sentence("pictures 0 to 39"):
+    with refused_in_one_sentence("images 0 to 39"):
         read_features(copy)
-    with refused_in_one_sentence("pictures 0 to 39"):  # encoding again does not hide it
+    with refused_in_one_sentence("images 0 to 39"):  # encoding again does not hide it
         encode(dots(), HashEncoder(), Recipe(views=3), copy, wording=NO_CACHE)
 
 
 def test_other_versions_are_refused(copy: Path) -> None:
     """A store of a later format is not guessed at."""
-    header = json.loads((copy / storage.HEADER).read_text())
-    (copy / storage.HEADER).write_text(json.dumps(header | {"version": 7}))
+    header = json.loads((copy / store.HEADER).read_text())
+    (copy / store.HEADER).write_text(json.dumps(header | {"version": 7}))
     with refused_in_one_sentence("format version 7", "reads version 1"):
         read_features(copy)
 
 
 def test_somebody_elses_json_is_no_store(tmp_path: Path) -> None:
     """A store.json that is not ours is refused by open_store and left alone by encode."""
-    (tmp_path / storage.HEADER).write_text('["apples"]')
+    (tmp_path / store.HEADER).write_text('["apples"]')
     with refused_in_one_sentence("no store"):
         open_store(tmp_path)
     with refused_in_one_sentence("no store"):
         encode(dots(), HashEncoder(), Recipe(), tmp_path, wording=NO_CACHE)
-    assert (tmp_path / storage.HEADER).read_text() == '["apples"]'
+    assert (tmp_path / store.HEADER).read_text() == '["apples"]'
 
 
 def test_a_file_is_no_store(tmp_path: Path) -> None:
@@ -178,20 +177,20 @@ def _encoder(**changes: Any) -> HashEncoder:
     return encoder
 
 
-def _pictures(**changes: Any) -> PictureSet:
+def _images(**changes: Any) -> ImageSet:
     return replace(dots(), **changes)
 
 
 _SIZE_9 = replace(HashEncoder().preprocessing, size=9)
-_OTHERS: dict[str, tuple[Callable[[], tuple[PictureSet, HashEncoder, Recipe, Wording]], str]] = {
+_OTHERS: dict[str, tuple[Callable[[], tuple[ImageSet, HashEncoder, Recipe, Wording]], str]] = {
     "dataset": (lambda: (dots(name="spots"), _encoder(), Recipe(3), NO_CACHE),
                 'dataset is "dots" in the store but "spots" was asked for'),
     "count": (lambda: (dots(39), _encoder(), Recipe(3), NO_CACHE),
-              "number of pictures is 40 in the store but 39 was asked for"),
-    "list": (lambda: (_pictures(labels=None), _encoder(), Recipe(3), NO_CACHE),
-             "list of pictures is"),
+              "number of images is 40 in the store but 39 was asked for"),
+    "list": (lambda: (_images(labels=None), _encoder(), Recipe(3), NO_CACHE),
+             "list of images is"),
     "content": (lambda: (dots(shift=1), _encoder(), Recipe(3), NO_CACHE),
-                "content of the pictures is"),
+                "content of the images is"),
     "model": (lambda: (dots(), _encoder(name="other"), Recipe(3), NO_CACHE),
               'model is "hash" in the store but "other" was asked for'),
     "weights": (lambda: (dots(), _encoder(fingerprint="new"), Recipe(3), NO_CACHE),
@@ -218,10 +217,10 @@ _OTHERS: dict[str, tuple[Callable[[], tuple[PictureSet, HashEncoder, Recipe, Wor
 def test_what_differs_is_named(made: Path, part: str) -> None:
     """A store that something else made is refused, and every part of its key can be named."""
     other, words = _OTHERS[part]
-    pictures, encoder, recipe, wording = other()
+    images, encoder, recipe, wording = other()
     before = contents(made)
     with refused_in_one_sentence(str(made), words, "--out"):
-        encode(pictures, encoder, recipe, made, wording=wording)
+        encode(images, encoder, recipe, made, wording=wording)
     assert contents(made) == before
 
 

@@ -1,4 +1,4 @@
-"""Orders of a stream: which pictures come, how often and when."""
+"""Orders of a stream: which images come, how often and when."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crg import stream
-from crg.features import Features
-from crg.resources import FEW
-from crg.scenario import ORDERS, Scenario
-from crg.stream import lay_out, shuffled
-from crg.synthetic import gaussian_stream
+from crg.features.files import Features
+from crg.needs import FEW
+from crg.streams import orders
+from crg.streams.orders import lay_out, shuffled
+from crg.streams.scenario import ORDERS, Scenario
+from crg.streams.synthetic import gaussian_stream
 from crg.types import Task
 from sentences import refused_in_one_sentence
 
@@ -24,19 +24,19 @@ SEEDS = st.integers(0, 1000)
 
 
 def made(n: int = 120, n_classes: int = 6, n_domains: int = 1, **more: Any) -> Features:
-    """A file whose classes and domains all have equally many pictures."""
+    """A file whose classes and domains all have equally many images."""
     rng = np.random.default_rng(0)
     task = Task([f"class {k}" for k in range(n_classes)], rng.standard_normal((n_classes, 8)))
-    pictures = rng.standard_normal((n, 8)).astype(np.float32)
+    images = rng.standard_normal((n, 8)).astype(np.float32)
     domains = np.arange(n) * n_domains // n
     more = {"labels": np.arange(n) % n_classes, "domains": domains} | more
-    return Features(pictures, task, **more)
+    return Features(images, task, **more)
 
 
 @given(LABELS, SEEDS)
-def test_orders_of_all_pictures_show_each_once(labels: Any, seed: int) -> None:
-    """By class, by domain and in bursts, every picture comes once, as the seed decides."""
-    for order in (stream.by_class, stream.by_domain, stream.dirichlet):
+def test_orders_of_all_images_show_each_once(labels: Any, seed: int) -> None:
+    """By class, by domain and in bursts, every image comes once, as the seed decides."""
+    for order in (orders.by_class, orders.by_domain, orders.dirichlet):
         rows = order(labels, seed).tolist()
         assert sorted(rows) == list(range(len(labels)))
         assert rows == order(labels, seed).tolist()
@@ -44,21 +44,21 @@ def test_orders_of_all_pictures_show_each_once(labels: Any, seed: int) -> None:
 
 @given(LABELS, SEEDS)
 def test_by_class_never_comes_back_to_a_class(labels: Any, seed: int) -> None:
-    """The pictures of a class are neighbours."""
-    runs = [k for k, _ in itertools.groupby(labels[stream.by_class(labels, seed)].tolist())]
+    """The images of a class are neighbours."""
+    runs = [k for k, _ in itertools.groupby(labels[orders.by_class(labels, seed)].tolist())]
     assert len(runs) == len(set(labels.tolist()))
 
 
 @given(LABELS, SEEDS)
 def test_domains_come_in_their_own_order(domains: Any, seed: int) -> None:
     """The number of the domain never falls, whatever the seed."""
-    assert (np.diff(domains[stream.by_domain(domains, seed)]) >= 0).all()
+    assert (np.diff(domains[orders.by_domain(domains, seed)]) >= 0).all()
 
 
 @given(LABELS, SEEDS, st.floats(1, 100))
 def test_the_long_tail_has_the_promised_counts(labels: Any, seed: int, factor: float) -> None:
     """Sorted by rank the classes keep n factor^(-r/(K-1)), at least one, at most all."""
-    rows = stream.imbalanced(labels, seed, factor)
+    rows = orders.imbalanced(labels, seed, factor)
     assert len(set(rows.tolist())) == len(rows)
     sizes = np.bincount(labels, minlength=6)
     kept = np.bincount(labels[rows], minlength=6)
@@ -70,9 +70,9 @@ def test_the_long_tail_has_the_promised_counts(labels: Any, seed: int, factor: f
 
 
 @given(LABELS, SEEDS, st.floats(0.01, 1))
-def test_few_classes_come_with_all_their_pictures(labels: Any, seed: int, share: float) -> None:
-    """ceil(share K) classes, at least two as far as there are, and all of their pictures."""
-    rows = stream.few_present(labels, 6, seed, share)
+def test_few_classes_come_with_all_their_images(labels: Any, seed: int, share: float) -> None:
+    """ceil(share K) classes, at least two as far as there are, and all of their images."""
+    rows = orders.few_present(labels, 6, seed, share)
     present = set(labels[rows].tolist())
     assert len(present) == min(len(set(labels.tolist())), max(2, int(np.ceil(share * 6 - 1e-9))))
     assert sorted(rows.tolist()) == np.flatnonzero(np.isin(labels, list(present))).tolist()
@@ -81,7 +81,7 @@ def test_few_classes_come_with_all_their_pictures(labels: Any, seed: int, share:
 @given(st.integers(3, 40), SEEDS, st.floats(0.01, 1))
 def test_outside_classes_leave_a_task(n_classes: int, seed: int, share: float) -> None:
     """At least one class goes and at least two stay."""
-    gone = stream.outside_classes(np.arange(n_classes), n_classes, seed, share)
+    gone = orders.outside_classes(np.arange(n_classes), n_classes, seed, share)
     assert 1 <= len(set(gone)) == len(gone) <= n_classes - 2
     assert set(gone) <= set(range(n_classes))
 
@@ -93,7 +93,7 @@ def test_bursts_grow_with_less_concentration() -> None:
     def alike(rows: Any) -> float:
         return float((np.diff(labels[rows]) == 0).mean())
 
-    bursts, mixed = stream.dirichlet(labels, 0), stream.dirichlet(labels, 0, 1000.0)
+    bursts, mixed = orders.dirichlet(labels, 0), orders.dirichlet(labels, 0, 1000.0)
     assert alike(bursts) > 0.3
     assert alike(mixed) == pytest.approx(0.05, abs=0.02)
 
@@ -119,11 +119,11 @@ def test_a_plain_scenario_is_the_shuffle_of_old(n: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_a_limited_stream_has_the_same_pictures_for_every_seed(order: str) -> None:
+def test_a_limited_stream_has_the_same_images_for_every_seed(order: str) -> None:
     """What may come is drawn once; orders that leave none out show exactly that."""
-    features, limited = made(n_domains=2), Scenario(order, pictures=40)
+    features, limited = made(n_domains=2), Scenario(order, images=40)
     streams = [lay_out(features, limited, seed).rows.tolist() for seed in range(4)]
-    allowed = set(lay_out(features, Scenario(pictures=40), 9).rows.tolist())
+    allowed = set(lay_out(features, Scenario(images=40), 9).rows.tolist())
     assert len(allowed) == 40
     for rows in streams:
         assert set(rows) <= allowed and len(set(rows)) == len(rows)
@@ -131,20 +131,20 @@ def test_a_limited_stream_has_the_same_pictures_for_every_seed(order: str) -> No
 
 
 def test_a_limit_above_the_file_changes_nothing() -> None:
-    """More pictures than there are means all of them, in the usual order."""
-    rows = lay_out(made(), Scenario(pictures=5000), 3).rows
+    """More images than there are means all of them, in the usual order."""
+    rows = lay_out(made(), Scenario(images=5000), 3).rows
     assert rows.tolist() == shuffled(120, 3).tolist()
 
 
 def test_a_limit_is_shared_by_the_domains() -> None:
     """Each file gives equally many, and where one has too few the others make up for it."""
     domains = np.repeat([0, 1, 2], [10, 50, 60])
-    rows = lay_out(made(domains=domains), Scenario("domains", pictures=61), 0).rows
+    rows = lay_out(made(domains=domains), Scenario("domains", images=61), 0).rows
     assert np.bincount(domains[rows]).tolist() == [10, 25, 26]
 
 
 def test_outsiders_are_in_the_stream_and_not_in_the_task() -> None:
-    """Their classes are gone, with their labelled pictures; the others keep name and row."""
+    """Their classes are gone, with their labelled images; the others keep name and row."""
     features = made(few_features=np.eye(6, 8, dtype=np.float32), few_labels=np.arange(6))
     laid_out = lay_out(features, Scenario("outsiders", 0.34), seed=1)
     task, labels = laid_out.features.task, laid_out.labels
@@ -161,8 +161,8 @@ def test_outsiders_are_in_the_stream_and_not_in_the_task() -> None:
     assert laid_out.features.labels is None
 
 
-def test_outsiders_may_take_all_labelled_pictures_along() -> None:
-    """Where only a class that goes had labelled pictures, none are left and nothing breaks."""
+def test_outsiders_may_take_all_labelled_images_along() -> None:
+    """Where only a class that goes had labelled images, none are left and nothing breaks."""
     labels = np.zeros(60, dtype=int)
     labels[:5] = 1
     features = made(
@@ -170,7 +170,7 @@ def test_outsiders_may_take_all_labelled_pictures_along() -> None:
     )
     left = [lay_out(features, Scenario("outsiders", 0.1), seed) for seed in range(6)]
     kept = {each.features.task.resources[FEW].labels for each in left}
-    assert kept == {(0,)}  # of two classes with pictures one goes
+    assert kept == {(0,)}  # of two classes with images one goes
 
 
 def test_few_classes_present_leave_the_task_alone() -> None:
@@ -192,7 +192,7 @@ def test_what_cannot_be_laid_out_is_refused() -> None:
         lay_out(made(n_classes=2), Scenario("outsiders"), 0)
     one_class = made()
     object.__setattr__(one_class, "labels", np.zeros_like(one_class.labels))
-    with refused_in_one_sentence("two of them with pictures", "1 of them with pictures"):
+    with refused_in_one_sentence("two of them with images", "1 of them with images"):
         lay_out(one_class, Scenario("outsiders"), 0)
     with refused_in_one_sentence("seed"):
         lay_out(made(), Scenario("by_class"), -1)
@@ -208,10 +208,10 @@ def test_what_cannot_be_laid_out_is_refused() -> None:
         {"order": "imbalanced", "strength": 0.5},
         {"order": "dirichlet", "strength": -1.0},
         {"mislabelled": 1.1},
-        {"pictures": 0},
+        {"images": 0},
     ],
 )
 def test_a_scenario_that_is_none_is_refused(facts: dict[str, Any]) -> None:
-    """Unknown orders, and strengths and shares out of range, are told before any work."""
+    """Unknown orders, and strengths and shares out of range, are reported before any work."""
     with refused_in_one_sentence():
         Scenario(**facts)

@@ -79,8 +79,8 @@ def test_torch_is_never_imported_at_module_level() -> None:
 
 
 def test_files_stay_small() -> None:
-    """No Python file is longer than 300 lines."""
-    long = {path.name: n for path in PYTHON_FILES if (n := path.read_text().count("\n")) > 300}
+    """No Python file is longer than 400 lines."""
+    long = {path.name: n for path in PYTHON_FILES if (n := path.read_text().count("\n")) > 400}
     assert not long
 
 

@@ -44,16 +44,16 @@ def keep(queue: list[Any], item: Any, size: int) -> None:
 def test_tda_equals_its_plain_form() -> None:
     """Positive and negative cache give the logits of the paper's equations at every step."""
     text, stream = clustered(seed=11, n=400, n_classes=8, width=16)
-    scale = 8.0  # soft enough that many pictures are of middling entropy
+    scale = 8.0  # soft enough that many images are of middling entropy
     adapter = crg.create("tda", crg.Task([str(k) for k in range(8)], text, scale))
     for views, expected in zip(stream, plain_tda(text, stream[:, 0, :], scale), strict=True):
         np.testing.assert_allclose(adapter.step(views).logits, expected, rtol=1e-10)
     method: Any = adapter._method
-    assert method.negative.n_pictures > 0  # the negative cache took part
+    assert method.negative.n_images > 0  # the negative cache took part
 
 
 def test_tda_worked_by_hand() -> None:
-    """Two classes, one picture: s f.t plus alpha exp(-beta (1 - 1)) for the class it joined."""
+    """Two classes, one image: s f.t plus alpha exp(-beta (1 - 1)) for the class it joined."""
     adapter = crg.create("tda", crg.Task(["a", "b"], np.eye(2), logit_scale=10.0))
     logits = adapter.step(np.array([1.0, 0.0])).logits
     np.testing.assert_allclose(logits, [10.0 + 2.0, 0.0], atol=1e-12)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import crg
-from crg.resources import FEW, FewShot
+from crg.needs import FEW, FewShot
 from streams import clustered
 
 NAMES = ["a", "b", "c"]
@@ -48,8 +48,8 @@ def test_alpha_weighs_and_beta_sharpens() -> None:
 
 def test_equals_the_product_with_one_hot_labels() -> None:
     """logits = s f W^T + alpha exp(-beta (1 - f F^T)) L, for uneven numbers of shots."""
-    text, pictures = clustered(seed=3, n=90, n_classes=5, width=12)
-    keys, stream = pictures[:60, 0], pictures[60:, 0]
+    text, images = clustered(seed=3, n=90, n_classes=5, width=12)
+    keys, stream = images[:60, 0], images[60:, 0]
     labels = np.random.default_rng(0).integers(4, size=60)  # the last class has none
     task = crg.Task([str(k) for k in range(5)], text, 30.0, {FEW: FewShot(keys, tuple(labels))})
     adapter = crg.create("tip_adapter", task, shots=0, alpha=2.0, beta=3.0)

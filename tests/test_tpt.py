@@ -1,4 +1,4 @@
-"""TPT: the gradient through the text encoder, the step, and that pictures do not meet."""
+"""TPT: the gradient through the text encoder, the step, and that images do not meet."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from click.testing import CliRunner
 
 import crg
 from crg.cli import main
+from crg.encoders import load_text_encoder
 from crg.encoders.mini import Mini
-from crg.equipment import load_text_encoder
+from crg.needs import TEXT_ENCODER
 from crg.ops import confident_views, entropy, softmax
-from crg.parts.prompt_tuning import PromptTuning, TuningRule
-from crg.parts.prompting import as_tensor, prompt_features, pull_back
-from crg.resources import TEXT_ENCODER
+from crg.parts.prompting import PromptTuning, TuningRule, as_tensor, prompt_features, pull_back
 from sentences import refused_in_one_sentence
 from test_promptable import in_double
 
@@ -35,7 +34,7 @@ def make_task(text: Any = None, dtype: Any = np.float64) -> crg.Task:
 
 
 def make_stream(task: crg.Task, n: int = 6, views: int = 12) -> Any:
-    """Noisy pictures of every class in turn, (N, V, D)."""
+    """Noisy images of every class in turn, (N, V, D)."""
     rng = np.random.default_rng(0)
     rows = np.asarray(task.text_features)[np.arange(n) % task.n_classes][:, None]
     noise = rng.standard_normal((n, views, task.width)) / np.sqrt(task.width)
@@ -99,7 +98,7 @@ def test_the_first_step_has_a_closed_form() -> None:
 
 
 def test_a_small_step_lowers_the_entropy() -> None:
-    """After a small step without decay the kept views agree more, for every picture."""
+    """After a small step without decay the kept views agree more, for every image."""
     task = make_task()
     rule = TuningRule("a photo of a", lr=1e-4, steps=1, weight_decay=0.0, chunk=0)
     tuning = PromptTuning(task.resources[TEXT_ENCODER], task, rule)
@@ -118,8 +117,8 @@ def test_no_step_is_zero_shot_with_the_words() -> None:
         np.testing.assert_allclose(left.logits, right.logits, atol=1e-4)
 
 
-def test_pictures_do_not_meet() -> None:
-    """In any order, at once or one by one, each picture gets the same logits."""
+def test_images_do_not_meet() -> None:
+    """In any order, at once or one by one, each image gets the same logits."""
     task = make_task()
     stream = make_stream(task, n=20)
     at_once = [p.logits for p in crg.create("tpt", task).step_many(stream)]

@@ -11,13 +11,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from crg import preprocessing
-from crg.pixels import augmix, resampling
-from crg.pixels.compiled import pixel_kernels
-from crg.pixels.crops import original, random_crop
-from crg.preprocessing import Preprocessing
-from crg.views import Recipe, _random_numbers, make_views
-from made_pictures import gradient, noise, same
+from crg.images import augmix, preprocessing, resampling
+from crg.images.compiled import pixel_kernels
+from crg.images.crops import original, random_crop
+from crg.images.preprocessing import Preprocessing
+from crg.images.views import Recipe, _random_numbers, make_views
+from made_images import gradient, noise, same
 from plain_views import (
     FILTERS,
     crop_place,
@@ -39,14 +38,14 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     """Run the test with the compiled kernels and again without them."""
     if request.param == "plain":
         for module in (augmix, preprocessing, resampling):
-            monkeypatch.setattr(module, "pixel_kernels", lambda name: None)
+            monkeypatch.setattr(module, "pixel_kernels", lambda: None)
     else:
-        assert pixel_kernels("kernels") is not None, "numba is missing: install crg-tta[fast]"
+        assert pixel_kernels() is not None, "numba is missing: install crg-tta[fast]"
     yield request.param
 
 
 def difference(one: Any, other: Any) -> int:
-    """The largest between two pictures."""
+    """The largest between two images."""
     return int(np.abs(np.asarray(one).astype(int) - np.asarray(other).astype(int)).max())
 
 
@@ -100,7 +99,7 @@ def test_both_forms_agree(
 def cut(image: Image.Image, crop: Any, side: int, compiled: bool) -> Any:
     """One view, in one of the two forms."""
     out = np.zeros((side, side, 3), np.uint8)
-    resampling.Source(image, MANY if compiled else 1).cut(crop, out)
+    resampling.ViewSource(image, MANY if compiled else 1).cut(crop, out)
     return out
 
 
@@ -115,7 +114,7 @@ def test_large_reductions_and_enlargements(form: str) -> None:
 
 
 def test_squash(form: str) -> None:
-    """A model that squashes sees the whole picture, whatever its shape."""
+    """A model that squashes sees the whole image, whatever its shape."""
     wanted = Preprocessing(16, (0, 0, 0), (1, 1, 1), "bilinear", "squash")
     image = noise(90, 40)
     views = make_views(image, wanted, Recipe(MANY), "x")
@@ -123,10 +122,10 @@ def test_squash(form: str) -> None:
 
 
 def test_augmix(form: str) -> None:
-    """AugMix is that of its authors to a rounding, for many pictures and views."""
+    """AugMix is that of its authors to a rounding, for many images and views."""
     recipe, wanted = Recipe(40, "augmix"), Preprocessing(48, (0, 0, 0), (1, 1, 1))
     for i, image in enumerate((gradient(80, 60), noise(50, 70), Image.new("RGB", (9, 9), "red"))):
-        name = f"picture {i}"
+        name = f"image {i}"
         views = make_views(image, wanted, recipe, name)
         crops = make_views(image, wanted, Recipe(40), name)
         assert same(views[0], crops[0])
@@ -140,7 +139,7 @@ def test_augmix(form: str) -> None:
 @settings(max_examples=40, deadline=None)
 @given(draws=draws, side=st.integers(1, 40))
 def test_both_forms_of_augmix_agree(draws: list[float], side: int) -> None:
-    """Compiled or not, AugMix gives the same bits, on a picture of a single pixel too."""
+    """Compiled or not, AugMix gives the same bits, on an image of a single pixel too."""
     mixture = augmix.random_mixture(draws, side)
     one, other = np.array(noise(side, side)), np.array(noise(side, side))
     augmix.mix(one, mixture, compiled=True)
@@ -150,7 +149,7 @@ def test_both_forms_of_augmix_agree(draws: list[float], side: int) -> None:
 
 
 def test_views_depend_on_seed_id_and_row_only(form: str) -> None:
-    """More views, more threads or other pictures in between change nothing; seed and id do."""
+    """More views, more threads or other images in between change nothing; seed and id do."""
     image = noise(60, 50)
     for kind in ("crops", "augmix"):
         views = make_views(image, CLIP, Recipe(64, kind), "a.jpg", threads=1)
@@ -194,14 +193,14 @@ def test_crops_are_spread_as_they_should_be() -> None:
 
 
 def test_least_area_of_one_keeps_everything() -> None:
-    """With a least area of one a square picture is only flipped or not."""
+    """With a least area of one a square image is only flipped or not."""
     views = make_views(gradient(32, 32), CLIP, Recipe(9, least_area=1.0), "x")
     for view in views[1:]:
         assert difference(view, views[0]) == 0 or difference(view, views[0][:, ::-1]) == 0
 
 
 def test_anything_readable_becomes_views() -> None:
-    """Arrays and grey pictures are taken too; what cannot be read is refused."""
+    """Arrays and grey images are taken too; what cannot be read is refused."""
     assert make_views(np.zeros((5, 4), np.uint8), CLIP, Recipe(2), "x").shape == (2, 32, 32, 3)
     with refused_in_one_sentence("empty"):
         make_views(b"", CLIP, Recipe(), "x")

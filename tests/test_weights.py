@@ -23,7 +23,7 @@ from small_models import (
     register_models,
     save_model,
     some_features,
-    some_picture,
+    some_image,
 )
 from torchvision_operators import open_clip
 
@@ -71,7 +71,7 @@ def test_names_may_have_slashes_and_any_case(publish: Any, tmp_path: Path) -> No
 
 
 def test_a_tag_brings_its_preprocessing_and_activation(publish: Any, tmp_path: Path) -> None:
-    """Published weights say how pictures are prepared and which activation they want."""
+    """Published weights say how images are prepared and which activation they want."""
     file = str(save_model("small-vit", tmp_path / "w.pt"))
     strange = {"mean": (0.5, 0.4, 0.3), "std": (0.1, 0.2, 0.3), "resize_mode": "squash"}
     publish("plain", file=file)
@@ -84,13 +84,13 @@ def test_a_tag_brings_its_preprocessing_and_activation(publish: Any, tmp_path: P
     assert plain.fingerprint != odd.fingerprint
     prepared = {**strange, "interpolation": "bilinear"}
     model = make_model("small-vit", force_quick_gelu=True, force_preprocess_cfg=prepared)
-    expected, _ = some_features(model, "small-vit", some_picture(), ["a"])
-    features = odd.encode_pictures(plain_pixels(some_picture(), odd.preprocessing))
+    expected, _ = some_features(model, "small-vit", some_image(), ["a"])
+    features = odd.encode_images(plain_pixels(some_image(), odd.preprocessing))
     assert np.allclose(features, expected, atol=2e-6)
 
 
 def test_a_file_follows_what_all_published_weights_agree_on(publish: Any, tmp_path: Path) -> None:
-    """A file of weights does not say how pictures are prepared; the published ones do."""
+    """A file of weights does not say how images are prepared; the published ones do."""
     file = save_model("small-vit", tmp_path / "w.pt")
     publish("one", quick_gelu=True, resize_mode="squash", interpolation="bilinear")
     publish("two", quick_gelu=True, resize_mode="squash")
@@ -145,7 +145,7 @@ def test_unreachable_weights_say_which_file_to_put_where(publish: Any) -> None:
         load_encoder("small-vit:web")
 
 
-def test_a_failing_download_is_told(
+def test_a_failing_download_is_reported(
     publish: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A host that answers but has no such file is not taken for a missing network."""

@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import crg
-from crg.evidence import Study, read_studies
-from crg.experiment.shortening import shorten_file
+from crg.bench.shortening import shorten_file
+from crg.report.evidence import Study, read_studies
 from crg.report.study_page import study_page
 from crg.report.tables import markdown
 from crg.report.writing import write_page

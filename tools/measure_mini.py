@@ -1,6 +1,6 @@
 """Measure the bundled model on rendered shapes, clean and shifted, alone and with adaptation.
 
-``python tools/measure_mini.py`` prints the tables of docs/mini.md. The pictures come from a
+``python tools/measure_mini.py`` prints the tables of docs/mini.md. The images come from a
 seed of their own; neither the demo nor the training uses it.
 """
 
@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 import crg
-from crg.datasets.base import PictureSet
-from crg.datasets.shapes import shape_pictures
-from crg.datasets.shifts import SEVERITIES, SHIFTS
 from crg.encoders.mini import WEIGHTS, Mini
 from crg.evaluate import run
-from crg.views import Recipe, make_views
+from crg.images.image_set import ImageSet
+from crg.images.views import Recipe, make_views
+from crg.shapes.dataset import shape_images
+from crg.shapes.shifts import SEVERITIES, SHIFTS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Measure the bundled model, mini.")
     parser.add_argument("--weights", type=Path, default=WEIGHTS)
     parser.add_argument("--seed", type=int, default=500)
-    parser.add_argument("--count", type=int, default=960, help="pictures per shift and severity")
+    parser.add_argument("--count", type=int, default=960, help="images per shift and severity")
     parser.add_argument("--views", type=int, default=1)
     parser.add_argument("--least-area", type=float, default=0.08, help="of a crop")
     parser.add_argument("--orders", type=int, default=5)
@@ -67,22 +67,22 @@ def _print_zero_shot(mini: Mini, shifts: Sequence[str], chosen: argparse.Namespa
 
 def encoded(mini: Mini, shift: str | None, severity: int, chosen: argparse.Namespace) -> Any:
     """The features of one shift in one severity."""
-    pictures = shape_pictures(shift, severity, chosen.count, chosen.seed)
+    images = shape_images(shift, severity, chosen.count, chosen.seed)
     recipe = Recipe(views=chosen.views, least_area=chosen.least_area)
     views = [
         make_views(source, mini.preprocessing, recipe, name)
-        for source, name in zip(pictures.sources, pictures.ids, strict=True)
+        for source, name in zip(images.sources, images.ids, strict=True)
     ]
-    rows = mini.encode_pictures(np.concatenate(views)).reshape(len(views), chosen.views, -1)
-    return crg.Features(rows, _task(mini, pictures), labels=np.array(pictures.labels))
+    rows = mini.encode_images(np.concatenate(views)).reshape(len(views), chosen.views, -1)
+    return crg.Features(rows, _task(mini, images), labels=np.array(images.labels))
 
 
-def _task(mini: Mini, pictures: PictureSet) -> crg.Task:
+def _task(mini: Mini, images: ImageSet) -> crg.Task:
     texts = [
-        mini.encode_texts([template.format(name) for name in pictures.class_names])
-        for template in pictures.templates
+        mini.encode_texts([template.format(name) for name in images.class_names])
+        for template in images.templates
     ]
-    return crg.Task(pictures.class_names, np.sum(texts, axis=0), mini.logit_scale)
+    return crg.Task(images.class_names, np.sum(texts, axis=0), mini.logit_scale)
 
 
 def _zero_shot(features: Any) -> str:

@@ -1,4 +1,4 @@
-"""Every method on the same rendered pictures: the tables of docs/methods.md.
+"""Every method on the same rendered images: the tables of docs/methods.md.
 
 ``python tools/methods_table.py --folder build/methods`` encodes three shifted streams with
 mini (once), runs all methods over several stream orders, measures peak memory in a process
@@ -17,22 +17,21 @@ from pathlib import Path
 from typing import Any
 
 import crg
-from crg.comparison import summarise
-from crg.datasets.shapes import shape_pictures
+from crg.bench.grid import Variant, iter_grid, plan_grid, summarise
 from crg.encoders import load_encoder
 from crg.encoding import encode
 from crg.engine import RunSpec
-from crg.engine.memory import peak_bytes
-from crg.generation.relighting import relight
-from crg.grid import Variant, iter_grid, plan_grid
-from crg.views import Recipe
+from crg.engine.worker import peak_bytes
+from crg.generation.variations import relight
+from crg.images.views import Recipe
+from crg.shapes.dataset import shape_images
 
 ROOT = Path(__file__).parent.parent
 PAGE, RESULTS = ROOT / "docs" / "methods.md", ROOT / "docs" / "results" / "methods.json"
 BEGIN, END = "<!-- methods:begin -->", "<!-- methods:end -->"
 STREAM_SEED, LABELLED_SEED = 11, 111  # neither trained mini nor chose the strength of a shift
 N_CLASSES, SHOTS, GENERATED = 32, 4, 8
-ORDERLESS = ("tpt", "difftpt")  # they forget each picture, so that one order tells all
+ORDERLESS = ("tpt", "difftpt")  # they forget each image, so that one order tells all
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Plan:
     folder: Path
     shifts: tuple[str, ...]
     severity: int
-    pictures: int
+    images: int
     views: int
     orders: int
     methods: tuple[str, ...]
@@ -54,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     plan = _plan(arguments)
     plan.folder.mkdir(parents=True, exist_ok=True)
     shifts = {shift: dict(_measured(plan, shift)) for shift in plan.shifts}
-    kept = {"pictures": plan.pictures, "views": plan.views, "severity": plan.severity,
+    kept = {"images": plan.images, "views": plan.views, "severity": plan.severity,
             "orders": plan.orders, "shots": SHOTS, "shifts": shifts}  # fmt: skip
     RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
     page = PAGE.read_text()
@@ -68,7 +67,7 @@ def _plan(arguments: Sequence[str] | None) -> Plan:
     parser.add_argument("--folder", type=Path, default=Path("build/methods"))
     parser.add_argument("--shifts", default="night,fog,noise")
     parser.add_argument("--severity", type=int, default=3)
-    parser.add_argument("--pictures", type=int, default=480)
+    parser.add_argument("--images", type=int, default=480)
     parser.add_argument("--views", type=int, default=8)
     parser.add_argument("--orders", type=int, default=5)
     parser.add_argument("--methods", default=",".join(crg.list_methods()))
@@ -106,26 +105,26 @@ def _compared(
 
 
 def _store(plan: Plan, shift: str) -> Path:
-    """The stream, with views that stand in for generated ones as the last of each picture."""
-    pictures = shape_pictures(shift, plan.severity, plan.pictures, STREAM_SEED)
+    """The stream, with views that stand in for generated ones as the last of each image."""
+    images = shape_images(shift, plan.severity, plan.images, STREAM_SEED)
     folder = plan.folder / f"{shift}-{plan.severity}"
-    # crops in other light: no diffusion model is at hand for pictures of shapes
-    made = relight(pictures, plan.folder / f"{shift}-{plan.severity}-made", GENERATED)
+    # crops in other light: no diffusion model is available for images of shapes
+    made = relight(images, plan.folder / f"{shift}-{plan.severity}-made", GENERATED)
     mini, recipe = load_encoder("mini"), Recipe(views=plan.views)
-    encode(pictures, mini, recipe, folder, workers=2, variations=made)
+    encode(images, mini, recipe, folder, workers=2, variations=made)
     return folder
 
 
 def _labelled(plan: Plan, shift: str) -> Path:
-    """Labelled pictures of the same shift, which only few-shot methods look at."""
-    pictures = shape_pictures(shift, plan.severity, SHOTS * N_CLASSES, LABELLED_SEED)
+    """Labelled images of the same shift, which only few-shot methods look at."""
+    images = shape_images(shift, plan.severity, SHOTS * N_CLASSES, LABELLED_SEED)
     folder = plan.folder / f"{shift}-{plan.severity}-labelled"
-    encode(pictures, load_encoder("mini"), Recipe(), folder, workers=2)
+    encode(images, load_encoder("mini"), Recipe(), folder, workers=2)
     return folder
 
 
 def _peak(store: Path, method: str, few: Path) -> int:
-    """Bytes that a process of its own needs at most to run the method over 64 pictures."""
+    """Bytes that a process of its own needs at most to run the method over 64 images."""
     peak = peak_bytes(RunSpec(str(store), method, few=str(few)))
     if peak is None:
         raise RuntimeError(f"The memory of {method} could not be measured.")
@@ -137,20 +136,20 @@ def tables(kept: Mapping[str, Any]) -> str:
     shifts: Mapping[str, Mapping[str, Any]] = kept["shifts"]
     methods = list(next(iter(shifts.values())))
     lines = [
-        f"Accuracy in per cent, mean ± standard deviation over {kept['orders']} stream orders; "
-        f"{kept['pictures']} pictures per shift, severity {kept['severity']}, {kept['views']} "
-        f"views; few-shot methods see {kept['shots']} labelled pictures per class; tpt and difftpt "
-        "forget each picture, so that the order does not matter to them:\n",
+        f"Accuracy in %, mean ± standard deviation over {kept['orders']} stream orders; "
+        f"{kept['images']} images per shift, severity {kept['severity']}, {kept['views']} "
+        f"views; few-shot methods see {kept['shots']} labelled images per class; tpt and difftpt "
+        "forget each image, so that the order does not matter to them:\n",
         "| method | " + " | ".join(shifts) + " |",
         "| --- |" + " ---: |" * len(shifts),
         *(
             _row(method, [_accuracy(rows[method]) for rows in shifts.values()])
             for method in methods
         ),
-        "\nCalibration error in per cent (mean over the shifts), median milliseconds per picture "
+        "\nCalibration error in % (mean over the shifts), median milliseconds per image "
         "beyond the encoder, without training, and the most memory that a process needed, which "
         "includes Python, NumPy and, where it is used, torch:\n",
-        "| method | ECE % | ms per picture | peak MB | needs |",
+        "| method | ECE % | ms per image | peak MB | needs |",
         "| --- | ---: | ---: | ---: | --- |",
         *(_row(each, _costs([rows[each] for rows in shifts.values()])) for each in methods),
     ]

@@ -1,4 +1,4 @@
-"""The training pictures of the bundled model, rendered once and kept in a file."""
+"""The training images of the bundled model, rendered once and kept in a file."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from crg.datasets.captions import FACTS, Caption, caption, facts_of
-from crg.datasets.drawing import COLOURS, SIDE, TEXTURES, draw
-from crg.datasets.outlines import OUTLINES
-from crg.datasets.scenes import SIZES, generator
-from crg.datasets.shapes import training_picture
-from crg.saving import replacing
+from crg.atomic import replacing
+from crg.shapes.dataset import training_image
+from crg.shapes.drawing import COLOURS, OUTLINES, SIDE, TEXTURES, draw
+from crg.shapes.scenes import FACTS, SIZES, Caption, caption, facts_of, generator
 
 VALUES: tuple[tuple[str, ...], ...] = (  # in the order of FACTS
     tuple(OUTLINES),
@@ -31,7 +29,7 @@ _CHUNK = 250
 
 @dataclass(frozen=True)
 class Bank:
-    """Pictures with the facts about each."""
+    """Images with the facts about each."""
 
     pixels: Any  # (N, S, S, 3) uint8
     facts: Any  # (N, number of FACTS) int8, places in VALUES
@@ -48,7 +46,7 @@ class Bank:
         return rng.choice(rows, size, replace=len(rows) < size)
 
     def captions(self, rows: Any, seed: int, step: int) -> list[Caption]:
-        """A fresh sentence about each picture."""
+        """A fresh sentence about each image."""
         rng = generator("captions", seed, step)
         return [caption(self._words(row), rng) for row in rows]
 
@@ -63,7 +61,7 @@ def _subset(rng: np.random.Generator, count: int, share: float) -> Any:
 
 
 def agreement(captions: list[Caption], facts: Any) -> Any:
-    """(n, n): whether the sentence of a column is true of the picture of a row."""
+    """(n, n): whether the sentence of a column is true of the image of a row."""
     told = np.array([_places(each.told) for each in captions])
     return np.all((told[None] == -1) | (told[None] == facts[:, None]), axis=2)
 
@@ -104,14 +102,14 @@ def _some(job: tuple[int, int, int, int]) -> tuple[Any, Any]:
 
 
 def _one(seed: int, index: int, size: int) -> tuple[Any, list[int]]:
-    scene = training_picture(seed, index).scene()
+    scene = training_image(seed, index).scene()
     box = _crop(generator("crop", seed, index))
-    picture = draw(scene.look).resize((size, size), Image.Resampling.BICUBIC, box=box)
-    return np.asarray(picture), _places(facts_of(scene))
+    image = draw(scene.look).resize((size, size), Image.Resampling.BICUBIC, box=box)
+    return np.asarray(image), _places(facts_of(scene))
 
 
 def _crop(rng: np.random.Generator) -> tuple[float, float, float, float]:
-    """Half of the pictures whole, the others cropped, as views will be, if less narrowly."""
+    """Half of the images whole, the others cropped, as views will be, if less narrowly."""
     if rng.random() < 0.5:
         return 0, 0, SIDE, SIDE
     area, ratio = rng.uniform(0.2, 1.0), np.exp(rng.uniform(-0.29, 0.29))

@@ -15,9 +15,9 @@ from safetensors.numpy import save as to_bytes
 from torch import Tensor, nn
 from torch.nn import functional
 
+from crg.atomic import replacing
 from crg.encoders.mini import FORMAT
-from crg.encoders.mini_words import MAX_WORDS, piece_buckets, split_words
-from crg.saving import replacing
+from crg.encoders.mini_net import MAX_WORDS, piece_buckets, split_words
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Twin(nn.Module):
         self.text_head = nn.Linear(plan.word_width, plan.width)
         self.log_scale = nn.Parameter(torch.tensor(2.7))
 
-    def pictures(self, pixels: Tensor) -> Tensor:
+    def images(self, pixels: Tensor) -> Tensor:
         """Unit features (B, D) of uint8 or float pixels (B, S, S, 3), 0 to 255."""
         mean, std = torch.tensor(self.plan.mean), torch.tensor(self.plan.std)
         x = self.stem(((pixels.float() / 255 - mean) / std).permute(0, 3, 1, 2))

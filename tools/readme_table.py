@@ -60,7 +60,7 @@ def tables(summary: Mapping[str, Any]) -> str:
     orders = f"{n_orders} stream order{'s' if n_orders > 1 else ''}"
     return "\n".join(
         [
-            f"Accuracy in per cent, mean ± standard deviation over {orders}:\n",
+            f"Accuracy in %, mean ± standard deviation over {orders}:\n",
             *_table(summary, _accuracy, keep_baseline=True),
             "\nGain over zero-shot in percentage points, with its 95% interval:\n",
             *_table(summary, _gain, keep_baseline=False),

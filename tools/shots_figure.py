@@ -1,12 +1,12 @@
 """Few-shot cache against zero-shot cache: what are right labels in a cache worth?
 
 ``python tools/shots_figure.py store --few labelled_store --out figure`` writes figure.json and
-figure.svg. Both caches have the same number of places per class and the same affinity,
-alpha exp(-beta (1 - f . key)). One holds labelled pictures (tip_adapter); the other holds the
-pictures of the stream that zero-shot is surest of, under the labels it gave them, and fills as
-the stream goes on (the positive cache of tda, which takes a picture in before it answers). Only
+figure.svg. Both caches have the same number of slots per class and the same affinity,
+alpha exp(-beta (1 - f . key)). One holds labelled images (tip_adapter); the other holds the
+images of the stream that zero-shot is surest of, under the labels it gave them, and fills as
+the stream goes on (the positive cache of tda, which takes an image in before it answers). Only
 original views are looked at. Each order has its own stream order and its own draw of labelled
-pictures.
+images.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 
 import crg
+from crg.atomic import replacing
 from crg.engine import read_with_few
 from crg.evaluate import run
-from crg.report.plots import line_chart, palette
-from crg.saving import replacing
-from crg.stream import shuffled
+from crg.report.html import line_chart, palette
+from crg.streams.orders import shuffled
 
 ZERO_SHOT, ZERO_SHOT_CACHE, FEW_SHOT_CACHE = "zero-shot", "zero-shot cache", "few-shot cache"
 
@@ -50,8 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Few-shot cache against zero-shot cache.")
     parser.add_argument("file", help="feature file or store with labels")
-    parser.add_argument("--few", help="labelled pictures, unless the file has few_features")
-    parser.add_argument("--shots", type=_counts, default=(1, 2, 4, 8, 16), help="places per class")
+    parser.add_argument("--few", help="labelled images, unless the file has few_features")
+    parser.add_argument("--shots", type=_counts, default=(1, 2, 4, 8, 16), help="slots per class")
     parser.add_argument("--orders", type=int, default=5)
     parser.add_argument("--alpha", type=float, default=1.0, help="weight of both caches")
     parser.add_argument("--beta", type=float, default=5.5, help="sharpness of both caches")
@@ -69,14 +69,14 @@ def measured(
 ) -> dict[str, Any]:
     """Accuracy of both caches at each size, and of zero-shot; plain values, ready for JSON.
 
-    The few-shot cache stops at the number of pictures that the best-furnished class has.
+    The few-shot cache stops at the number of images that the best-furnished class has.
     """
     largest = _check(features, shots, orders)
     drawn = [_draw(features, order) for order in range(orders)]
     few = {"alpha": alpha, "beta": beta}
     own = {"positive_weight": alpha, "positive_sharpness": beta, "negative_weight": 0.0}
     return {
-        "pictures": len(features),
+        "images": len(features),
         "classes": features.task.n_classes,
         "orders": orders,
         **few,
@@ -94,18 +94,18 @@ def measured(
 
 
 def _check(features: crg.Features, shots: Sequence[int], orders: int) -> int:
-    """Refuse what gives no figure; the largest number of labelled pictures in a class."""
+    """Refuse what gives no figure; the largest number of labelled images in a class."""
     if features.labels is None:
-        raise crg.InputError("The pictures have no labels: encode a labelled dataset.")
+        raise crg.InputError("The images have no labels: encode a labelled dataset.")
     if features.few_labels is None:
-        raise crg.InputError("There are no labelled pictures: name a file with --few.")
+        raise crg.InputError("There are no labelled images: name a file with --few.")
     if not shots or min(shots) < 1 or orders < 1:
         raise crg.InputError("Shots and orders count from 1: give whole numbers above zero.")
     return int(np.bincount(features.few_labels).max())
 
 
 def _draw(features: crg.Features, seed: int) -> crg.Features:
-    """The original views, and the labelled pictures in an order of their own."""
+    """The original views, and the labelled images in an order of their own."""
     assert features.few_features is not None and features.few_labels is not None
     rows, images = shuffled(len(features.few_labels), seed), features.image_features
     return dataclasses.replace(
@@ -131,7 +131,7 @@ def _point(
 
 
 def chart(figure: Mapping[str, Any]) -> str:
-    """Accuracy in per cent against pictures per class, as SVG."""
+    """Accuracy in % against images per class, as SVG."""
     caches = {
         name: [(float(point["shots"]), 100 * point["mean"]) for point in figure[name]]
         for name in (FEW_SHOT_CACHE, ZERO_SHOT_CACHE)
@@ -141,7 +141,7 @@ def chart(figure: Mapping[str, Any]) -> str:
     lines = {ZERO_SHOT: [(min(ends), level), (max(ends), level)], **caches}
     shown = {name: points for name, points in lines.items() if points}
     note = f" ({figure['note']})" if figure["note"] else ""
-    svg = line_chart(shown, f"pictures per class in the cache{note}", "accuracy %", palette(lines))
+    svg = line_chart(shown, f"images per class in the cache{note}", "accuracy %", palette(lines))
     return svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)  # stands alone
 
 

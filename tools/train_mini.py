@@ -1,8 +1,8 @@
 """Train the bundled model on rendered shapes and write its weights into the package.
 
-``python tools/train_mini.py`` renders the training pictures (held-out combinations are not
+``python tools/train_mini.py`` renders the training images (held-out combinations are not
 among them), trains both encoders contrastively and measures zero-shot accuracy at the end.
-Interrupted, it goes on from its last checkpoint when it is started again.
+Interrupted, it continues from its last checkpoint when it is started again.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
-from crg.datasets.captions import phrases
-from crg.datasets.shapes import shape_pictures
 from crg.encoders.mini import WEIGHTS, Mini
-from crg.encoders.mini_words import split_words
+from crg.encoders.mini_net import split_words
+from crg.shapes.dataset import shape_images
+from crg.shapes.scenes import phrases
 from mini_bank import VALUES, Bank, agreement, load_bank
 from mini_twin import Plan, Twin, write_weights
 
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     twin.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     bank = _bank(chosen, twin.plan.size)
     seconds = train(twin, bank, chosen)
-    facts = {"seed": chosen.seed, "pictures": chosen.pictures, "steps": chosen.steps}
+    facts = {"seed": chosen.seed, "images": chosen.images, "steps": chosen.steps}
     facts |= {"batch": chosen.batch, "threads": chosen.threads, "minutes": round(seconds / 60, 1)}
     facts |= {"torch": torch.__version__, "plan": asdict(twin.plan)}
     write_weights(twin.eval(), chosen.out, facts)
@@ -56,14 +56,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Train the bundled model, mini.")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--pictures", type=int, default=60_000, help="to render for training")
+    parser.add_argument("--images", type=int, default=60_000, help="to render for training")
     parser.add_argument("--steps", type=int, default=1_100)
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--rate", type=float, default=2e-3, help="highest learning rate")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, default=WEIGHTS)
     parser.add_argument(
-        "--folder", type=Path, default=Path("build/mini"), help="for pictures and checkpoint"
+        "--folder", type=Path, default=Path("build/mini"), help="for images and checkpoint"
     )
     return parser
 
@@ -75,7 +75,7 @@ def vocabulary() -> list[str]:
 
 
 def _bank(chosen: argparse.Namespace, size: int) -> Bank:
-    parts = load_bank(chosen.folder, chosen.seed, chosen.pictures, size, chosen.threads)
+    parts = load_bank(chosen.folder, chosen.seed, chosen.images, size, chosen.threads)
     for part in parts:
         if isinstance(part, Bank):
             _show("")
@@ -113,9 +113,9 @@ def train_step(
     captions = bank.captions(rows, chosen.seed, step)
     fits = torch.from_numpy(agreement(captions, bank.facts[rows])).float()
     twin.train()
-    pictures = twin.pictures(_varied(torch.from_numpy(bank.pixels[rows])))
+    images = twin.images(_varied(torch.from_numpy(bank.pixels[rows])))
     texts = twin.texts([each.text for each in captions], unknown=0.1)
-    loss = contrastive(twin.log_scale.exp() * pictures @ texts.T, fits)
+    loss = contrastive(twin.log_scale.exp() * images @ texts.T, fits)
     optimiser.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
     torch.nn.utils.clip_grad_norm_(twin.parameters(), 1.0)
@@ -126,10 +126,10 @@ def train_step(
 
 
 def contrastive(logits: Tensor, fits: Tensor) -> Tensor:
-    """CLIP's loss, where every sentence that is true of a picture counts alike."""
-    by_picture = functional.cross_entropy(logits, fits / fits.sum(dim=1, keepdim=True))
+    """CLIP's loss, where every sentence that is true of an image counts alike."""
+    by_image = functional.cross_entropy(logits, fits / fits.sum(dim=1, keepdim=True))
     by_text = functional.cross_entropy(logits.T, fits.T / fits.T.sum(dim=1, keepdim=True))
-    return (by_picture + by_text) / 2
+    return (by_image + by_text) / 2
 
 
 def _varied(pixels: Tensor) -> Tensor:
@@ -178,16 +178,16 @@ def _resume(twin: Twin, optimiser: torch.optim.Optimizer, path: Path) -> tuple[i
 
 def zero_shot(mini: Mini, shift: str | None = None, severity: int = 1, count: int = 640) -> float:
     """The accuracy on the held-out classes, with the prompts of the dataset averaged."""
-    pictures = shape_pictures(shift, severity, count, seed=1000)
+    images = shape_images(shift, severity, count, seed=1000)
     side = (mini.preprocessing.size,) * 2
-    drawn = [s.draw() for s in pictures.sources if not isinstance(s, Path)]
+    drawn = [s.draw() for s in images.sources if not isinstance(s, Path)]
     small = [np.asarray(each.resize(side, Image.Resampling.BICUBIC)) for each in drawn]
     texts = [
-        mini.encode_texts([template.format(name) for name in pictures.class_names])
-        for template in pictures.templates
+        mini.encode_texts([template.format(name) for name in images.class_names])
+        for template in images.templates
     ]
-    guesses = (mini.encode_pictures(np.stack(small)) @ np.sum(texts, axis=0).T).argmax(axis=1)
-    return float(np.mean(guesses == np.array(pictures.labels)))
+    guesses = (mini.encode_images(np.stack(small)) @ np.sum(texts, axis=0).T).argmax(axis=1)
+    return float(np.mean(guesses == np.array(images.labels)))
 
 
 def _progress(twin: Twin, step: int, steps: int, loss: float, seconds: float) -> str:

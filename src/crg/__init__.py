@@ -1,9 +1,9 @@
-"""Test-time adaptation for CLIP-like models: better predictions, one picture at a time."""
+"""Test-time adaptation for CLIP-like models: better predictions, one image at a time."""
 
 from crg import checks, evaluate
 from crg.adapter import Adapter, create, load
 from crg.classifier import Answer, Classifier
-from crg.features import Features, read_features, write_features
+from crg.features.files import Features, read_features, write_features
 from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import get_method, list_methods, register

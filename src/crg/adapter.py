@@ -10,13 +10,13 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from crg import saving
-from crg.equipment import equipped
+from crg import state_file
+from crg.encoders import equipped
 from crg.methods.base import Method
 from crg.methods.options import build_config
 from crg.methods.registry import get_method
+from crg.needs import check_needs
 from crg.parts.cache import Entry
-from crg.resources import check_needs
 from crg.types import (
     Array,
     InputError,
@@ -59,7 +59,7 @@ def load(path: str | os.PathLike[str], resources: Mapping[str, Any] | None = Non
     A text encoder is not in the file: it is loaded by the name of its model, unless it is
     among the ``resources`` that are given.
     """
-    saved = saving.read(path)
+    saved = state_file.read(path)
     task = saved.task.with_resources(resources or {})
     task = equipped(task, get_method(saved.method).needs, saved.model)
     adapter = create(saved.method, task, **saved.options)
@@ -97,14 +97,14 @@ class Adapter:
 
     @property
     def cache(self) -> dict[str, tuple[Entry, ...]]:
-        """Per class the cached pictures, most confident first; empty without a cache."""
+        """Per class the cached images, most confident first; empty without a cache."""
         queues = self._method.queues
         if queues is None:
             return {}
         return {name: queues.entries(k) for k, name in enumerate(self.task.class_names)}
 
     def step(self, views: Array, sample_id: SampleId | None = None) -> Prediction:
-        """Adapt to one picture, (D,) or (V, D) with the original in row 0, and predict it."""
+        """Adapt to one image, (D,) or (V, D) with the original in row 0, and predict it."""
         prediction = self._method.step(self._sample(views, sample_id))
         self.n_steps += 1
         return prediction
@@ -112,24 +112,22 @@ class Adapter:
     def step_many(
         self, stream: Array, sample_ids: Sequence[SampleId] | None = None
     ) -> list[Prediction]:
-        """What ``step`` gives for each picture of (N, D) or (N, V, D), with one check for all.
+        """What ``step`` gives for each image of (N, D) or (N, V, D), with one check for all.
 
-        If a picture is refused, none has been taken.
+        If an image is refused, none has been taken.
         """
         rows = as_floats(stream, "stream")
         if rows.ndim not in (2, 3):
             raise InputError(
-                f"The stream has shape {tuple(rows.shape)}: give pictures as (N, D) or (N, V, D)."
+                f"The stream has shape {tuple(rows.shape)}: give images as (N, D) or (N, V, D)."
             )
         n, n_views = rows.shape[0], 1 if rows.ndim == 2 else rows.shape[1]
         given = range(self.n_steps, self.n_steps + n) if sample_ids is None else sample_ids
         if len(given) != n:
-            raise InputError(
-                f"There are {n} pictures but {len(given)} ids: give one id per picture."
-            )
+            raise InputError(f"There are {n} images but {len(given)} ids: give one id per image.")
         if n == 0:
             return []
-        what = "stream" if n_views == 1 else f"stream ({n_views} rows a picture)"
+        what = "stream" if n_views == 1 else f"stream ({n_views} rows an image)"
         rows, ids = self._checked(rows, n_views, what), [_checked_id(each) for each in given]
         views = namespace(rows).reshape(rows, (n, n_views, -1))
         samples = [Sample(views[i, :, :], ids[i]) for i in range(n)]
@@ -180,7 +178,9 @@ class Adapter:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file, at once or not at all."""
         method = self._method
-        saving.write(path, method.name, method.config, method.task, self.n_steps, method.state())
+        state_file.write(
+            path, method.name, method.config, method.task, self.n_steps, method.state()
+        )
 
     def _sample(self, views: Array, sample_id: SampleId | None) -> Sample:
         rows = as_floats(views, "views")
@@ -189,7 +189,7 @@ class Adapter:
         if rows.ndim != 2:
             raise InputError(
                 f"The views have shape {tuple(rows.shape)}: "
-                "give one picture at a time, (D,) or (V, D)."
+                "give one image at a time, (D,) or (V, D)."
             )
         identity = self.n_steps if sample_id is None else _checked_id(sample_id)
         return Sample(self._checked(rows, rows.shape[0], "views"), identity)

@@ -1,4 +1,4 @@
-"""Classifier: pictures and class names in, predictions out, adapting as it goes."""
+"""Classifier: images and class names in, predictions out, adapting as it goes."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ import numpy as np
 from crg.adapter import Adapter, create, load
 from crg.encoders import load_encoder
 from crg.encoders.base import Encoder, Vectors
-from crg.features import read_features
-from crg.labelled import few_for
+from crg.features.files import read_features
+from crg.features.joining import few_for
+from crg.images.reading import read_image
+from crg.images.views import Augment, Recipe, iter_views, make_views
 from crg.methods.options import build_config
 from crg.methods.registry import get_method
+from crg.needs import FEW, TEXT_ENCODER
 from crg.ops import softmax
-from crg.pictures import read_picture
 from crg.presets import with_preset
 from crg.prompts import PHOTO, Mode, make_task, read_descriptions
-from crg.resources import FEW, TEXT_ENCODER
 from crg.threads import one_blas_thread
 from crg.types import InputError, Prediction, Task
-from crg.views import Augment, Recipe, iter_views, make_views
 
 _SAME_TEXT = 1e-3  # how far text features of the same words and weights may lie apart
-_VIEWS_AT_ONCE = 64  # views that the encoder gets in one call, whole pictures
+_VIEWS_AT_ONCE = 64  # views that the encoder gets in one call, whole images
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a picture shows, with and without adaptation."""
+    """What an image shows, with and without adaptation."""
 
     label: str
     probability: float
     zero_shot_label: str
     zero_shot_probability: float
-    step: int  # how many pictures had been seen by then, this one included
+    step: int  # how many images had been seen by then, this one included
     prediction: Prediction
 
     @property
@@ -81,8 +81,8 @@ class Classifier:
         """Load the model and encode the class names.
 
         ``state`` names a file that ``save`` wrote; classes, method and options are then
-        those of the file. ``few`` names a feature file or store of labelled pictures, for
-        methods that need some. ``on_note`` is told, a sentence each, what is worth a remark.
+        those of the file. ``few`` names a feature file or store of labelled images, for
+        methods that need some. ``on_note`` gets a sentence for each thing that is worth a remark.
         """
         saved = None if state is None else load(state)
         names = _checked_names(classes, saved)
@@ -118,25 +118,25 @@ class Classifier:
             **asdict(self.recipe),
         }
 
-    def predict(self, picture: Any, sample_id: str | None = None) -> Answer:
-        """Adapt to one picture and say what it shows.
+    def predict(self, image: Any, sample_id: str | None = None) -> Answer:
+        """Adapt to one image and say what it shows.
 
-        ``picture`` is a path, a Pillow image, the bytes of a file or an array (H, W, 3).
+        ``image`` is a path, a Pillow image, the bytes of a file or an array (H, W, 3).
         ``sample_id`` seeds its random views: the path, or a running number if none is given.
         """
-        name = _name_of(picture, self.adapter.n_steps) if sample_id is None else sample_id
+        name = _name_of(image, self.adapter.n_steps) if sample_id is None else sample_id
         recipe, wanted = self.recipe, self.encoder.preprocessing
-        views = make_views(read_picture(picture), wanted, recipe, name)
-        return self._answer(self.encoder.encode_pictures(views), name)
+        views = make_views(read_image(image), wanted, recipe, name)
+        return self._answer(self.encoder.encode_images(views), name)
 
     def predict_many(
-        self, pictures: Iterable[Any], sample_ids: Iterable[str] | None = None, workers: int = 1
+        self, images: Iterable[Any], sample_ids: Iterable[str] | None = None, workers: int = 1
     ) -> Iterator[Answer | InputError]:
         """What ``predict`` gives for each, encoded in batches with views made by ``workers``.
 
-        A picture that cannot be read yields its error, and the stream goes on.
+        An image that cannot be read yields its error, and the stream goes on.
         """
-        known, again = itertools.tee(pictures)
+        known, again = itertools.tee(images)
         numbers = itertools.count(self.adapter.n_steps)
         names = map(_name_of, again, numbers) if sample_ids is None else sample_ids
         ids, kept = itertools.tee(names)
@@ -147,13 +147,13 @@ class Classifier:
             yield from self._answers(batch)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write what was learnt to one file; ``Classifier(..., state=path)`` goes on with it."""
+        """Write what was learnt to one file; ``Classifier(..., state=path)`` continues with it."""
         self.adapter.save(path)
 
     def _adapter(
         self, task: Task, method: str, options: dict[str, Any], few: str | os.PathLike[str] | None
     ) -> Adapter:
-        """A new adapter, with what the method needs as far as it is at hand."""
+        """A new adapter, with what the method needs as far as it is available."""
         if few is not None:
             task = task.with_resources({FEW: few_for(task, read_features(few))})
         if TEXT_ENCODER in get_method(method).needs and hasattr(self.encoder, "promptable"):
@@ -164,7 +164,7 @@ class Classifier:
         readable = [views for _, views in batch if not isinstance(views, InputError)]
         features = iter(())  # type: Iterator[Vectors]
         if readable:
-            rows = self.encoder.encode_pictures(np.concatenate(readable))
+            rows = self.encoder.encode_images(np.concatenate(readable))
             features = iter(rows.reshape(len(readable), -1, rows.shape[-1]))
         for name, views in batch:
             yield views if isinstance(views, InputError) else self._answer(next(features), name)
@@ -185,8 +185,8 @@ class Classifier:
         )
 
 
-def _name_of(picture: Any, number: int) -> str:
-    return str(picture) if isinstance(picture, (str, Path)) else str(number)
+def _name_of(image: Any, number: int) -> str:
+    return str(image) if isinstance(image, (str, Path)) else str(number)
 
 
 def _checked_names(classes: Sequence[str] | None, saved: Adapter | None) -> tuple[str, ...]:
@@ -214,26 +214,26 @@ def _check_fits(
     if method not in (None, saved.name):
         raise InputError(
             f"{state} was saved by method {saved.name!r}, not {method!r}: "
-            "leave the method out or start afresh."
+            "leave the method out or start over."
         )
     asked = build_config(saved.name, type(saved.config), options)
     for name in with_preset(saved.name, options):
         if getattr(saved.config, name) != getattr(asked, name):
             raise InputError(
                 f"{state} was saved with {name}={getattr(saved.config, name)}: "
-                "leave the option out or start afresh."
+                "leave the option out or start over."
             )
     only_in_one = sorted(set(saved.task.class_names) ^ set(task.class_names))
     if only_in_one:
         raise InputError(
             f"{state} was saved for {saved.task.n_classes} other classes, from "
             f"{saved.task.class_names[0]!r} to {saved.task.class_names[-1]!r}: "
-            "leave the classes out or start afresh."
+            "leave the classes out or start over."
         )
     rows = [task.class_names.index(name) for name in saved.task.class_names]
     ours, theirs = task.text_features[rows, :], np.asarray(saved.task.text_features)
     if ours.shape != theirs.shape or np.abs(ours - theirs).max() > _SAME_TEXT:
         raise InputError(
             f"{state} was saved with another model or other prompts: "
-            "name the same ones or start afresh."
+            "name the same ones or start over."
         )

@@ -1,6 +1,6 @@
 """Evaluation: a method meets a stream, and afterwards its predictions meet the labels.
 
-This is the one place where labels meet predictions. The method has answered for a picture
+This is the one place where labels meet predictions. The method has answered for an image
 before its label is looked at, and never learns it.
 """
 
@@ -16,21 +16,21 @@ import numpy as np
 
 from crg import metrics
 from crg.adapter import Adapter, create
-from crg.equipment import equipped
-from crg.features import Features
+from crg.encoders import equipped
+from crg.features.files import Features
 from crg.methods.registry import get_method
-from crg.mislabelling import Mislabelling
-from crg.packing import correct_rows as correct_rows  # for those who read a run
-from crg.resources import GENERATED
-from crg.scenario import Scenario
-from crg.stream import NO_CLASS, Stream, lay_out
-from crg.tally import Tally
+from crg.needs import GENERATED
+from crg.results.measurements import Measurements
+from crg.results.measurements import correct_rows as correct_rows  # for those who read a run
+from crg.streams.label_noise import LabelNoise
+from crg.streams.orders import NO_CLASS, Stream, lay_out
+from crg.streams.scenario import Scenario
 from crg.threads import one_blas_thread
 from crg.types import InputError, Result, SampleId, Step
 
 BASELINE = "zero_shot"
 N_CHECKPOINTS = 20
-_BLOCK = 32  # pictures that share one check of their features
+_BLOCK = 32  # images that share one check of their features
 
 Numbers = np.ndarray[Any, Any]
 Order = Sequence[int] | Numbers
@@ -53,11 +53,11 @@ def iter_run(
     block: int = 1,
     labels: Numbers | None = None,
 ) -> Iterator[Step]:
-    """One step per picture of ``order``; at ``checkpoints`` with the purity of the cache.
+    """One step per image of ``order``; at ``checkpoints`` with the purity of the cache.
 
-    The adapter takes ``block`` pictures at a time, never beyond a checkpoint; with more than
+    The adapter takes ``block`` images at a time, never beyond a checkpoint; with more than
     one it is ahead of what was yielded, and the time of a step is the mean of its block.
-    ``labels`` stand in for those of the file; a picture of no class has -1 there, counts as
+    ``labels`` stand in for those of the file; an image of no class has -1 there, counts as
     wrong wherever it is cached, and has no label in its step.
     """
     stops = evenly_spaced(len(order)) if checkpoints is None else checkpoints
@@ -132,9 +132,9 @@ def run(
     """Run one method over the whole stream and measure it, beside zero-shot on the same stream.
 
     The stream is shuffled by ``seed`` unless an ``order`` or a ``scenario`` is given;
-    ``save_state`` names a file for what the method has learnt by the end; ``on_step`` is told
-    of every step. Of the metrics, ``correct``, ``predicted`` and ``right_in_order`` tell of
-    every picture: ``crg.packing`` reads them.
+    ``save_state`` names a file for what the method has learnt by the end; ``on_step`` is called
+    with every step. Of the metrics, ``correct``, ``predicted`` and ``right_in_order`` tell of
+    every image: ``crg.results.measurements`` reads them.
     """
     if not isinstance(features, Features):
         raise InputError(
@@ -145,8 +145,8 @@ def run(
     task = equipped(stream.features.task, get_method(method).needs, features.model)
     adapter = create(method, task, **dict(options or {}))
     share = 0.0 if scenario is None else scenario.mislabelled
-    mislabelling = _with_mislabelling(adapter, stream, share, seed)
-    measured = _measured(adapter, stream, on_step, mislabelling)
+    noise = _with_label_noise(adapter, stream, share, seed)
+    measured = _measured(adapter, stream, on_step, noise)
     seconds = time.perf_counter() - start
     if save_state is not None:
         adapter.save(save_state)
@@ -183,32 +183,32 @@ def _measured(
     adapter: Adapter,
     stream: Stream,
     on_step: Callable[[Step], None] = lambda step: None,
-    mislabelling: Mislabelling | None = None,
+    noise: LabelNoise | None = None,
 ) -> dict[str, Any]:
-    tally = Tally()
+    measured = Measurements()
     with one_blas_thread():
         for step in iter_run(adapter, stream.features, stream.rows, None, _BLOCK, stream.labels):
-            tally.add(step)
+            measured.add(step)
             on_step(step)
     if stream.labels is None:
-        return tally.speed()
-    misfiled = None if mislabelling is None else mislabelling.as_record()
-    return {**tally.quality(stream), "mislabelled": misfiled, **tally.speed()}
+        return measured.speed()
+    misfiled = None if noise is None else noise.as_record()
+    return {**measured.quality(stream), "mislabelled": misfiled, **measured.speed()}
 
 
-def _with_mislabelling(
+def _with_label_noise(
     adapter: Adapter, stream: Stream, share: float, seed: int
-) -> Mislabelling | None:
+) -> LabelNoise | None:
     """Let the method learn a fraction of the images under a wrong class, if it learns any."""
     if share == 0.0:
         return None
     truth = _truth(stream.features, stream.labels)
-    mislabelling = Mislabelling(share, truth, adapter.task.n_classes, seed)
-    return mislabelling if adapter._method.file_with(mislabelling) else None
+    noise = LabelNoise(share, truth, adapter.task.n_classes, seed)
+    return noise if adapter._method.file_with(noise) else None
 
 
 def _truth(features: Features, labels: Numbers | None) -> dict[SampleId, int]:
-    """The true class of each picture by its name, -1 for one of no class; empty if unknown."""
+    """The true class of each image by its name, -1 for one of no class; empty if unknown."""
     return {} if labels is None else dict(zip(features.sample_ids, labels.tolist(), strict=True))
 
 
@@ -219,5 +219,5 @@ def _purity(adapter: Adapter, truth: Mapping[SampleId, int]) -> float | None:
 def _cached(adapter: Adapter, truth: Mapping[SampleId, int]) -> Iterable[tuple[int, int]]:
     for queue, entries in enumerate(adapter.cache.values()):
         for entry in entries:
-            if entry.sample_id is not None:  # a seed is no picture
+            if entry.sample_id is not None:  # a seed is not an image
                 yield queue, truth[entry.sample_id]

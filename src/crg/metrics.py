@@ -25,7 +25,7 @@ class Interval:
 
 
 def accuracy(predicted: Numbers, labels: Numbers) -> float:
-    """Share of pictures that are predicted rightly.
+    """Share of images that are predicted rightly.
 
     >>> accuracy(np.array([0, 1, 1, 1]), np.array([0, 1, 1, 0]))
     0.75
@@ -34,14 +34,14 @@ def accuracy(predicted: Numbers, labels: Numbers) -> float:
 
 
 def per_class_accuracy(predicted: Numbers, labels: Numbers, n_classes: int) -> Numbers:
-    """The accuracy of each class (K,); NaN for a class without pictures."""
+    """The accuracy of each class (K,); NaN for a class without images."""
     seen = np.bincount(labels, minlength=n_classes)
     right = np.bincount(labels[predicted == labels], minlength=n_classes)
     return np.where(seen > 0, right / np.maximum(seen, 1), np.nan)
 
 
 def worst_class_accuracy(predicted: Numbers, labels: Numbers, n_classes: int) -> float:
-    """The accuracy of the class that fares worst, of those that have pictures."""
+    """The accuracy of the class that fares worst, of those that have images."""
     return float(np.nanmin(per_class_accuracy(predicted, labels, n_classes)))
 
 
@@ -96,9 +96,9 @@ def negative_log_likelihood(logits: Numbers, labels: Numbers) -> float:
 
 
 def cache_purity(cached: Iterable[tuple[int, int]]) -> float | None:
-    """Share of cached pictures in the queue of their own class; None for an empty cache.
+    """Share of cached images in the queue of their own class; None for an empty cache.
 
-    ``cached`` holds (class of the queue, true class) for each cached picture.
+    ``cached`` holds (class of the queue, true class) for each cached image.
     """
     right = [queue == label for queue, label in cached]
     return sum(right) / len(right) if right else None
@@ -121,34 +121,34 @@ def paired_interval(
     n_resamples: int = 2000,
     seed: int = 0,
 ) -> Interval:
-    """Gain in accuracy with a 95% interval that accounts for pictures and for orders.
+    """Gain in accuracy with a 95% interval that accounts for images and for orders.
 
-    ``right`` and ``baseline`` (orders, N) say which pictures were predicted rightly on the
-    same streams, so every difference is between two answers to one picture in one order. A
-    crossed bootstrap: each resample draws orders and, independently, pictures with
+    ``right`` and ``baseline`` (orders, N) say which images were predicted rightly on the
+    same streams, so every difference is between two answers to one image in one order. A
+    crossed bootstrap: each resample draws orders and, independently, images with
     replacement, and takes the mean difference; the interval spans the middle 95% of the
-    resamples. A picture that is drawn is drawn in all orders at once, because its answers
+    resamples. An image that is drawn is drawn in all orders at once, because its answers
     in different orders are not independent.
 
-    ``seen`` (orders, N) tells where some streams lack some pictures: an order's gain is then
+    ``seen`` (orders, N) says where some streams lack some images: an order's gain is then
     over those that it has, and the mean is over orders.
     """
     difference = right.astype(np.float64) - baseline.astype(np.float64)  # (orders, N)
     if seen is not None and not seen.all():
         shown = seen.any(axis=0)  # what no order has is no part of the experiment
         return _partly_paired(difference[:, shown], seen[:, shown], n_resamples, seed)
-    n_orders, n_pictures = difference.shape
+    n_orders, n_images = difference.shape
     sums = _sums(difference, n_resamples, seed)  # (R, orders)
     orders = _drawn_orders(n_orders, n_resamples, seed)
-    means = np.take_along_axis(sums, orders, axis=1).mean(axis=1) / n_pictures
+    means = np.take_along_axis(sums, orders, axis=1).mean(axis=1) / n_images
     return _middle(float(difference.mean()), means)
 
 
 def _partly_paired(difference: Numbers, seen: Numbers, n_resamples: int, seed: int) -> Interval:
-    """The same where an order has some of the pictures only."""
+    """The same where an order has some of the images only."""
     shown = seen.astype(np.float64)
     gains = difference * shown
-    # An order of which no picture was drawn adds nothing, for lack of anything better.
+    # An order of which no image was drawn adds nothing, for lack of anything better.
     per_order = _sums(gains, n_resamples, seed) / np.maximum(_sums(shown, n_resamples, seed), 1.0)
     orders = _drawn_orders(len(seen), n_resamples, seed)
     means = np.take_along_axis(per_order, orders, axis=1).mean(axis=1)
@@ -156,39 +156,39 @@ def _partly_paired(difference: Numbers, seen: Numbers, n_resamples: int, seed: i
 
 
 def _sums(values: Numbers, n_resamples: int, seed: int) -> Numbers:
-    """The sum of ``values`` (orders, N) over the pictures of each of R resamples, (R, orders).
+    """The sum of ``values`` (orders, N) over the images of each of R resamples, (R, orders).
 
     The values are -1, 0 and 1, so that sums of single precision are exact.
     """
-    n_pictures = values.shape[1]
-    blocks = _remembered if n_pictures * n_resamples <= _MOST_REMEMBERED else _drawn_times
+    n_images = values.shape[1]
+    blocks = _remembered if n_images * n_resamples <= _MOST_REMEMBERED else _drawn_times
     columns = np.ascontiguousarray(values.T, dtype=np.float32)
-    parts = [times.astype(np.float32) @ columns for times in blocks(n_pictures, n_resamples, seed)]
+    parts = [times.astype(np.float32) @ columns for times in blocks(n_images, n_resamples, seed)]
     return np.concatenate(parts).astype(np.float64)
 
 
-def _drawn_times(n_pictures: int, n_resamples: int, seed: int) -> Iterator[Numbers]:
-    """How often each resample draws each picture, (R, N) in blocks of some resamples."""
+def _drawn_times(n_images: int, n_resamples: int, seed: int) -> Iterator[Numbers]:
+    """How often each resample draws each image, (R, N) in blocks of some resamples."""
     rng = np.random.Generator(np.random.PCG64(seed))
-    step = max(1, _BLOCK_SIZE // n_pictures)
+    step = max(1, _BLOCK_SIZE // n_images)
     for first in range(0, n_resamples, step):
         size = min(step, n_resamples - first)
-        drawn = rng.integers(n_pictures, size=(size, n_pictures))
-        places = drawn + n_pictures * np.arange(size)[:, None]
-        counts = np.bincount(places.ravel(), minlength=size * n_pictures)
-        # A picture is drawn once on average: that it comes 256 times need not be feared.
-        yield counts.reshape(size, n_pictures).astype(np.uint8)
+        drawn = rng.integers(n_images, size=(size, n_images))
+        places = drawn + n_images * np.arange(size)[:, None]
+        counts = np.bincount(places.ravel(), minlength=size * n_images)
+        # An image is drawn once on average: that it comes 256 times need not be feared.
+        yield counts.reshape(size, n_images).astype(np.uint8)
 
 
 @functools.lru_cache(maxsize=3)
-def _remembered(n_pictures: int, n_resamples: int, seed: int) -> tuple[Numbers, ...]:
+def _remembered(n_images: int, n_resamples: int, seed: int) -> tuple[Numbers, ...]:
     """The same for every comparison of one size, so that most of them need not draw."""
-    return tuple(_drawn_times(n_pictures, n_resamples, seed))
+    return tuple(_drawn_times(n_images, n_resamples, seed))
 
 
 @functools.lru_cache(maxsize=8)
 def _drawn_orders(n_orders: int, n_resamples: int, seed: int) -> Numbers:
-    """Which orders each resample draws, (R, orders), independently of the pictures."""
+    """Which orders each resample draws, (R, orders), independently of the images."""
     rng = np.random.Generator(np.random.PCG64([seed, n_orders]))
     return rng.integers(n_orders, size=(n_resamples, n_orders))
 
@@ -196,11 +196,11 @@ def _drawn_orders(n_orders: int, n_resamples: int, seed: int) -> Numbers:
 def nested_interval(
     right: Numbers, baseline: Numbers, n_resamples: int = 2000, seed: int = 0
 ) -> Interval:
-    """Gain in accuracy with a 95% interval, where each order shows pictures of its own.
+    """Gain in accuracy with a 95% interval, where each order shows images of its own.
 
     ``right`` and ``baseline`` (orders, n) are by place in the stream, such as its first n, so
-    that a column is no picture. A nested bootstrap: each resample draws orders and, within
-    each that is drawn, pictures with replacement. As a difference is -1, 0 or 1, what is drawn
+    that a column is not an image. A nested bootstrap: each resample draws orders and, within
+    each that is drawn, images with replacement. As a difference is -1, 0 or 1, what is drawn
     within an order is a multinomial number of each.
     """
     difference = right.astype(np.int64) - baseline.astype(np.int64)  # (orders, n)

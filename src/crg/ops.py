@@ -38,7 +38,7 @@ def entropy(probs: Array) -> Array:
     """H(p) = - sum p ln p along the last axis, in nats.
 
     The largest probability enters as one minus the rest, -(1 - rest) ln(1 - rest): near
-    certainty it is rounded to one, but the rest is not, and queues order pictures by it.
+    certainty it is rounded to one, but the rest is not, and queues order images by it.
     """
     xp = namespace(probs)
     classes = xp.arange(probs.shape[-1], device=probs.device)
@@ -70,7 +70,7 @@ def normalized_entropy(probs: Array) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Confident:
-    """What the confident views of one picture say together."""
+    """What the confident views of one image say together."""
 
     kept: Array  # (m, D), the views of lowest entropy
     logits: Array  # (m, K), s f . t for each of them
@@ -98,5 +98,5 @@ def confident_views(views: Array, text: Array, scale: float, share: float) -> Co
 
 
 def count_kept(n_views: int, share: float) -> int:
-    """How many of the views are kept: the share of them, at least one."""
+    """How many of the views are kept: the fraction of them, at least one."""
     return max(1, math.floor(share * n_views + 1e-9))

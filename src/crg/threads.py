@@ -21,7 +21,7 @@ ONE_THREAD = {
 def one_blas_thread() -> Iterator[None]:
     """Products of NumPy use one thread meanwhile.
 
-    The arrays of one picture are so small that threads cost more in waiting for each other
+    The arrays of one image are so small that threads cost more in waiting for each other
     than they save, above all where something else needs the processors too; and sums that
     are split otherwise are rounded otherwise. Torch is left as it is.
     """

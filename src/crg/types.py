@@ -1,6 +1,6 @@
 """The values that flow: Task and Sample go into a method, Prediction comes out.
 
-Shapes use fixed letters: K classes, D feature width, V views of one picture. An
+Shapes use fixed letters: K classes, D feature width, V views of one image. An
 ``Array`` is a NumPy array or a torch tensor; code that handles one asks for its
 namespace with array-api-compat and so works on both.
 
@@ -46,7 +46,7 @@ class Task:
     class_names: Sequence[str]  # kept as a tuple
     text_features: Array  # (K, D), unit rows
     logit_scale: float = 100.0
-    resources: Mapping[str, Any] = field(default_factory=dict)  # see crg.resources
+    resources: Mapping[str, Any] = field(default_factory=dict)  # see crg.needs
 
     def __post_init__(self) -> None:
         if isinstance(self.class_names, str):
@@ -73,7 +73,7 @@ class Task:
         return int(self.text_features.shape[1])
 
     def with_resources(self, more: Mapping[str, Any]) -> Task:
-        """The same task with more at hand for methods that need it."""
+        """The same task with more resources for methods that need it."""
         resources = {**self.resources, **more}
         return Task(self.class_names, self.text_features, self.logit_scale, resources)
 
@@ -116,7 +116,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """One picture: its views as unit rows (row 0 is the original) and its id."""
+    """One image: its views as unit rows (row 0 is the original) and its id."""
 
     views: Array  # (V, D)
     id: SampleId
@@ -127,9 +127,9 @@ class Diagnostics:
     """What happened inside one step."""
 
     entropy: float  # of the averaged zero-shot probabilities, in nats
-    pseudo_label: int  # the class whose queue was offered the picture
+    pseudo_label: int  # the class whose queue was offered the image
     cache_changed: bool = False
-    cache_fill: float = 0.0  # share of the cache's places that hold a picture
+    cache_fill: float = 0.0  # fraction of the cache's slots that hold an image
     events: tuple[str, ...] = ()  # numerical fallbacks in this step, one sentence each
     learnt: Array | None = None  # (K,), how much the image counts for each class from now on
     extra: Mapping[str, Any] = field(default_factory=dict)  # a method's own figures
@@ -137,7 +137,7 @@ class Diagnostics:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prediction:
-    """The answer for one picture."""
+    """The answer for one image."""
 
     logits: Array  # (K,)
     probs: Array  # (K,)
@@ -148,14 +148,14 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """One step of an evaluation: the prediction beside what is known of the picture."""
+    """One step of an evaluation: the prediction beside what is known of the image."""
 
     index: int  # place in the stream
     sample_id: SampleId
     label: int | None  # the true class, where known
     prediction: Prediction
     milliseconds: float
-    purity: float | None = None  # share of cached pictures rightly labelled, at checkpoints
+    purity: float | None = None  # share of cached images rightly labelled, at checkpoints
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ def as_floats(values: Any, what: str) -> Array:
     if not array_api_compat.is_array_api_obj(values):
         array = _from_python(values, what)
     if getattr(array, "requires_grad", False):
-        array = array.detach()  # a graph would grow with every picture that is remembered
+        array = array.detach()  # a graph would grow with every image that is remembered
     xp = namespace(array)
     if array.dtype in (xp.float32, xp.float64):
         return array

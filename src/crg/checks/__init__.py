@@ -1,25 +1,25 @@
-"""The laws every method obeys. Check your own method with ``check_method("its_name")``.
+"""The checks that every method passes. Check your own method with ``check_method("its_name")``.
 
-Each law is a small function that states itself in its docstring, builds its own seeded
-samples and raises ``LawBroken`` with a sentence. Nothing here needs a test framework.
+Each check is a small function that states its claim in its docstring, builds its own seeded
+samples and raises ``CheckFailed`` with a sentence. Nothing here needs a test framework.
 
->>> check_method("zero_shot", laws=[same_stream_gives_same_logits])
+>>> check_method("zero_shot", checks=[same_stream_gives_same_logits])
 []
 """
 
-from crg.checks.law import Law, LawBroken, LawSkipped, Make, Verdict
-from crg.checks.repeatable import same_stream_gives_same_logits
-from crg.checks.running import LAWS, check_law, check_method, iter_laws
+from crg.checks.answers import same_stream_gives_same_logits
+from crg.checks.base import Check, CheckFailed, CheckSkipped, Make, Verdict
+from crg.checks.runner import CHECKS, check_method, iter_checks, run_check
 
 __all__ = [
-    "LAWS",
-    "Law",
-    "LawBroken",
-    "LawSkipped",
+    "CHECKS",
+    "Check",
+    "CheckFailed",
+    "CheckSkipped",
     "Make",
     "Verdict",
-    "check_law",
     "check_method",
-    "iter_laws",
+    "iter_checks",
+    "run_check",
     "same_stream_gives_same_logits",
 ]

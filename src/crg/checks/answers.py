@@ -1,16 +1,68 @@
-"""Laws of the answer: what a prediction looks like, and that it is finite whatever comes."""
+"""Checks of options and answers: documented, finite, and the same for the same input."""
 
 from __future__ import annotations
 
+import dataclasses
+import random
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from crg.adapter import Adapter
-from crg.checks.law import Law, Make, on_host, require
-from crg.checks.options import small_queues
-from crg.checks.streams import VIEW_COUNTS, Floats, another_direction, make_stream, make_task
-from crg.types import Prediction, Task
+from crg.checks.base import (
+    Check,
+    CheckFailed,
+    Logits,
+    Make,
+    on_host,
+    require,
+    require_same_bits,
+    run,
+)
+from crg.checks.fixtures import VIEW_COUNTS, Floats, another_direction, make_stream, make_task
+from crg.types import InputError, Prediction, Task
+
+
+def options_are_documented(make: Make) -> None:
+    """The Config is a frozen dataclass and every option has one line of help."""
+    config = make(make_task()).config
+    require(dataclasses.is_dataclass(config), "Config is not a dataclass")
+    require(type(config).__dataclass_params__.frozen, "Config is not frozen")
+    for field in dataclasses.fields(config):
+        text = str(field.metadata.get("help", "")).strip()
+        require(bool(text), f"Option {field.name!r} has no help: declare it with crg.option")
+        require("\n" not in text, f"The help of option {field.name!r} has more than one line")
+
+
+def options_may_be_given_as_text(make: Make) -> None:
+    """The default options, written out as text as on a command line, build the same Config."""
+    task = make_task()
+    config = make(task).config
+    as_text = {name: str(value) for name, value in dataclasses.asdict(config).items()}
+    require(make(task, **as_text).config == config, "Options given as text built another Config")
+
+
+def unknown_options_are_refused(make: Make) -> None:
+    """An option that the method does not have raises InputError."""
+    try:
+        make(make_task(), no_such_option=1)
+    except InputError:
+        return
+    raise CheckFailed("An unknown option was accepted in silence")
+
+
+def small_queues(config: Any) -> dict[str, int]:
+    """Options that give every queue a single place, going by names that end in ``_size``."""
+    sizes = [field for field in dataclasses.fields(config) if field.name.endswith("_size")]
+    return {field.name: 1 for field in sizes if field.metadata.get("at_least") == 1}
+
+
+OPTIONS: list[Check] = [
+    options_are_documented,
+    options_may_be_given_as_text,
+    unknown_options_are_refused,
+]
 
 
 def predictions_are_consistent(make: Make) -> None:
@@ -24,9 +76,9 @@ def predictions_are_consistent(make: Make) -> None:
             require(adapter.n_steps == 60, f"After 60 steps n_steps is {adapter.n_steps}")
 
 
-def hostile_streams_give_finite_logits(make: Make) -> None:
+def adversarial_streams_give_finite_logits(make: Make) -> None:
     """Whatever finite samples come, in whatever task, the logits are finite."""
-    for name, task, stream in _hostile():
+    for name, task, stream in _adversarial():
         adapters = [make(task)]
         if options := small_queues(adapters[0].config):
             adapters.append(make(task, **options))
@@ -57,7 +109,7 @@ def require_sound(prediction: Prediction, task: Task, where: str = "") -> None:
     require(prediction.class_name == name, f"Label {label} is not {prediction.class_name!r}{where}")
 
 
-def _hostile() -> Iterator[tuple[str, Task, Floats]]:
+def _adversarial() -> Iterator[tuple[str, Task, Floats]]:
     for dtype in ("float32", "float64"):
         task = make_task(dtype, logit_scale=100.0)
         text, odd = np.asarray(task.text_features), another_direction(task)
@@ -86,4 +138,75 @@ def _extremes(dtype: str) -> Floats:
     return np.array([limits.tiny, limits.max / 4], dtype=dtype)[:, None, None]
 
 
-LAWS: list[Law] = [predictions_are_consistent, hostile_streams_give_finite_logits]
+ANSWERS: list[Check] = [predictions_are_consistent, adversarial_streams_give_finite_logits]
+
+
+def same_stream_gives_same_logits(make: Make) -> None:
+    """The same stream twice gives the same logits to the last bit."""
+    task = make_task()
+    for views in VIEW_COUNTS:
+        stream = make_stream(task, 100, views)
+        first, second = run(make(task), stream), run(make(task), stream)
+        require_same_bits(first, second, "The same stream gave other logits the second time")
+
+
+def adapters_are_independent(make: Make) -> None:
+    """Two adapters that take turns answer as each would alone."""
+    task = make_task()
+    streams = [make_stream(task, 60, 8, seed=seed) for seed in (1, 2)]
+    alone = [run(make(task), stream) for stream in streams]
+    one, other = make(task), make(task)
+    both = [(one.step(a).logits, other.step(b).logits) for a, b in zip(*streams, strict=True)]
+    for place in (0, 1):
+        together = [np.array(pair[place]) for pair in both]
+        require_same_bits(alone[place], together, "Another adapter's samples changed the logits")
+
+
+def global_random_state_is_left_alone(make: Make) -> None:
+    """The global generators of random and NumPy are neither read nor moved."""
+    states = random.getstate(), np.random.get_state()
+    try:
+        left, right = _run_after_seeding(make, 1), _run_after_seeding(make, 2)
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])
+    require_same_bits(left, right, "The logits depend on the global random generators")
+
+
+def reset_returns_to_the_start(make: Make) -> None:
+    """After reset an adapter answers as a new one, to the last bit."""
+    task = make_task()
+    for views in VIEW_COUNTS:
+        used = make(task)
+        run(used, make_stream(task, 80, views, seed=3))
+        used.reset()
+        require(used.n_steps == 0, f"After reset n_steps is {used.n_steps}, not 0")
+        stream = make_stream(task, 60, views)
+        require_same_bits(run(make(task), stream), run(used, stream), "Reset left something behind")
+
+
+def _run_after_seeding(make: Make, seed: int) -> Logits:
+    task = make_task()
+    random.seed(seed)
+    np.random.seed(seed)
+    before = _state_of_generators()
+    logits = run(make(task), make_stream(task, 40, 8))
+    unmoved = _state_of_generators() == before
+    require(unmoved, "The method moved a global random generator: give it one of its own")
+    return logits
+
+
+def _state_of_generators() -> tuple[object, str]:
+    # As text, because the parts of NumPy's state are arrays; 625 numbers are shown in full.
+    with np.printoptions(threshold=10_000):
+        return random.getstate(), repr(np.random.get_state())
+
+
+REPEATABILITY: list[Check] = [
+    same_stream_gives_same_logits,
+    adapters_are_independent,
+    global_random_state_is_left_alone,
+    reset_returns_to_the_start,
+]
+
+CHECKS = [*OPTIONS, *ANSWERS, *REPEATABILITY]

@@ -1,4 +1,4 @@
-"""Laws of arithmetic: the answer does not hang on the array library or on the precision."""
+"""Checks of arithmetic: the answer does not depend on the array library or on the precision."""
 
 from __future__ import annotations
 
@@ -6,8 +6,17 @@ import importlib
 from typing import Any
 
 from crg.adapter import Adapter
-from crg.checks.law import Law, LawSkipped, Logits, Make, on_host, require, require_close, run
-from crg.checks.streams import VIEW_COUNTS, another_direction, make_stream, make_task
+from crg.checks.base import (
+    Check,
+    CheckSkipped,
+    Logits,
+    Make,
+    on_host,
+    require,
+    require_close,
+    run,
+)
+from crg.checks.fixtures import VIEW_COUNTS, another_direction, make_stream, make_task
 from crg.types import Array, Task
 
 
@@ -39,7 +48,7 @@ def torch_classes_may_come_and_go(make: Make) -> None:
 
 
 def single_precision_stays_near_double(make: Make) -> None:
-    """On clear pictures float32 gives the labels of float64, and nearly its probabilities."""
+    """On clear images float32 gives the labels of float64, and nearly its probabilities."""
     single, double = make_task("float32"), make_task("float64")
     for views in VIEW_COUNTS:
         stream = make_stream(double, 80, views, noise=0.4)
@@ -63,10 +72,10 @@ def _torch() -> Any:
     try:
         return importlib.import_module("torch")
     except ImportError:
-        raise LawSkipped("torch is not installed: install crg-tta[torch] to check it.") from None
+        raise CheckSkipped("torch is not installed: install crg-tta[torch] to check it.") from None
 
 
-LAWS: list[Law] = [
+CHECKS: list[Check] = [
     torch_agrees_with_numpy,
     torch_classes_may_come_and_go,
     single_precision_stays_near_double,

@@ -11,8 +11,7 @@ from crg.cli.context import context
 from crg.cli.datasets import datasets
 from crg.cli.demo import demo
 from crg.cli.encode import encode
-from crg.cli.encoders import encoders
-from crg.cli.export import export
+from crg.cli.encoders import encoders, export
 from crg.cli.generate import generate
 from crg.cli.methods import methods
 from crg.cli.predict import predict
@@ -26,7 +25,7 @@ from crg.cli.shared import CommandGroup, load_environment_plugins, plugin_option
 @click.version_option(crg.__version__, prog_name="crg")
 @plugin_option
 def main() -> None:
-    """Test-time adaptation for CLIP-like models, from pictures or stored features.
+    """Test-time adaptation for CLIP-like models, from images or stored features.
 
     \b
     Example:

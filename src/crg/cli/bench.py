@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
-from crg import results
+from crg.bench.checking import unknown_datasets
+from crg.bench.design import Design
+from crg.bench.gallery import galleries
+from crg.bench.plan import Job, Plan, count_runs, plan
+from crg.bench.reading import read_design
+from crg.bench.rendered import FOLDER
+from crg.bench.run import (
+    Machinery,
+    append_new,
+    begin,
+    missing_jobs,
+    no_longer_shown,
+    run_jobs,
+)
+from crg.bench.sources import VARIABLE, Prospect, discover, find_prospects, named_paths
 from crg.cli.progress import EncodingBar, grid_progress
 from crg.cli.shared import (
     INTERRUPTED,
@@ -21,27 +38,69 @@ from crg.cli.shared import (
     plugin_option,
     tell_of_left_out,
 )
-from crg.cli.studies import study_tables
-from crg.evidence import read_studies
-from crg.experiment.checking import unknown_datasets
-from crg.experiment.data import Prospect, find_prospects
-from crg.experiment.design import Design
-from crg.experiment.discovery import VARIABLE, discover, named_paths
-from crg.experiment.gallery import galleries
-from crg.experiment.plan import Job, Plan, count_runs, plan
-from crg.experiment.reading import read_design
-from crg.experiment.rendering import FOLDER
-from crg.experiment.running import (
-    Machinery,
-    append_new,
-    begin,
-    missing_jobs,
-    no_longer_shown,
-    run_jobs,
-)
-from crg.outline import ENOUGH_ORDERS
+from crg.report.evidence import Study, read_studies, watermark
+from crg.report.evidence.study import Contrast, Line, Spread
+from crg.report.evidence.study import Table as Figures
+from crg.results import ledger
+from crg.results.outline import ENOUGH_ORDERS
 from crg.threads import processors
 from crg.types import InputError
+
+_NOTHING = "-"
+_SHOWN_MISSING = 2  # datasets that are not there: on most machines that is nearly all of them
+
+
+def study_tables(study: Study) -> Iterator[RenderableType]:
+    """A table per source and setting, then what is missing."""
+    several = len(study.outline.settings) > 1
+    for figures in study.tables:
+        setting = f", {figures.setting.label}" if several else ""
+        source = figures.source
+        title = f"{source.name}{setting}: {source.n_samples} images, {source.n_classes} classes"
+        yield Group(Text(title), _table(figures))
+    for source in study.missing[:_SHOWN_MISSING]:
+        yield Text(f"{source.name}: {source.missing}", style="dim")
+    more = len(study.missing) - _SHOWN_MISSING
+    if more > 0:
+        yield Text(f"{more} more are not there either; --list names them all.", style="dim")
+
+
+def _table(figures: Figures) -> Table:
+    table = Table()
+    table.add_column("row", no_wrap=True)
+    table.add_column("accuracy %", justify="right", no_wrap=True)
+    table.add_column("gain over zero-shot (95% interval)", justify="right", no_wrap=True)
+    has_remarks = any(map(_remark, figures.lines))
+    if has_remarks:
+        table.add_column("remarks")
+    for line in figures.lines:
+        style = {"failed": "red", "not run": "dim"}.get(line.status, "bold" if line.best else "")
+        cells = [line.row.label, _accuracy(line.accuracy), _gain(line.to_zero_shot)]
+        cells += [_remark(line)] if has_remarks else []
+        table.add_row(*(Text(cell, style=style) for cell in cells))
+    return table
+
+
+def _remark(line: Line) -> str:
+    marks = [watermark(line), line.status if line.status != "measured" else "", line.reason]
+    return ": ".join(mark for mark in marks if mark)
+
+
+def _accuracy(spread: Spread | None) -> str:
+    if spread is None:
+        return _NOTHING
+    deviation = "" if spread.std is None else f" ± {100 * spread.std:.2f}"
+    return f"{100 * spread.mean:.2f}{deviation}"
+
+
+def _gain(contrast: Contrast | None) -> str:
+    if contrast is None:
+        return _NOTHING
+    interval = contrast.interval
+    low, high = f"{100 * interval.low:+.2f}", f"{100 * interval.high:+.2f}"
+    verdict = f" {contrast.verdict}" if contrast.verdict else ""
+    return f"{100 * interval.mean:+.2f} [{low}, {high}]{verdict}"
+
 
 FAILED = 1  # exit code where a run came to nothing
 
@@ -122,7 +181,7 @@ def bench(
     _begin(planned, path)
     failed = _run(planned, path, machinery)
     if design.has_gallery:
-        for line in galleries(planned, results.read_ledger(path).records, root):
+        for line in galleries(planned, ledger.read_ledger(path).records, root):
             append_new(path, line)
     _print_study(design.name, path)
     _end(failed)
@@ -170,8 +229,8 @@ def _default_results(design: Design) -> Path:
 
 
 def _check_results(path: Path) -> None:
-    results.make_folder(path)
-    results.check_writable(path)
+    ledger.make_folder(path)
+    ledger.check_writable(path)
     tell_of_left_out(path)
 
 
@@ -230,11 +289,11 @@ def _end(failed: int) -> None:
 
 
 def _say_farewell(jobs: Sequence[Job], path: Path) -> None:
-    records = results.read_ledger(path).records
-    kept = len(results.find(records, [job.key for job in jobs]))
+    records = ledger.read_ledger(path).records
+    kept = len(ledger.find(records, [job.key for job in jobs]))
     click.echo(
         f"Stopped: {kept} of {len(jobs)} runs are kept in {path}, "
-        "and the same command goes on from there.",
+        "and the same command continues from there.",
         err=True,
     )
 
@@ -244,7 +303,7 @@ def _print_list(design: Design, prospects: Sequence[Prospect]) -> None:
     for each in prospects:
         where = each.missing or ", ".join(map(str, each.paths))
         rendered = " (rendered)" if each.shapes else ""
-        few = f", labelled pictures {each.few}" if each.few else ""
+        few = f", labelled images {each.few}" if each.few else ""
         click.echo(f"  source  {each.name}{rendered}: {where}{few}")
     for row in design.rows:
         tuned = ", tuned on labels" if row.tuned else ""

@@ -1,14 +1,28 @@
-"""``crg compare``: several methods over several files in several stream orders."""
+"""``crg compare``: several methods over several files in several stream orders.
+
+A list of methods is separated by commas. ``label=crg:negative=false,gaussian=false`` is CRG
+with options under a label of its own: a part ``key=value`` belongs to the variant before it,
+unless the value is the name of a method. No character is special to a shell.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from crg import results
+from crg.bench.grid import (
+    Cell,
+    Finished,
+    Grid,
+    Variant,
+    iter_grid,
+    plan_grid,
+    summarise,
+    with_baseline,
+)
 from crg.cli.progress import grid_progress
 from crg.cli.shared import (
     INTERRUPTED,
@@ -17,18 +31,85 @@ from crg.cli.shared import (
     loaded_plugins,
     note,
     output,
+    parse_options,
     plugin_option,
     print_json,
     results_options,
     tell_of_left_out,
 )
 from crg.cli.tables import markdown_tables, rich_tables
-from crg.cli.variants import parse_variants
-from crg.comparison import summarise, with_baseline
 from crg.engine import RunSpec
-from crg.grid import Cell, Finished, Grid, iter_grid, plan_grid
+from crg.methods.options import nearest
+from crg.methods.registry import list_methods
+from crg.results import ledger
 from crg.threads import processors
 from crg.types import InputError
+
+
+def parse_variants(texts: Iterable[str], pairs: Iterable[str] = ()) -> list[Variant]:
+    """The variants that are asked for, with ``METHOD.key=value`` options applied."""
+    variants = [_variant(group) for text in texts for group in _grouped(text)]
+    if not variants:
+        raise InputError("No method is named: give --methods a list such as zero_shot,crg.")
+    for target, key, value in map(_split_pair, pairs):
+        variants = _with_option(variants, target, key, value)
+    return variants
+
+
+def _grouped(text: str) -> list[list[str]]:
+    """Parts of the list, each with the option parts that belong to it."""
+    groups: list[list[str]] = []
+    for part in (piece.strip() for piece in text.split(",")):
+        value = part.partition("=")[2]
+        continues = bool(value) and ":" not in part and value not in list_methods()
+        if continues and groups and ":" in groups[-1][0]:
+            groups[-1].append(part)
+        elif part:
+            groups.append([part])
+    return groups
+
+
+def _variant(group: list[str]) -> Variant:
+    """``label=method:key=value`` with any of label and options left out."""
+    head, _, first_option = group[0].partition(":")
+    label, equals, method = head.partition("=")
+    if not equals:
+        method, label = head, ",".join(group).rstrip(":")
+    if not (label and method):
+        raise InputError(f"{','.join(group)!r} names no method: write label=method:key=value.")
+    options = parse_options([part for part in (first_option, *group[1:]) if part])
+    return Variant(label, method, options)
+
+
+def _split_pair(pair: str) -> tuple[str, str, str]:
+    [(name, value)] = parse_options([pair]).items()
+    target, dot, key = name.rpartition(".")
+    if not (dot and target and key):
+        raise InputError(
+            f"{pair!r} does not say which method it is for: write METHOD.key=value, "
+            f"for example crg.{name}={value}."
+        )
+    return target, key, value
+
+
+def _with_option(variants: list[Variant], target: str, key: str, value: str) -> list[Variant]:
+    """Set an option of the variant labelled ``target``, or of all variants of that method.
+
+    What a variant sets for itself stays: it is the more particular wish.
+    """
+    chosen = [v for v in variants if v.label == target] or [
+        v for v in variants if v.method == target
+    ]
+    if not chosen:
+        known = {name for v in variants for name in (v.label, v.method)}
+        raise InputError(
+            f"-o {target}.{key} is for {target!r}, which is not compared: {nearest(target, known)}"
+        )
+    return [
+        Variant(v.label, v.method, {key: value, **v.options} if v in chosen else v.options)
+        for v in variants
+    ]
+
 
 DEFAULT_METHODS = "zero_shot,tda,dpe,crg"
 
@@ -79,7 +160,7 @@ def compare(
     """Compare methods on feature files: mean and spread over stream orders.
 
     The gain over zero-shot has a 95% interval from a paired bootstrap over orders and
-    pictures. Zero-shot is always among the rows.
+    images. Zero-shot is always among the rows.
 
     \b
     Example:
@@ -140,9 +221,9 @@ def _farewell(grid: Grid, n_done: int, results_path: Path | None) -> str:
     if results_path is None:
         return f"Stopped after {n_done} of {grid.n_runs} runs, of which none is kept."
     # Counted on the disk: a run may have been written in the moment of the interruption.
-    records = results.read_ledger(results_path).records
-    n_kept = len(results.find(records, [cell.key for cell in grid.cells]))
+    records = ledger.read_ledger(results_path).records
+    n_kept = len(ledger.find(records, [cell.key for cell in grid.cells]))
     return (
         f"Stopped: {n_kept} of {grid.n_runs} runs are kept in {results_path}, "
-        "and the same command with --resume goes on from there."
+        "and the same command with --resume continues from there."
     )

@@ -11,11 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from crg.cli.shared import output, print_json
-from crg.equipment import load_text_encoder
-from crg.parts.context_file import Context, read_context
-from crg.parts.context_start import check_fit
+from crg.encoders import load_text_encoder
+from crg.needs import PromptableTextEncoder
+from crg.parts.context import Context, check_fit, read_context
 from crg.parts.prompting import as_tensor
-from crg.resources import PromptableTextEncoder
 
 
 @click.command()

@@ -13,10 +13,16 @@ from rich.text import Text
 
 from crg.cli.shared import output, print_json, progress
 from crg.datasets import load_dataset
-from crg.datasets.catalog import SAMPLE_SEED, SAMPLE_SIZE, Entry, catalogue, get_entry
+from crg.datasets.catalog import (
+    SAMPLE_SEED,
+    SAMPLE_SIZE,
+    DatasetEntry,
+    catalogue,
+    get_entry,
+    layout,
+)
 from crg.datasets.check import Problem, Report, check_dataset
-from crg.datasets.layouts import layout
-from crg.datasets.shifts import SEVERITIES, SHIFTS
+from crg.shapes.shifts import SEVERITIES, SHIFTS
 from crg.threads import processors
 
 _SHOWN = 10  # files that are listed for each problem; --json lists all
@@ -28,7 +34,7 @@ _WRONG = 1  # exit code
 @click.option(
     "--root", type=click.Path(path_type=Path), help="With check: the folder that holds the data."
 )
-@click.option("--decode", is_flag=True, help="With check: decode every picture, not its header.")
+@click.option("--decode", is_flag=True, help="With check: decode every image, not its header.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def datasets(
@@ -68,7 +74,7 @@ def _list(as_json: bool) -> None:
         print_json({"datasets": [_facts(entry) for entry in entries]})
         return
     table = Table("dataset", "title")
-    for heading in ("classes", "test pictures", "paper draws"):
+    for heading in ("classes", "test images", "paper draws"):
         table.add_column(heading, justify="right")
     table.add_column("reader")
     for entry in entries:
@@ -77,18 +83,18 @@ def _list(as_json: bool) -> None:
         table.add_row(entry.name, entry.title, *numbers, entry.reader)
     output().print(table)
     output().print(
-        "crg datasets NAME tells how its files are laid out and where to get them.\n"
+        "crg datasets NAME says how its files are laid out and where to get them.\n"
         "shapes, and shapes:SHIFT:SEVERITY, are rendered on the spot and need no files."
     )
 
 
-def _tell(entry: Entry, as_json: bool) -> None:
+def _tell(entry: DatasetEntry, as_json: bool) -> None:
     if as_json:
         print_json(_facts(entry))
         return
     console = output()
     console.print(
-        Text(f"{entry.title}: {entry.classes:,} classes, {entry.test:,} test pictures"),
+        Text(f"{entry.title}: {entry.classes:,} classes, {entry.test:,} test images"),
         Text(f"source: {entry.source}"),
         Text(f"licence: {entry.licence or 'see the source'}"),
         Text("\ntemplates:\n" + "\n".join(f"  {each}" for each in entry.templates)),
@@ -119,14 +125,14 @@ def _tell_shapes(as_json: bool) -> None:
     console.print(Text(f"shapes:SHIFT:SEVERITY is the same shifted, where {kinds}."))
 
 
-def _facts(entry: Entry) -> dict[str, Any]:
+def _facts(entry: DatasetEntry) -> dict[str, Any]:
     facts = dataclasses.asdict(entry)
     sample = {"size": SAMPLE_SIZE, "seed": SAMPLE_SEED, "sha256": facts.pop("sample_sha256")}
     return {**facts, "sample": sample if facts.pop("sampled") else None, "layout": layout(entry)}
 
 
 def _check(ctx: click.Context, name: str, root: Path | None, decode: bool, as_json: bool) -> None:
-    bar = functools.partial(progress, "pictures")
+    bar = functools.partial(progress, "images")
     report = check_dataset(name, root, decode=decode, workers=processors(), progress=bar)
     if as_json:
         print_json({"fine": not report.problems, **dataclasses.asdict(report)})
@@ -143,10 +149,10 @@ def _print_report(report: Report) -> None:
     if report.problems and report.source:
         console.print(Text(f"Get {report.name} from {report.source}"))
     if not report.problems:
-        found = f"{report.n_classes:,} classes, {report.n_pictures:,} pictures"
+        found = f"{report.n_classes:,} classes, {report.n_images:,} images"
         console.print(Text(f"{report.name}: all is fine ({found})."))
     if report.n_ignored:
-        console.print(Text(f"{report.n_ignored:,} files are no pictures or in no class."))
+        console.print(Text(f"{report.n_ignored:,} files are not images or in no class."))
 
 
 def _items(problem: Problem) -> list[Text]:

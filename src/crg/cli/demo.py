@@ -1,4 +1,4 @@
-"""``crg demo``: pictures that the package renders, shifted, through every method."""
+"""``crg demo``: images that the package renders, shifted, through every method."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from pathlib import Path
 
 import click
 
-from crg.cli.compare import DEFAULT_METHODS, comparison_options, print_summary, run_with_progress
+from crg.bench.demo import Scenery, demonstrate, encode_scenery, titled
+from crg.bench.grid import plan_grid, summarise, with_baseline
+from crg.cli.compare import (
+    DEFAULT_METHODS,
+    comparison_options,
+    parse_variants,
+    print_summary,
+    run_with_progress,
+)
 from crg.cli.shared import loaded_plugins, plugin_option, progress
-from crg.cli.variants import parse_variants
-from crg.comparison import summarise, with_baseline
-from crg.demonstration import Scenery, demonstrate, encode_scenery, titled
-from crg.encoding.job import Progress
-from crg.grid import plan_grid
+from crg.encoding.job import EncodingProgress
 from crg.report.html import demonstration_page
 from crg.report.writing import check_page, write_page
 
@@ -27,22 +31,22 @@ _DEFAULT = Scenery()
               help="sketch, night, fog, blur, noise, recoloured, or clean for none.")  # fmt: skip
 @click.option("--severity", default=_DEFAULT.severity, show_default=True,
               type=click.IntRange(1, 5), help="How strong the shift is.")  # fmt: skip
-@click.option("--pictures", default=_DEFAULT.pictures, show_default=True,
-              type=click.IntRange(min=2), help="How many pictures to render.")  # fmt: skip
+@click.option("--images", default=_DEFAULT.images, show_default=True,
+              type=click.IntRange(min=2), help="How many images to render.")  # fmt: skip
 @click.option("--views", default=_DEFAULT.views, show_default=True,
-              type=click.IntRange(min=1), help="Views per picture.")  # fmt: skip
+              type=click.IntRange(min=1), help="Views per image.")  # fmt: skip
 @click.option("--methods", "texts", multiple=True, default=[DEFAULT_METHODS], show_default=True,
               metavar="LIST", help="As in crg compare.")  # fmt: skip
 @click.option("--report", default="report.html", show_default=True,
               type=click.Path(path_type=Path, dir_okay=False), help="Page to write.")  # fmt: skip
 @click.option("--keep", type=click.Path(path_type=Path), metavar="FOLDER",
-              help="Keep the encoded pictures in this store.")  # fmt: skip
+              help="Keep the encoded images in this store.")  # fmt: skip
 @comparison_options
 @plugin_option
 def demo(
     shift: str,
     severity: int,
-    pictures: int,
+    images: int,
     views: int,
     texts: tuple[str, ...],
     report: Path,
@@ -53,7 +57,7 @@ def demo(
     as_json: bool,
     layout: str,
 ) -> None:
-    """Render shifted pictures, encode them with the bundled model, and compare the methods.
+    """Render shifted images, encode them with the bundled model, and compare the methods.
 
     Nothing is downloaded. Prints the table and writes a page with plots and examples.
 
@@ -64,10 +68,10 @@ def demo(
       crg demo --keep night-store && crg run night-store --method crg
     """
     variants = with_baseline(parse_variants(texts))
-    scenery = Scenery(shift, severity, pictures, views, seed)
+    scenery = Scenery(shift, severity, images, views, seed)
     check_page(report)
     with _store(keep) as store:
-        with _bar(pictures) as tell:
+        with _bar(images) as tell:
             dataset = encode_scenery(scenery, store, workers, tell)
         grid = plan_grid([str(store)], variants, range(seed, seed + orders), loaded_plugins())
         finished = run_with_progress(grid, None, resume=False, workers=workers)
@@ -75,12 +79,12 @@ def demo(
         shown = demonstrate(scenery, dataset, store, grid, finished, summary)
     write_page(report, demonstration_page(shown))
     print_summary(summary, as_json, layout)
-    click.echo(f"{report} shows it with plots and pictures.", err=True)
+    click.echo(f"{report} shows it with plots and images.", err=True)
 
 
 @contextmanager
 def _store(keep: Path | None) -> Iterator[Path]:
-    """Where the encoded pictures go: kept, or gone with the command."""
+    """Where the encoded images go: kept, or gone with the command."""
     if keep is not None:
         yield keep
         return
@@ -89,11 +93,11 @@ def _store(keep: Path | None) -> Iterator[Path]:
 
 
 @contextmanager
-def _bar(pictures: int) -> Iterator[Callable[[Progress], None]]:
-    with progress("rendering and encoding", pictures) as advance:
+def _bar(images: int) -> Iterator[Callable[[EncodingProgress], None]]:
+    with progress("rendering and encoding", images) as advance:
         done = 0
 
-        def tell(now: Progress) -> None:
+        def tell(now: EncodingProgress) -> None:
             nonlocal done
             for _ in range(now.done - done):
                 advance()

@@ -1,4 +1,4 @@
-"""``crg encode``: pictures become features, kept in a store."""
+"""``crg encode``: images become features, kept in a store."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from crg.cli.shared import INTERRUPTED, F, as_plain, note, print_json, print_ski
 from crg.datasets import load_dataset
 from crg.datasets.catalog import SPLITS, TEST
 from crg.encoders import load_encoder
-from crg.encoding import Progress, Summary, Wording
+from crg.encoding import EncodingProgress, EncodingSummary, Wording
 from crg.encoding import encode as run_encoding
+from crg.features.files import open_store
+from crg.features.store import skipped_images
 from crg.generation import Variations
-from crg.storage import skipped_pictures
-from crg.store import open_store
+from crg.images.views import Recipe
 from crg.types import InputError
-from crg.views import Recipe
 
 _SECONDS_BETWEEN_LINES = 60.0  # where there is no terminal
 
 
-def _picture_options(command: F) -> F:
+def _image_options(command: F) -> F:
     for option in reversed((
         click.option("--root", type=click.Path(path_type=Path),
                      help="Folder that holds the datasets of the catalogue."),
         click.option("--split", default=TEST, show_default=True, type=click.Choice(SPLITS),
-                     help="Which pictures of a dataset of the catalogue."),
+                     help="Which images of a dataset of the catalogue."),
         click.option("--limit", type=click.IntRange(min=1),
-                     help="Encode that many pictures only, drawn at random."),
+                     help="Encode that many images only, drawn at random."),
         click.option("--shots", type=click.IntRange(min=1),
-                     help="Encode at most that many pictures of each class, drawn at random."),
+                     help="Encode at most that many images of each class, drawn at random."),
         click.option("--draw-seed", default=0, show_default=True, type=click.IntRange(min=0),
                      help="Seed of what is drawn at random, and of shapes that are rendered."),
         click.option("--skip-unreadable", is_flag=True,
-                     help="Leave out pictures that cannot be read, and list them."),
+                     help="Leave out images that cannot be read, and list them."),
         click.option("--views", default=64, show_default=True, type=click.IntRange(min=1),
-                     help="Views of each picture, the original included."),
+                     help="Views of each image, the original included."),
         click.option("--augment", default="crops", show_default=True,
                      type=click.Choice(["crops", "augmix"]), help="How views are made."),
         click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0),
@@ -51,7 +51,7 @@ def _picture_options(command: F) -> F:
                      help="Folder of generated variations, which are added as the last views; "
                           "crg generate makes one."),
         click.option("--generated", type=click.IntRange(min=1), metavar="G",
-                     help="How many variations of each picture are added."),
+                     help="How many variations of each image are added."),
     )):  # fmt: skip
         command = option(command)
     return command
@@ -93,18 +93,18 @@ def _engine_options(command: F) -> F:
 @click.command()
 @click.argument("dataset", required=False)
 @click.option("--out", required=True, type=click.Path(path_type=Path),
-              help="Folder of the store; may be new, or one to go on with.")  # fmt: skip
+              help="Folder of the store; may be new, or one to continue with.")  # fmt: skip
 @click.option("--check", is_flag=True, help="Encode nothing; check a finished store instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@_picture_options
+@_image_options
 @_model_options
 @_engine_options
 def encode(dataset: str | None, out: Path, check: bool, as_json: bool, **given: Any) -> None:
-    """Encode the pictures of a dataset once, for every run to read.
+    """Encode the images of a dataset once, for every run to read.
 
     DATASET is a name that crg datasets lists, shapes, shapes:SHIFT:SEVERITY, a folder with one
     folder per class, or a CSV file with a path and a label per line. The job can be stopped and
-    even killed: the same command goes on where it was.
+    even killed: the same command continues where it stopped.
 
     \b
     Example:
@@ -127,16 +127,16 @@ def encode(dataset: str | None, out: Path, check: bool, as_json: bool, **given: 
         _print(summary, "is sound" if check else "is finished")
 
 
-def _encoded(name: str, out: Path, given: dict[str, Any]) -> Summary:
+def _encoded(name: str, out: Path, given: dict[str, Any]) -> EncodingSummary:
     which = {key: given[key] for key in ("root", "split", "limit", "shots")}
-    pictures = load_dataset(name, **which, seed=given["draw_seed"])
+    images = load_dataset(name, **which, seed=given["draw_seed"])
     load = functools.partial(
         load_encoder, given["model"], device=given["device"], precision=given["precision"]
     )
     try:
         with _telling() as tell:
             return run_encoding(
-                pictures,
+                images,
                 load(),
                 Recipe(given["views"], given["augment"], given["seed"]),
                 out,
@@ -153,7 +153,8 @@ def _encoded(name: str, out: Path, given: dict[str, Any]) -> Summary:
             )
     except KeyboardInterrupt:
         click.echo(
-            f"Stopped: what was encoded is kept in {out}, and the same command goes on from there.",
+            f"Stopped: what was encoded is kept in {out}, "
+            "and the same command continues from there.",
             err=True,
         )
         click.get_current_context().exit(INTERRUPTED)
@@ -166,7 +167,7 @@ def _variations(folder: Path | None, count: int | None) -> Variations | None:
 
 
 @contextlib.contextmanager
-def _telling() -> Iterator[Callable[[Progress], None]]:
+def _telling() -> Iterator[Callable[[EncodingProgress], None]]:
     """A bar with the time left on a terminal; elsewhere a line now and then."""
     with contextlib.ExitStack() as stack:
         if Console(stderr=True).is_terminal:
@@ -182,10 +183,10 @@ class _Bar:
         self._stack, self._shown = stack, 0
         self._advance: Callable[[], None] | None = None
 
-    def __call__(self, at: Progress) -> None:
+    def __call__(self, at: EncodingProgress) -> None:
         if self._advance is None:
             total = at.total - at.reused
-            self._advance = self._stack.enter_context(progress("pictures", total))
+            self._advance = self._stack.enter_context(progress("images", total))
         while self._shown < at.done - at.reused:
             self._advance()
             self._shown += 1
@@ -195,7 +196,7 @@ class _Lines:
     def __init__(self) -> None:
         self._start = self._last = time.monotonic()
 
-    def __call__(self, at: Progress) -> None:
+    def __call__(self, at: EncodingProgress) -> None:
         now = time.monotonic()
         soon = now - self._last < _SECONDS_BETWEEN_LINES
         if soon or at.done in (at.reused, at.total):
@@ -203,22 +204,22 @@ class _Lines:
         self._last = now
         seconds = (now - self._start) / (at.done - at.reused) * (at.total - at.done)
         click.echo(
-            f"{at.done} of {at.total} pictures, about {seconds / 60:.0f} minutes left", err=True
+            f"{at.done} of {at.total} images, about {seconds / 60:.0f} minutes left", err=True
         )
 
 
-def _checked(out: Path) -> Summary:
+def _checked(out: Path) -> EncodingSummary:
     features = open_store(out)
-    skipped = [(each["id"], each["reason"]) for each in skipped_pictures(out)]
+    skipped = [(each["id"], each["reason"]) for each in skipped_images(out)]
     count = len(features)
-    return Summary(
+    return EncodingSummary(
         out, count, count, features.n_views, features.task.width, skipped, features.sha256 or ""
     )
 
 
-def _print(summary: Summary, state: str) -> None:
+def _print(summary: EncodingSummary, state: str) -> None:
     click.echo(
-        f"{summary.folder} {state}: {summary.n_pictures} pictures, {summary.n_views} views each, "
+        f"{summary.folder} {state}: {summary.n_images} images, {summary.n_views} views each, "
         f"{summary.width} wide."
     )
     print_skipped(summary.skipped, "all listed in skipped.json")

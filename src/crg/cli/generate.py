@@ -1,4 +1,4 @@
-"""``crg generate``: variations of pictures by a diffusion model, made once."""
+"""``crg generate``: variations of images by a diffusion model, made once."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import click
 
 from crg.cli.shared import INTERRUPTED, as_plain, print_json, print_skipped, progress
 from crg.datasets import load_dataset
-from crg.generation import Progress, Summary
+from crg.generation import GenerationProgress, GenerationSummary
 from crg.generation import generate as make_variations
 from crg.generation.diffusion import DiffusersGenerator
 
 
 @click.command()
-@click.argument("pictures")
+@click.argument("images")
 @click.option(
     "--weights",
     required=True,
@@ -29,13 +29,13 @@ from crg.generation.diffusion import DiffusersGenerator
     required=True,
     type=click.IntRange(min=1),
     metavar="G",
-    help="Variations of each picture.",
+    help="Variations of each image.",
 )
 @click.option(
     "--out",
     required=True,
     type=click.Path(path_type=Path),
-    help="Folder of the variations; may be new, or one to go on with.",
+    help="Folder of the variations; may be new, or one to continue with.",
 )
 @click.option(
     "--seed",
@@ -49,14 +49,14 @@ from crg.generation.diffusion import DiffusersGenerator
     default=50,
     show_default=True,
     type=click.IntRange(min=1),
-    help="Steps from noise to picture.",
+    help="Steps from noise to image.",
 )
 @click.option(
     "--guidance",
     default=3.0,
     show_default=True,
     type=click.FloatRange(min=0),
-    help="How closely a variation follows its picture.",
+    help="How closely a variation follows its image.",
 )
 @click.option("--device", help="Where the model runs.  [default: the fastest there is]")
 @click.option(
@@ -67,7 +67,7 @@ from crg.generation.diffusion import DiffusersGenerator
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
-    help="Take that many pictures only, the same that crg encode takes.",
+    help="Take that many images only, the same that crg encode takes.",
 )
 @click.option(
     "--draw-seed",
@@ -77,15 +77,15 @@ from crg.generation.diffusion import DiffusersGenerator
     help="Seed of what is drawn at random, as in crg encode.",
 )
 @click.option(
-    "--skip-unreadable", is_flag=True, help="Leave out pictures that cannot be read, and list them."
+    "--skip-unreadable", is_flag=True, help="Leave out images that cannot be read, and list them."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")  # fmt: skip
-def generate(pictures: str, out: Path, as_json: bool, **given: Any) -> None:
-    """Make variations of pictures with a diffusion model, once, for crg encode to add as views.
+def generate(images: str, out: Path, as_json: bool, **given: Any) -> None:
+    """Make variations of images with a diffusion model, once, for crg encode to add as views.
 
-    PICTURES is a dataset as crg encode takes it. Each variation is a file,
-    OUT/ID-OF-THE-PICTURE/0000.png and so on. The job can be stopped and even killed: the same
-    command goes on where it was.
+    IMAGES is a dataset as crg encode takes it. Each variation is a file,
+    OUT/ID-OF-THE-IMAGE/0000.png and so on. The job can be stopped and even killed: the same
+    command continues where it stopped.
 
     \b
     Example:
@@ -93,22 +93,22 @@ def generate(pictures: str, out: Path, as_json: bool, **given: Any) -> None:
       crg encode dtd --root ~/data --variations dtd-made --generated 8 --out dtd-generated
       crg run dtd-generated --method difftpt
     """
-    summary = _generated(pictures, out, given)
+    summary = _generated(images, out, given)
     if as_json:
         print_json(as_plain(summary))
     else:
         _print(summary)
 
 
-def _generated(name: str, out: Path, given: dict[str, Any]) -> Summary:
-    pictures = load_dataset(name, root=given["root"], limit=given["limit"], seed=given["draw_seed"])
+def _generated(name: str, out: Path, given: dict[str, Any]) -> GenerationSummary:
+    images = load_dataset(name, root=given["root"], limit=given["limit"], seed=given["draw_seed"])
     generator = DiffusersGenerator(
         given["weights"], given["steps"], given["guidance"], given["device"]
     )
     try:
         with _telling() as tell:
             return make_variations(
-                pictures,
+                images,
                 generator,
                 given["count"],
                 out,
@@ -118,19 +118,19 @@ def _generated(name: str, out: Path, given: dict[str, Any]) -> Summary:
             )
     except KeyboardInterrupt:
         click.echo(
-            f"Stopped: what was made is kept in {out}, and the same command goes on from there.",
+            f"Stopped: what was made is kept in {out}, and the same command continues from there.",
             err=True,
         )
         click.get_current_context().exit(INTERRUPTED)
 
 
 @contextlib.contextmanager
-def _telling() -> Iterator[Callable[[Progress], None]]:
+def _telling() -> Iterator[Callable[[GenerationProgress], None]]:
     """A bar that counts what this call does, so that the estimate knows its speed."""
     with contextlib.ExitStack() as stack:
         advance: list[Callable[[], None]] = []
 
-        def tell(at: Progress) -> None:
+        def tell(at: GenerationProgress) -> None:
             if not advance:
                 bar = progress("variations", at.total - at.reused)
                 advance.append(stack.enter_context(bar))
@@ -140,9 +140,9 @@ def _telling() -> Iterator[Callable[[Progress], None]]:
         yield tell
 
 
-def _print(summary: Summary) -> None:
+def _print(summary: GenerationSummary) -> None:
     click.echo(
-        f"{summary.folder} is finished: {summary.n_pictures} pictures, {summary.n_made} "
+        f"{summary.folder} is finished: {summary.n_images} images, {summary.n_made} "
         f"variations made, {summary.n_reused} were there."
     )
     print_skipped(summary.skipped)

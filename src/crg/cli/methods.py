@@ -45,7 +45,7 @@ def methods(name: str | None, as_json: bool) -> None:
         cells = (fact["name"], fact["paper"], needs, _defaults(fact["options"]))
         table.add_row(*(Text(cell) for cell in cells))
     console.print(table)
-    console.print("crg methods NAME tells what the options of one method mean and allow.")
+    console.print("crg methods NAME says what the options of one method mean and allow.")
 
 
 def _facts(name: str) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""``crg predict``: from pictures to predictions."""
+"""``crg predict``: from images to predictions."""
 
 from __future__ import annotations
 
+import csv
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -9,9 +10,8 @@ from typing import Any
 
 import click
 
-from crg.answers import AnswerFile, layout_of
+from crg.atomic import check_place
 from crg.classifier import Classifier
-from crg.cli.classes import class_names
 from crg.cli.shared import (
     INTERRUPTED,
     F,
@@ -21,20 +21,43 @@ from crg.cli.shared import (
     plugin_option,
     progress,
 )
-from crg.picture_paths import STANDARD_INPUT, iter_lines, list_pictures
-from crg.predicting import PictureStream, Tally
+from crg.predict.answers import AnswerFile, layout_of
+from crg.predict.files import STANDARD_INPUT, iter_arrivals, iter_lines, list_images
+from crg.predict.run import Counts, ImageStream
 from crg.prompts import PHOTO
-from crg.saving import check_place
 from crg.threads import processors
 from crg.types import InputError
-from crg.watching import iter_arrivals
+
+
+def class_names(text: str | None, file: Path | None) -> tuple[str, ...] | None:
+    """The names of ``--classes`` or ``--classes-file``; None if neither is given."""
+    if text is not None and file is not None:
+        raise InputError("The classes are given twice: use --classes or --classes-file.")
+    if text is not None:
+        [names] = csv.reader([text], skipinitialspace=True)  # a name may hold a comma in quotes
+        return tuple(name.strip() for name in names)
+    return None if file is None else _read(file)
+
+
+def _read(file: Path) -> tuple[str, ...]:
+    try:
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{file} cannot be read ({error}): give a text file in UTF-8 with one class per line."
+        ) from None
+    names = tuple(line.strip() for line in lines if line.strip())
+    if not names:
+        raise InputError(f"{file} names no class: write one per line.")
+    return names
+
 
 DEFAULT_MODEL = "mini"
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 def model_options(command: F) -> F:
-    """Everything that decides how pictures and class names become features."""
+    """Everything that decides how images and class names become features."""
     for option in (
         click.option("--precision", help="fp32, fp16 or bf16.  [default: what suits the device]"),
         click.option("--device", help="cpu, cuda, mps.  [default: the fastest there is]"),
@@ -43,7 +66,7 @@ def model_options(command: F) -> F:
         click.option("--augment", type=click.Choice(["crops", "augmix"]), default="crops",
                      show_default=True, help="How random views are made."),
         click.option("--views", default=1, show_default=True, type=click.IntRange(min=1),
-                     help="Views per picture, the original included; the papers use 64."),
+                     help="Views per image, the original included; the papers use 64."),
         click.option("--prompts", type=click.Choice(["template", "descriptions", "both"]),
                      default="template", show_default=True, help="What the classes are read from."),
         click.option("--descriptions", type=_FILE,
@@ -59,7 +82,7 @@ def model_options(command: F) -> F:
 
 
 @click.command()
-@click.argument("pictures", nargs=-1, required=True, metavar="PICTURES...")
+@click.argument("images", nargs=-1, required=True, metavar="IMAGES...")
 @click.option("--classes", "text", metavar="LIST", help="Class names, separated by commas.")
 @click.option("--classes-file", type=_FILE, help="File with one class name per line.")
 @click.option("--method", default=None, help="Name of the method.  [default: crg]")
@@ -70,18 +93,18 @@ def model_options(command: F) -> F:
 @click.option("--format", "layout", type=click.Choice(["jsonl", "csv"]), default=None,
               help="Form of the lines.  [default: by the suffix of --out, else jsonl]")  # fmt: skip
 @click.option("--save-state", type=_FILE, help="Keep what is learnt in this file.")
-@click.option("--load-state", type=_FILE, help="Go on with what an earlier stream learnt.")
-@click.option("--resume", is_flag=True, help="Go on with --out where an earlier call stopped.")
+@click.option("--load-state", type=_FILE, help="Continue with what an earlier stream learnt.")
+@click.option("--resume", is_flag=True, help="Continue with --out where an earlier call stopped.")
 @click.option("--skip-unreadable", is_flag=True,
-              help="Give a broken picture a line with its error, and go on.")  # fmt: skip
+              help="Give a broken image a line with its error, and go on.")  # fmt: skip
 @click.option("--watch", is_flag=True, help="Go on as files arrive, until Ctrl-C.")
 @click.option("--idle", type=click.FloatRange(min=0), metavar="SECONDS",
               help="End --watch when nothing has arrived for so long.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(min=1), default=processors,
-              help="Threads that read pictures.  [default: one per processor]")  # fmt: skip
+              help="Threads that read images.  [default: one per processor]")  # fmt: skip
 @plugin_option
 def predict(
-    pictures: tuple[str, ...],
+    images: tuple[str, ...],
     text: str | None,
     classes_file: Path | None,
     method: str | None,
@@ -97,9 +120,9 @@ def predict(
     workers: int,
     **model: Any,
 ) -> None:
-    """Say what pictures show, adapting as it goes; one line per picture.
+    """Say what images show, adapting as it goes; one line per image.
 
-    PICTURES are folders, globs in quotes, picture files, a CSV file with a column "path", or -
+    IMAGES are folders, globs in quotes, image files, a CSV file with a column "path", or -
     for a list on standard input. No labels are needed and none are used.
 
     \b
@@ -108,16 +131,16 @@ def predict(
       find . -name '*.jpg' | crg predict - --classes-file names.txt --format csv
       crg predict inbox/ --classes "cat,dog" --watch --save-state cats.crg
     """
-    _check_together(pictures, out, resume, watch, idle, save_state)
+    _check_together(images, out, resume, watch, idle, save_state)
     names = class_names(text, classes_file)
     state = save_state if resume and save_state is not None and save_state.exists() else load_state
-    live = watch or STANDARD_INPUT in pictures
-    listed = None if live else _some(list_pictures(pictures))
+    live = watch or STANDARD_INPUT in images
+    listed = None if live else _some(list_images(images))
     classifier = _classifier(names, method, parse_options(pairs), state, model)
-    paths = listed if listed is not None else _live_paths(pictures, watch, idle)
+    paths = listed if listed is not None else _live_paths(images, watch, idle)
     written = layout_of(out, layout)
     with AnswerFile(out or sys.stdout, written, resume, classifier.settings) as answers:
-        stream = PictureStream(classifier, answers, save_state,
+        stream = ImageStream(classifier, answers, save_state,
                                skip_unreadable=skip_unreadable, workers=workers)  # fmt: skip
         _run(stream, paths, live, None if listed is None or out is None else len(listed))
 
@@ -139,45 +162,45 @@ def _classifier(
     )
 
 
-def _run(stream: PictureStream, paths: Iterable[Path], live: bool, total: int | None) -> None:
-    tally = Tally()
+def _run(stream: ImageStream, paths: Iterable[Path], live: bool, total: int | None) -> None:
+    counts = Counts()
     try:
-        with progress("pictures", total, shown=total is not None) as advance:
-            for tally in stream.run(paths, live):  # noqa: B007 - the last one is told of below
+        with progress("images", total, shown=total is not None) as advance:
+            for counts in stream.run(paths, live):  # noqa: B007 - the last one is reported below
                 advance()
     except KeyboardInterrupt:
-        click.echo(f"Stopped. {_told(tally)}", err=True)
+        click.echo(f"Stopped. {_told(counts)}", err=True)
         click.get_current_context().exit(INTERRUPTED)
-    click.echo(_told(tally), err=True)
+    click.echo(_told(counts), err=True)
 
 
-def _told(tally: Tally) -> str:
-    broken = f", {tally.unreadable} unreadable" if tally.unreadable else ""
-    pictures = "1 picture" if tally.answered == 1 else f"{tally.answered} pictures"
-    return f"{pictures} answered, {tally.changed} of them changed by adaptation{broken}."
+def _told(counts: Counts) -> str:
+    broken = f", {counts.unreadable} unreadable" if counts.unreadable else ""
+    images = "1 image" if counts.answered == 1 else f"{counts.answered} images"
+    return f"{images} answered, {counts.changed} of them changed by adaptation{broken}."
 
 
 def _live_paths(arguments: tuple[str, ...], watch: bool, idle: float | None) -> Iterator[Path]:
     if watch:
-        return iter_arrivals(lambda: list_pictures(arguments), idle=idle)
+        return iter_arrivals(lambda: list_images(arguments), idle=idle)
     return iter_lines(sys.stdin)
 
 
 def _some(paths: list[Path]) -> list[Path]:
     if not paths:
-        raise InputError("No pictures were found: give a folder, a glob or files that hold some.")
+        raise InputError("No images were found: give a folder, a glob or files that hold some.")
     return paths
 
 
 def _check_together(
-    pictures: tuple[str, ...],
+    images: tuple[str, ...],
     out: Path | None,
     resume: bool,
     watch: bool,
     idle: float | None,
     save_state: Path | None,
 ) -> None:
-    if STANDARD_INPUT in pictures and (len(pictures) > 1 or watch):
+    if STANDARD_INPUT in images and (len(images) > 1 or watch):
         raise InputError("A list on standard input stands alone: leave out the rest and --watch.")
     if resume and out is None:
         raise InputError("--resume needs the file that the earlier call wrote: name it with --out.")

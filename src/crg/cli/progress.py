@@ -4,7 +4,7 @@
 
     with grid_progress(300) as shown:
         shown.advanced("crg, dtd, order 3", 0, 0)        # it begins; no total yet
-        shown.advanced("crg, dtd, order 3", 120, 1692)   # pictures done, pictures in all
+        shown.advanced("crg, dtd, order 3", 120, 1692)   # images done, images in all
         shown.finished("crg, dtd, order 3")
         shown.finished("tda, dtd, order 3", failure="There is no method 'tda': ...")
 
@@ -32,10 +32,10 @@ from rich.progress import (
 )
 
 from crg.cli.shared import progress
-from crg.encoding import Progress as EncodingProgress
+from crg.encoding import EncodingProgress
 
 _SECONDS_BETWEEN_LINES = 10.0
-_SECONDS_OF_MEMORY = 600.0  # runs may take minutes each, and the time left is told from these
+_SECONDS_OF_MEMORY = 600.0  # runs may take minutes each, and the time left is reported from these
 
 
 @contextlib.contextmanager
@@ -45,7 +45,7 @@ def grid_progress(
     """What to tell of a grid's progress: bars on a terminal's stderr.
 
     Elsewhere a plain line on stderr every ten seconds if anything has changed, and one at the
-    end, or nothing without ``lines``. Failures are told at once, in either case; those for a
+    end, or nothing without ``lines``. Failures are reported at once, in either case; those for a
     reason that was told are counted at the end.
     """
     console = Console(stderr=True, highlight=False)
@@ -84,7 +84,7 @@ class GridProgress:
         self._reasons: Counter[str] = Counter()
 
     def advanced(self, text: str, done: int, total: int) -> None:
-        """The run called ``text`` has done so many pictures; a ``total`` of 0 is not known yet."""
+        """The run called ``text`` has done so many images; a ``total`` of 0 is not known yet."""
         if text not in self._at_work:
             self._at_work[text] = self._bars.add_task(f"  {escape(text)}", total=None, note="")
         self._bars.update(self._at_work[text], completed=done, total=total or None)

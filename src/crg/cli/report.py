@@ -8,9 +8,9 @@ import click
 from rich.console import Console
 
 from crg.cli.shared import note
-from crg.evidence import read_studies
-from crg.evidence.paper_files import with_papers
-from crg.evidence.study import Study
+from crg.report.evidence import read_studies
+from crg.report.evidence.paper_files import with_papers
+from crg.report.evidence.study import Study
 from crg.report.study_page import study_page
 from crg.report.tables import latex, markdown
 from crg.report.writing import check_page, write_page

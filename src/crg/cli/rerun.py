@@ -9,19 +9,20 @@ from typing import Any
 
 import click
 
-from crg import results
-from crg.cli.progress import EncodingBar
-from crg.cli.shared import note, plugin_option, print_json
-from crg.experiment.discovery import VARIABLE, named_paths
-from crg.experiment.line_finding import Line, find_line
-from crg.experiment.rendering import FOLDER, render_store, shapes_in
-from crg.experiment.repeating import (
+from crg.bench.rendered import FOLDER, render_store, shapes_in
+from crg.bench.rerun import (
+    Line,
     Repetition,
     changed_since,
     check_data,
+    find_line,
     repeat,
     with_data_at,
 )
+from crg.bench.sources import VARIABLE, named_paths
+from crg.cli.progress import EncodingBar
+from crg.cli.shared import note, plugin_option, print_json
+from crg.results import ledger
 from crg.threads import processors
 from crg.types import InputError
 
@@ -36,7 +37,7 @@ _MAIN = ("digest", "accuracy", "predicted", "ece", "nll", "worst_class_accuracy"
 @click.option("--results", "files", multiple=True, metavar="FILE",
               type=click.Path(path_type=Path, dir_okay=False),
               help="Results file; may be repeated.  "
-                   f"[default: {results.DEFAULT_PATH}, and results/*.jsonl for keys]")  # fmt: skip
+                   f"[default: {ledger.DEFAULT_PATH}, and results/*.jsonl for keys]")  # fmt: skip
 @click.option("--data", multiple=True, metavar="PATH", type=click.Path(path_type=Path),
               help="Where to look for data that is not where it was; may be repeated.  "
                    f"[default: the variable {VARIABLE}]")  # fmt: skip
@@ -50,7 +51,7 @@ _MAIN = ("digest", "accuracy", "predicted", "ece", "nll", "worst_class_accuracy"
 def rerun(
     line: str, files: tuple[Path, ...], data: tuple[Path, ...], folder: Path, as_json: bool
 ) -> None:
-    """Run again what a line of a results file tells of, and compare all that was measured.
+    """Run again what a line of a results file reports, and compare all that was measured.
 
     LINE is the number of a line, FILE:NUMBER, or the start of a run's key. Times and memory are
     not compared. The exit code is 0 if everything is the same to the last bit, and 1 if not.
@@ -91,7 +92,7 @@ def _rendered(name: str, folder: Path, bar: EncodingBar) -> Path | None:
 
 def _default_files(line: str) -> list[Path]:
     """For a number the one default file; for a key wherever results usually are."""
-    usual = Path(results.DEFAULT_PATH)
+    usual = Path(ledger.DEFAULT_PATH)
     if line.isdecimal():
         return [usual]
     files = [path for path in (usual, *sorted(Path("results").glob("*.jsonl"))) if path.exists()]

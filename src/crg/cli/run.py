@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from crg import results
+from crg.atomic import check_place
+from crg.bench.grid import origin_of, typed_options
 from crg.cli.shared import (
     few_option,
     loaded_plugins,
@@ -20,8 +21,7 @@ from crg.cli.shared import (
 from crg.cli.tables import run_table
 from crg.engine import read_once, read_with_few
 from crg.evaluate import run as evaluate_run
-from crg.grid import origin_of, typed_options
-from crg.saving import check_place
+from crg.results import ledger
 
 
 @click.command()
@@ -54,15 +54,15 @@ def run(
     options = typed_options(method, parse_options(pairs))
     features = read_with_few(file, few)
     _check_before_running(save_state, None if no_results else results_path)
-    with progress("pictures", len(features)) as advance:
+    with progress("images", len(features)) as advance:
         result = evaluate_run(
             features, method, options, seed, save_state=save_state, on_step=lambda step: advance()
         )
     labelled = None if few is None else (few, read_once(few).sha256)
     origin = origin_of(file, features.sha256, method, loaded_plugins(), labelled)
-    record = results.make_record(result, origin, options)
+    record = ledger.make_record(result, origin, options)
     if not no_results:
-        results.append(results_path, record)
+        ledger.append(results_path, record)
     if as_json:
         print_json(record)
     else:
@@ -73,4 +73,4 @@ def _check_before_running(save_state: Path | None, results_path: Path | None) ->
     if save_state is not None:
         check_place(save_state)
     if results_path is not None:
-        results.check_writable(results_path, or_none=True)
+        ledger.check_writable(results_path, or_none=True)

@@ -15,13 +15,14 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from crg import plugins, results
-from crg.soundness import sentences_on
+from crg import plugins
+from crg.results import ledger
+from crg.results.soundness import sentences_on
 from crg.types import InputError
 
 INTERRUPTED = 130  # what shells report for a program that Ctrl-C ended
 _LOADED = "crg.plugins"
-_SHOWN = 20  # pictures that were left out and are listed on the screen
+_SHOWN = 20  # images that were left out and are listed on the screen
 _PIPE_WIDTH = 200  # wide enough that no table is wrapped in a file
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -83,7 +84,7 @@ def results_options(command: F) -> F:
     path = click.option(
         "--results",
         "results_path",
-        default=results.DEFAULT_PATH,
+        default=ledger.DEFAULT_PATH,
         show_default=True,
         type=click.Path(path_type=Path, dir_okay=False),
         help="Append a line of JSON for each run to this file.",
@@ -93,11 +94,11 @@ def results_options(command: F) -> F:
 
 
 def few_option(command: F) -> F:
-    """``--few``, labelled pictures for few-shot methods."""
+    """``--few``, labelled images for few-shot methods."""
     return click.option(
         "--few",
         metavar="FILE",
-        help="Labelled pictures for few-shot methods: a feature file or store of the same classes.",
+        help="Labelled images for few-shot methods: a feature file or store of the same classes.",
     )(command)
 
 
@@ -145,15 +146,15 @@ def print_json(value: Any) -> None:
 
 
 def as_plain(summary: Any) -> dict[str, Any]:
-    """What a job over pictures has left behind, ready for JSON."""
+    """What a job over images has left behind, ready for JSON."""
     skipped = [{"id": name, "reason": reason} for name, reason in summary.skipped]
     return {**dataclasses.asdict(summary), "folder": str(summary.folder), "skipped": skipped}
 
 
 def print_skipped(skipped: Sequence[tuple[str, str]], where_all: str = "") -> None:
-    """The first pictures that were left out, with the reasons."""
+    """The first images that were left out, with the reasons."""
     if skipped:
-        click.echo(f"{len(skipped)} pictures could not be read and were left out:")
+        click.echo(f"{len(skipped)} images could not be read and were left out:")
     for name, reason in skipped[:_SHOWN]:
         click.echo(f"  {name}: {reason}")
     if len(skipped) > _SHOWN:
@@ -166,8 +167,8 @@ def note(sentence: str) -> None:
 
 
 def tell_of_left_out(results_path: Path) -> None:
-    """Say which lines of a results file are torn, not ours or not to be believed."""
-    for sentence in sentences_on(results_path, results.read_ledger(results_path).left_out):
+    """Say which lines of a results file are truncated, not ours or not to be believed."""
+    for sentence in sentences_on(results_path, ledger.read_ledger(results_path).left_out):
         note(sentence)
 
 

@@ -1,4 +1,4 @@
-"""Tables for people: shares in per cent, the best row in bold."""
+"""Tables for people: shares in %, the best row in bold."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def run_table(path: str, result: Result) -> Group:
                  for each in (result.metrics, result.zero_shot)]  # fmt: skip
         if shown != [_NOTHING, _NOTHING]:
             table.add_row(name, *shown[: len(table.columns) - 1])
-    return Group(Text(f"{path}: {_pictures(result.n_samples)}, seed {result.seed}"), table)
+    return Group(Text(f"{path}: {_images(result.n_samples)}, seed {result.seed}"), table)
 
 
 def _markdown_table(title: str, rows: Summary) -> str:
@@ -92,13 +92,11 @@ def _title(path: str, summary: Summary) -> str:
     facts, n_orders = summary["data"][path], len(summary["seeds"])
     orders = f"{n_orders} order{'s' if n_orders > 1 else ''}"
     labels = "" if facts["labelled"] else ", no labels and so no accuracy"
-    return (
-        f"{path}: {_pictures(facts['n_samples'])}, {facts['n_classes']} classes, {orders}{labels}"
-    )
+    return f"{path}: {_images(facts['n_samples'])}, {facts['n_classes']} classes, {orders}{labels}"
 
 
-def _pictures(count: int) -> str:
-    return "1 picture" if count == 1 else f"{count} pictures"
+def _images(count: int) -> str:
+    return "1 image" if count == 1 else f"{count} images"
 
 
 def _cells(label: str, row: Summary) -> list[str]:

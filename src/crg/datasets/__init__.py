@@ -1,23 +1,22 @@
-"""Sets of pictures: the benchmarks of the field, folders of one's own, and rendered shapes."""
+"""Sets of images: the benchmarks of the field, folders of one's own, and rendered shapes."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from crg.datasets.base import PictureSet
 from crg.datasets.catalog import find_entry, get_entry
-from crg.datasets.folder import read_folder
+from crg.datasets.folder import TABLE_SUFFIXES, read_folder, read_table
 from crg.datasets.readers import read_entry
 from crg.datasets.sampling import drawn, drawn_per_class
-from crg.datasets.table import TABLE_SUFFIXES, read_table
-from crg.pictures import shown
+from crg.images.image_set import ImageSet
+from crg.images.reading import shown
 from crg.types import InputError
 
-__all__ = ["PictureSet", "load_dataset"]
+__all__ = ["ImageSet", "load_dataset"]
 
 SHAPES = "shapes"
-SHAPES_COUNT = 1000  # pictures that are rendered unless a limit is given
+SHAPES_COUNT = 1000  # images that are rendered unless a limit is given
 
 
 def load_dataset(
@@ -28,8 +27,8 @@ def load_dataset(
     limit: int | None = None,
     shots: int | None = None,
     seed: int = 0,
-) -> PictureSet:
-    """The pictures of a catalogued dataset, of a folder or table of one's own, or shapes.
+) -> ImageSet:
+    """The images of a catalogued dataset, of a folder or table of one's own, or shapes.
 
     ``limit`` draws that many at random by ``seed``; of shapes that many are rendered. ``shots``
     draws at most that many of each class instead.
@@ -44,7 +43,7 @@ def load_dataset(
 
 def _loaded(
     name_or_path: str, root: Path | None, split: str, limit: int | None, seed: int
-) -> PictureSet:
+) -> ImageSet:
     if name_or_path.partition(":")[0] == SHAPES:
         _check_only_split(name_or_path, split)
         return _shapes(name_or_path, limit, seed)
@@ -59,7 +58,7 @@ def _loaded(
     return drawn(read_entry(entry, Path(root), split), limit, seed)
 
 
-def _own(path: Path, root: Path | None) -> PictureSet:
+def _own(path: Path, root: Path | None) -> ImageSet:
     if os.path.isdir(path):
         if root is not None:
             raise InputError(
@@ -71,7 +70,7 @@ def _own(path: Path, root: Path | None) -> PictureSet:
         return read_table(path, root)
     if os.path.isfile(path):
         raise InputError(
-            f"{shown(path)} is not a set of pictures: give a folder with one folder per class, "
+            f"{shown(path)} is not a set of images: give a folder with one folder per class, "
             "or a .csv file with the columns path and label."
         )
     if len(path.parts) == 1 and not path.suffix:
@@ -81,8 +80,8 @@ def _own(path: Path, root: Path | None) -> PictureSet:
     )
 
 
-def _shapes(name: str, limit: int | None, seed: int) -> PictureSet:
-    from crg.datasets.shapes import CLEAN, shape_pictures
+def _shapes(name: str, limit: int | None, seed: int) -> ImageSet:
+    from crg.shapes.dataset import CLEAN, shape_images
 
     _, *parts = name.split(":")
     if parts and parts[0] == CLEAN:
@@ -93,7 +92,7 @@ def _shapes(name: str, limit: int | None, seed: int) -> PictureSet:
         raise InputError(f"{name!r} names no shapes: write shapes:clean or shapes:SHIFT:SEVERITY.")
     shift = parts[0] if parts else None
     severity = int(parts[1]) if len(parts) == 2 else 1
-    return shape_pictures(shift, severity, SHAPES_COUNT if limit is None else limit, seed)
+    return shape_images(shift, severity, SHAPES_COUNT if limit is None else limit, seed)
 
 
 def _check_only_split(name: str, split: str) -> None:

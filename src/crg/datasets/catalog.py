@@ -1,4 +1,4 @@
-"""The catalogue: what is known of the thirteen datasets, read from catalog.toml."""
+"""The catalogue: the thirteen datasets and the layout of their files, read from catalog.toml."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ TRAIN, VAL, TEST = SPLITS = ("train", "val", "test")
 
 
 @dataclass(frozen=True)
-class Entry:
+class DatasetEntry:
     """One dataset. Paths are below the root; of several, the first that is there is taken."""
 
     name: str  # what `crg encode` is given
     title: str  # as the paper writes it
     classes: int  # K
-    test: int  # number of test pictures
+    test: int  # number of test images
     reader: str  # the layout: split, variants, wnid or numbered
     folders: tuple[str, ...]  # of the dataset, below the root; the root itself is tried too
-    images: tuple[str, ...]  # of the pictures, below that folder
+    images: tuple[str, ...]  # of the images, below that folder
     templates: tuple[str, ...]
-    source: str  # where to get the pictures
+    source: str  # where to get the images
     aliases: tuple[str, ...] = ()
     class_names: tuple[str, ...] = ()  # where they are few; otherwise the files say
     renamed: Mapping[str, str] = field(default_factory=dict)  # name in the files -> name in prompts
-    split_file: str = ""  # CoOp's JSON file: which picture is in which split
+    split_file: str = ""  # CoOp's JSON file: which image is in which split
     split_url: str = ""
     split_folders: Mapping[str, str] = field(default_factory=dict)  # split -> name of its folder
     names_url: str = ""  # of classnames.txt
     subset: bool = False  # only names of classnames.txt that have a folder are classes
-    per_class: int = 0  # test pictures of each class, where that is the same for all
-    sampled: bool = False  # the paper draws SAMPLE_SIZE test pictures
+    per_class: int = 0  # test images of each class, where that is the same for all
+    sampled: bool = False  # the paper draws SAMPLE_SIZE test images
     sample_sha256: str = ""  # of the indices that we draw: see sampling.py
     licence: str = ""
 
@@ -50,18 +50,18 @@ class Entry:
         return tuple(self.split_folders) or (TEST,)
 
     def name_of(self, split: str) -> str:
-        """What the pictures of a split are called; those of the test split have the plain name."""
+        """What the images of a split are called; those of the test split have the plain name."""
         return self.name if split == TEST else f"{self.name}:{split}"
 
 
 @functools.cache
-def catalogue() -> dict[str, Entry]:
+def catalogue() -> dict[str, DatasetEntry]:
     """All entries by name, in the order of the file."""
     text = resources.files("crg.datasets").joinpath("catalog.toml").read_text(encoding="utf-8")
     return {name: _entry(name, values) for name, values in tomllib.loads(text).items()}
 
 
-def find_entry(name: str) -> Entry | None:
+def find_entry(name: str) -> DatasetEntry | None:
     """The entry of that name or alias; case, hyphens and underscores do not matter.
 
     >>> find_entry("ImageNet_V2").title, find_entry("pets").title, find_entry("mnist")
@@ -74,8 +74,8 @@ def find_entry(name: str) -> Entry | None:
     return None
 
 
-def find_split(name: str) -> tuple[Entry, str] | None:
-    """The entry and the split whose pictures have that name; see ``Entry.name_of``.
+def find_split(name: str) -> tuple[DatasetEntry, str] | None:
+    """The entry and the split whose images have that name; see ``DatasetEntry.name_of``.
 
     >>> find_split("dtd:train")[1], find_split("dtd")[1], find_split("dtd-train")
     ('train', 'test', None)
@@ -87,7 +87,7 @@ def find_split(name: str) -> tuple[Entry, str] | None:
     return entry, split or TEST
 
 
-def get_entry(name: str) -> Entry:
+def get_entry(name: str) -> DatasetEntry:
     """The entry of that name; an unknown one is refused with the nearest known name."""
     entry = find_entry(name)
     if entry is None:
@@ -97,10 +97,39 @@ def get_entry(name: str) -> Entry:
     return entry
 
 
-def _entry(name: str, values: dict[str, object]) -> Entry:
+def _entry(name: str, values: dict[str, object]) -> DatasetEntry:
     fixed = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
-    return Entry(name=name, **fixed)  # type: ignore[arg-type]
+    return DatasetEntry(name=name, **fixed)  # type: ignore[arg-type]
 
 
 def _key(name: str) -> str:
     return name.casefold().replace("-", "").replace("_", "").replace(" ", "")
+
+
+def layout(entry: DatasetEntry) -> list[str]:
+    """The paths below the root that the reader wants, each with where to get it.
+
+    >>> from crg.datasets.catalog import get_entry
+    >>> layout(get_entry("stanfordcars"))[0]
+    'stanford_cars/...: the images, as the split file names them'
+    """
+    place = f"{entry.folders[0]}/{entry.images[0]}/".replace("/./", "/")
+    lines = {
+        "split": f"{place}...: the images, as the split file names them",
+        "variants": f"{place}0034309.jpg, ...",
+        "wnid": f"{place}n01440764/..., a folder per class",
+        "numbered": f"{place}0/... to {entry.classes - 1}/...",
+    }
+    folders = entry.split_folders or {"": ""}
+    images = lines[entry.reader]
+    found = [images.replace("{split}", each) for each in folders.values()]
+    return [*found, *_lists(entry)]
+
+
+def _lists(entry: DatasetEntry) -> list[str]:
+    folder = entry.folders[0]
+    if entry.reader == "variants":
+        return [f"{folder}/variants.txt", f"{folder}/images_variant_test.txt (train, val)"]
+    if entry.split_file:
+        return [f"{folder}/{entry.split_file} from {entry.split_url}"]
+    return [f"{folder}/classnames.txt from {entry.names_url}"]

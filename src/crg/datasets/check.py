@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from PIL import Image, UnidentifiedImageError
+
 from crg.datasets import load_dataset
-from crg.datasets.base import PictureSet
-from crg.datasets.catalog import Entry, find_entry
-from crg.datasets.faults import find_faults
+from crg.datasets.catalog import DatasetEntry, find_entry
 from crg.datasets.folder import count_ignored
 from crg.datasets.places import (
     class_folders_place,
@@ -23,7 +25,51 @@ from crg.datasets.places import (
     split_path,
     subfolders,
 )
+from crg.images.image_set import ImageSet
+from crg.images.reading import MAX_PIXELS, read_image
 from crg.types import InputError
+
+
+def find_faults(
+    files: Mapping[str, Path], decode: bool, workers: int, advance: Callable[[], None]
+) -> dict[str, str]:
+    """What is wrong with those files that are damaged, by name.
+
+    Without ``decode`` only the header is looked at, which is fast but misses a JPEG file that
+    was cut off.
+    """
+    look = _decode_fault if decode else _header_fault
+    faults = {}
+    with ThreadPoolExecutor(workers) as pool, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow warns about what is reported as a fault here
+        for name, fault in zip(files, pool.map(look, files.values()), strict=True):
+            advance()
+            if fault:
+                faults[name] = fault
+    return faults
+
+
+def _header_fault(path: Path) -> str:
+    if path.stat().st_size == 0:
+        return "zero bytes"
+    try:
+        with Image.open(path) as image:
+            too_large = image.width * image.height > MAX_PIXELS
+            image.verify()
+    except UnidentifiedImageError:
+        return "not an image"
+    except Exception as error:  # damaged headers make the decoders raise nearly anything
+        return " ".join(str(error).split())
+    return f"more than {MAX_PIXELS:,} pixels" if too_large else ""
+
+
+def _decode_fault(path: Path) -> str:
+    try:
+        read_image(path)
+    except InputError as error:
+        return str(error)
+    return ""
+
 
 Kind: TypeAlias = Literal["missing", "count", "names", "unreadable"]
 Progress: TypeAlias = Callable[[int], AbstractContextManager[Callable[[], None]]]
@@ -44,8 +90,8 @@ class Report:
 
     name: str
     n_classes: int
-    n_pictures: int
-    n_ignored: int  # files in a folder of one's own that are no pictures or in no class
+    n_images: int
+    n_ignored: int  # files in a folder of one's own that are not images or in no class
     problems: tuple[Problem, ...]
     source: str  # where to get the dataset, if that is known
 
@@ -66,24 +112,24 @@ def check_dataset(
     """Look at every file of the test split: its header, or all of it with ``decode``."""
     entry = find_entry(name)
     problems = _missing_parts(entry, root) if entry is not None and root is not None else []
-    pictures = None
+    images = None
     if not problems:
-        pictures, problems = _listed(name, root, entry)
-    if pictures is not None:
-        problems += _wrong_counts(pictures, entry) if entry is not None else []
-        problems += _bad_files(pictures, decode, workers, progress)
+        images, problems = _listed(name, root, entry)
+    if images is not None:
+        problems += _wrong_counts(images, entry) if entry is not None else []
+        problems += _bad_files(images, decode, workers, progress)
     return Report(
         name=entry.name if entry is not None else name,
-        n_classes=len(pictures.class_names) if pictures is not None else 0,
-        n_pictures=len(pictures) if pictures is not None else 0,
+        n_classes=len(images.class_names) if images is not None else 0,
+        n_images=len(images) if images is not None else 0,
         n_ignored=count_ignored(Path(name)) if entry is None and os.path.isdir(name) else 0,
         problems=tuple(problems),
         source=entry.source if entry is not None else "",
     )
 
 
-def _missing_parts(entry: Entry, root: Path) -> list[Problem]:
-    """Folder, lists and pictures: all that is not there, rather than the first of it."""
+def _missing_parts(entry: DatasetEntry, root: Path) -> list[Problem]:
+    """Folder, lists and images: all that is not there, rather than the first of it."""
     if not root.is_dir():
         raise InputError(f"{root} is not a folder: give the folder that holds the datasets.")
     try:
@@ -92,7 +138,7 @@ def _missing_parts(entry: Entry, root: Path) -> list[Problem]:
         return [Problem("missing", str(error))]
     steps: list[Callable[[], object]] = []
     if entry.split_file:
-        steps += [lambda: split_path(entry, folder, root), lambda: _some_pictures(entry, folder)]
+        steps += [lambda: split_path(entry, folder, root), lambda: _some_images(entry, folder)]
     if entry.names_url:
         steps += [lambda: names_path(entry, folder, root)]
         steps += [lambda: class_folders_place(entry, folder, "test")]
@@ -107,19 +153,19 @@ def _complaint(step: Callable[[], object]) -> list[Problem]:
     return []
 
 
-def _some_pictures(entry: Entry, folder: Path) -> None:
-    """Refuse a folder where no folder can be that of the pictures."""
+def _some_images(entry: DatasetEntry, folder: Path) -> None:
+    """Refuse a folder where no folder can be that of the images."""
     usual = any((folder / name).is_dir() for name in entry.images if name != ".")
     if not usual and not ("." in entry.images and subfolders(folder)):
         raise InputError(
-            f"The pictures of {entry.title} are not in {folder} (there is no {entry.images[0]}): "
+            f"The images of {entry.title} are not in {folder} (there is no {entry.images[0]}): "
             f"get them from {entry.source}."
         )
 
 
 def _listed(
-    name: str, root: Path | None, entry: Entry | None
-) -> tuple[PictureSet | None, list[Problem]]:
+    name: str, root: Path | None, entry: DatasetEntry | None
+) -> tuple[ImageSet | None, list[Problem]]:
     is_there = entry is not None or os.path.exists(name)
     try:
         return load_dataset(name, root=root), []
@@ -129,36 +175,34 @@ def _listed(
         return None, [Problem("missing", str(error))]
 
 
-def _wrong_counts(pictures: PictureSet, entry: Entry) -> list[Problem]:
+def _wrong_counts(images: ImageSet, entry: DatasetEntry) -> list[Problem]:
     problems = []
-    names = pictures.class_names
+    names = images.class_names
     if len(names) != entry.classes:
         problems.append(Problem("count", f"There are {len(names)} classes, not {entry.classes}."))
     elif entry.class_names and names != entry.class_names:
         other = tuple(n for n, known in zip(names, entry.class_names, strict=True) if n != known)
         what = "1 class name is" if len(other) == 1 else f"{len(other)} class names are"
         problems.append(Problem("names", f"{what} not the usual.", other))
-    if len(pictures) != entry.test:
-        sentence = f"There are {len(pictures):,} test pictures, not {entry.test:,}."
-        problems.append(Problem("count", sentence, _uneven_classes(pictures, entry)))
+    if len(images) != entry.test:
+        sentence = f"There are {len(images):,} test images, not {entry.test:,}."
+        problems.append(Problem("count", sentence, _uneven_classes(images, entry)))
     return problems
 
 
-def _uneven_classes(pictures: PictureSet, entry: Entry) -> tuple[str, ...]:
+def _uneven_classes(images: ImageSet, entry: DatasetEntry) -> tuple[str, ...]:
     if not entry.per_class:
         return ()
-    found = Counter(pictures.labels or ())
+    found = Counter(images.labels or ())
     return tuple(
         f"{name}: {found[label]}, not {entry.per_class}"
-        for label, name in enumerate(pictures.class_names)
+        for label, name in enumerate(images.class_names)
         if found[label] != entry.per_class
     )
 
 
-def _bad_files(
-    pictures: PictureSet, decode: bool, workers: int, progress: Progress
-) -> list[Problem]:
-    named = zip(pictures.ids, pictures.sources, strict=True)
+def _bad_files(images: ImageSet, decode: bool, workers: int, progress: Progress) -> list[Problem]:
+    named = zip(images.ids, images.sources, strict=True)
     files = {name: source for name, source in named if isinstance(source, Path)}
     missing = tuple(name for name, path in files.items() if not os.path.isfile(path))
     there = {name: path for name, path in files.items() if os.path.isfile(path)}
@@ -166,12 +210,12 @@ def _bad_files(
         faults = find_faults(there, decode, workers, advance)
     problems = []
     if missing:
-        problems.append(Problem("missing", f"{_pictures(len(missing))} not there.", missing))
+        problems.append(Problem("missing", f"{_images(len(missing))} not there.", missing))
     if faults:
         unreadable = tuple(f"{name}: {fault}" for name, fault in faults.items())
-        problems.append(Problem("unreadable", f"{_pictures(len(faults))} unreadable.", unreadable))
+        problems.append(Problem("unreadable", f"{_images(len(faults))} unreadable.", unreadable))
     return problems
 
 
-def _pictures(number: int) -> str:
-    return "1 picture is" if number == 1 else f"{number:,} pictures are"
+def _images(number: int) -> str:
+    return "1 image is" if number == 1 else f"{number:,} images are"

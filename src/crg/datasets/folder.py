@@ -1,39 +1,44 @@
-"""Pictures of one's own in a folder per class."""
+"""Your own images: in a folder per class, or in a table (CSV, TSV) with the columns path and label.
+
+Class names are sorted, so that they do not depend on the order of the rows of a table.
+"""
 
 from __future__ import annotations
 
+import csv
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from crg.datasets.base import PictureSet
-from crg.datasets.places import picture_names, subfolders, unreadable_folder
-from crg.pictures import PICTURE_SUFFIXES, shown
+from crg.datasets.places import image_names, subfolders, unreadable_folder
+from crg.images.image_set import ImageSet
+from crg.images.reading import IMAGE_SUFFIXES, shown
 from crg.types import InputError
 
 TEMPLATES = ("a photo of a {}.",)  # for classes of which nothing more is known
 
 
-def read_folder(folder: Path) -> PictureSet:
-    """A folder per class; pictures may lie deeper, hidden files are left out."""
+def read_folder(folder: Path) -> ImageSet:
+    """A folder per class; images may lie deeper, hidden files are left out."""
     names = subfolders(folder)
     if not names:
-        what = "pictures but no folder" if picture_names(folder) else "neither folders nor pictures"
+        what = "images but no folder" if image_names(folder) else "neither folders nor images"
         raise InputError(
             f"{shown(folder)} holds {what}: make one folder per class, "
-            "or list the pictures in a CSV file."
+            "or list the images in a CSV file."
         )
     ids: list[str] = []
     labels: list[int] = []
     for label, name in enumerate(names):
-        found = [path for path in files_below(folder / name) if is_picture_name(path)]
+        found = [path for path in files_below(folder / name) if is_image_name(path)]
         if not found:
             raise InputError(
-                f"{shown(folder / name)} holds no picture: put some there or take the folder away."
+                f"{shown(folder / name)} holds no image: put some there or take the folder away."
             )
         ids += [f"{name}/{path}" for path in found]
         labels += [label] * len(found)
-    return PictureSet(
+    return ImageSet(
         name=folder.resolve().name,
         class_names=tuple(names),
         templates=TEMPLATES,
@@ -44,14 +49,14 @@ def read_folder(folder: Path) -> PictureSet:
 
 
 def count_ignored(folder: Path) -> int:
-    """How many visible files below a folder are no pictures or in no class."""
+    """How many visible files below a folder are not images or in no class."""
     names = list(files_below(folder))
-    return sum("/" not in name or not is_picture_name(name) for name in names)
+    return sum("/" not in name or not is_image_name(name) for name in names)
 
 
-def is_picture_name(name: str) -> bool:
-    """Whether the ending of a file's name is one of a picture."""
-    return os.path.splitext(name)[1].lower() in PICTURE_SUFFIXES
+def is_image_name(name: str) -> bool:
+    """Whether the ending of a file's name is one of an image."""
+    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
 
 
 def files_below(folder: Path) -> Iterator[str]:
@@ -71,3 +76,94 @@ def files_below(folder: Path) -> Iterator[str]:
 
 def _refuse(error: OSError) -> None:
     raise unreadable_folder(error)
+
+
+TABLE_SUFFIXES = {".csv": ",", ".tsv": "\t"}
+
+
+def read_table(table: Path, root: Path | None = None) -> ImageSet:
+    """The images of a CSV or TSV file; paths are relative to it, or to ``root`` if given."""
+    rows = _rows(table)
+    base = root if root is not None else table.parent
+    _check_files(table, base, rows)
+    labels = [row.label for row in rows if row.label is not None]  # of all rows or of none
+    names = sorted(set(labels))
+    place = {name: label for label, name in enumerate(names)}
+    return ImageSet(
+        name=table.stem,
+        class_names=tuple(names),
+        templates=TEMPLATES,
+        ids=tuple(row.path for row in rows),
+        sources=tuple(base / row.path for row in rows),
+        labels=tuple(place[label] for label in labels) if labels else None,
+    )
+
+
+@dataclass(frozen=True)
+class _Row:
+    line: int
+    path: str
+    label: str | None
+
+
+def _rows(table: Path) -> list[_Row]:
+    try:
+        with table.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file, delimiter=TABLE_SUFFIXES.get(table.suffix.lower(), ","))
+            header = [name.strip().lower() for name in next(reader, [])]
+            lines = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise InputError(
+            f"{shown(table)} cannot be read ({reason}): give a table in UTF-8 with the columns "
+            "path and label."
+        ) from None
+    if "path" not in header:
+        raise InputError(
+            f"{shown(table)} has no column path: begin it with a line that names its columns, "
+            "such as path,label."
+        )
+    if not lines:
+        raise InputError(f"{shown(table)} lists no images: write one line for each.")
+    return [_row(table, header, number, cells) for number, cells in lines]
+
+
+def _row(table: Path, header: list[str], line: int, cells: list[str]) -> _Row:
+    if len(cells) > len(header):
+        raise InputError(
+            f"{shown(table)} has {len(cells)} cells in line {line} but {len(header)} columns: "
+            "put what contains the separator into double quotes."
+        )
+    cells = cells + [""] * (len(header) - len(cells))
+    path = cells[header.index("path")].strip()
+    if not path:
+        raise InputError(
+            f"{shown(table)} has no path in line {line}: fill it in or delete the line."
+        )
+    if "label" not in header:
+        return _Row(line, Path(path).as_posix(), None)
+    label = cells[header.index("label")].strip()
+    if not label:
+        raise InputError(
+            f"{shown(table)} has no label in line {line}: fill it in, delete the line, "
+            "or leave the whole column out."
+        )
+    return _Row(line, Path(path).as_posix(), label)
+
+
+def _check_files(table: Path, base: Path, rows: list[_Row]) -> None:
+    first: dict[str, int] = {}
+    for row in rows:
+        if row.path in first:
+            raise InputError(
+                f"{shown(table)} lists {shown(row.path)} in line {first[row.path]} and again "
+                f"in line {row.line}: keep one of the two."
+            )
+        first[row.path] = row.line
+    missing = [row for row in rows if not os.path.isfile(base / row.path)]
+    if missing:
+        count = "an image that does" if len(missing) == 1 else f"{len(missing)} images that do"
+        raise InputError(
+            f"{shown(table)} lists {count} not exist (first {shown(missing[0].path)} in line "
+            f"{missing[0].line}): paths are relative to {shown(base)}."
+        )

@@ -7,16 +7,16 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from crg.datasets.catalog import Entry
-from crg.pictures import PICTURE_SUFFIXES, shown
+from crg.datasets.catalog import DatasetEntry
+from crg.images.reading import IMAGE_SUFFIXES, shown
 from crg.types import InputError
 
 WNID = re.compile(r"n\d{8}")  # the name of a WordNet class, such as n01440764
 _NUMBER = re.compile(r"\d+")
-_PROBES = 20  # pictures that are looked for to tell which folder holds them
+_PROBES = 20  # images that are looked for to tell which folder holds them
 
 
-def dataset_folder(entry: Entry, root: Path) -> Path:
+def dataset_folder(entry: DatasetEntry, root: Path) -> Path:
     """The folder of the dataset: one of its usual names below the root, or the root itself."""
     if not root.is_dir():
         raise InputError(f"{root} is not a folder: give the folder that holds the datasets.")
@@ -33,31 +33,31 @@ def dataset_folder(entry: Entry, root: Path) -> Path:
     )
 
 
-def split_path(entry: Entry, folder: Path, root: Path) -> Path:
-    """CoOp's split file: beside the pictures, in the root, or in a folder of split files."""
+def split_path(entry: DatasetEntry, folder: Path, root: Path) -> Path:
+    """CoOp's split file: beside the images, in the root, or in a folder of split files."""
     places = (folder, root, root / "data_splits", root / "splits", folder / "splits")
     return _first_file([place / entry.split_file for place in places], entry, entry.split_url)
 
 
-def names_path(entry: Entry, folder: Path, root: Path) -> Path:
-    """classnames.txt: beside the pictures, in the root, or with ImageNet itself."""
+def names_path(entry: DatasetEntry, folder: Path, root: Path) -> Path:
+    """classnames.txt: beside the images, in the root, or with ImageNet itself."""
     places = (folder, root, root / "imagenet", root / "ImageNet", folder.parent / "imagenet")
     return _first_file([place / "classnames.txt" for place in places], entry, entry.names_url)
 
 
-def image_folder(entry: Entry, folder: Path, paths: Sequence[str]) -> Path:
-    """The folder below which these pictures are; a few of them are looked for."""
+def image_folder(entry: DatasetEntry, folder: Path, paths: Sequence[str]) -> Path:
+    """The folder below which these images are; a few of them are looked for."""
     probes = paths[:: max(1, len(paths) // _PROBES)]
     for name in entry.images:
         if any(os.path.isfile(folder / name / path) for path in probes):
             return folder / name
     raise InputError(
-        f"The pictures of {entry.title} are not in {folder} (there is no "
+        f"The images of {entry.title} are not in {folder} (there is no "
         f"{Path(entry.images[0], probes[0]).as_posix()}): get them from {entry.source}."
     )
 
 
-def class_folders_place(entry: Entry, folder: Path, split: str) -> Path:
+def class_folders_place(entry: DatasetEntry, folder: Path, split: str) -> Path:
     """The folder that holds one folder per class."""
     split_folder = entry.split_folders.get(split, split)
     names = [name.replace("{split}", split_folder) for name in entry.images]
@@ -66,13 +66,13 @@ def class_folders_place(entry: Entry, folder: Path, split: str) -> Path:
         if any(is_class.fullmatch(each) for each in subfolders(folder / name)):
             return folder / name
     for name in names:
-        if any(picture_names(folder / name)):
+        if any(image_names(folder / name)):
             raise InputError(
-                f"{folder / name} holds pictures but no folder per class: "
+                f"{folder / name} holds images but no folder per class: "
                 "sort them into folders such as n01440764 first."
             )
     raise InputError(
-        f"The pictures of {entry.title} are not in {folder} (there is no {names[0]} with a folder "
+        f"The images of {entry.title} are not in {folder} (there is no {names[0]} with a folder "
         f"per class): get them from {entry.source}."
     )
 
@@ -82,12 +82,12 @@ def subfolders(folder: Path) -> list[str]:
     return [each.name for each in _visible(folder) if each.is_dir()]
 
 
-def picture_names(folder: Path) -> list[str]:
-    """Names of the pictures in a folder, sorted, without hidden ones."""
+def image_names(folder: Path) -> list[str]:
+    """Names of the images in a folder, sorted, without hidden ones."""
     return [
         each.name
         for each in _visible(folder)
-        if os.path.splitext(each.name)[1].lower() in PICTURE_SUFFIXES
+        if os.path.splitext(each.name)[1].lower() in IMAGE_SUFFIXES
     ]
 
 
@@ -110,7 +110,7 @@ def _visible(folder: Path) -> Iterable[os.DirEntry[str]]:
     return sorted(visible, key=lambda each: each.name)
 
 
-def _is_recognised(entry: Entry, folder: Path) -> bool:
+def _is_recognised(entry: DatasetEntry, folder: Path) -> bool:
     """Whether a folder holds a file or folder by which the dataset is known."""
     if entry.reader == "variants":
         return (folder / "variants.txt").is_file()
@@ -123,7 +123,7 @@ def _is_recognised(entry: Entry, folder: Path) -> bool:
     return any((folder / name).is_dir() for name in named)
 
 
-def _first_file(paths: list[Path], entry: Entry, url: str) -> Path:
+def _first_file(paths: list[Path], entry: DatasetEntry, url: str) -> Path:
     for path in paths:
         if path.is_file():
             return path

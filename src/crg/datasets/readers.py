@@ -1,4 +1,4 @@
-"""Readers of the layouts that CoOp, TPT, TDA and DPE expect; none of them opens a picture.
+"""Readers of the layouts that CoOp, TPT, TDA and DPE expect; none of them opens an image.
 
 ============ ===========================================================================
 ``split``    CoOp's JSON file: {"train": [[path, label, class name], ...], "val", "test"}
@@ -7,39 +7,113 @@
 ``numbered`` a folder per class named 0, 1, ... by the line of the class in classnames.txt
 ============ ===========================================================================
 
-Pictures come in the order of the list, or by class and then by name.
+Images come in the order of the list, or by class and then by name.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from crg.datasets.base import PictureSet
-from crg.datasets.catalog import Entry
-from crg.datasets.listings import Row, read_class_names, read_lines, read_split_file
+from crg.datasets.catalog import DatasetEntry
 from crg.datasets.places import (
     WNID,
     class_folders_place,
     dataset_folder,
     image_folder,
+    image_names,
     names_path,
-    picture_names,
     split_path,
     subfolders,
 )
+from crg.images.image_set import ImageSet
 from crg.types import InputError
 
-Reader: TypeAlias = Callable[[Entry, Path, str], PictureSet]
+Row: TypeAlias = tuple[str, int]  # path below the folder of the images, label
+_AGAIN = "get the file again and leave it as it is."
 
 
-def read_entry(entry: Entry, root: Path, split: str = "test") -> PictureSet:
-    """The pictures of one split of a catalogued dataset."""
+@dataclass(frozen=True)
+class SplitFile:
+    """CoOp's {"train": [[path, label, class name], ...], "val": ..., "test": ...}."""
+
+    class_names: tuple[str, ...]  # by label
+    splits: dict[str, list[Row]]
+
+
+def read_split_file(path: Path) -> SplitFile:
+    """All splits with the class names, which are collected from all of them."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} is not a split file ({_line(error)}): {_AGAIN}") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{path} is not a split file (it has no train, val and test): {_AGAIN}")
+    lists = {split: rows for split, rows in content.items() if isinstance(rows, list)}
+    for rows in lists.values():
+        for row in rows:
+            _check_row(path, row)
+    splits = {split: [(row[0], row[1]) for row in rows] for split, rows in lists.items()}
+    named = ((row[1], row[2]) for rows in lists.values() for row in rows)
+    return SplitFile(_names_by_label(path, named), splits)
+
+
+def read_class_names(path: Path) -> dict[str, str]:
+    """classnames.txt: the name of each WordNet class, in the order of the file."""
+    names: dict[str, str] = {}
+    for line in read_lines(path):
+        wnid, _, name = line.partition(" ")
+        if not WNID.fullmatch(wnid) or not name.strip() or wnid in names:
+            raise InputError(
+                f"{path} has an odd line {line!r}: write each class once, as in 'n01440764 tench'."
+            )
+        names[wnid] = name.strip()
+    return names
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a text file without those that are blank."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read ({_line(error)}): {_AGAIN}") from None
+    return [line.strip() for line in lines if line.strip()]
+
+
+def _check_row(path: Path, row: object) -> None:
+    match row:
+        case [str(), int(label), str()] if label >= 0 and not isinstance(label, bool):
+            return
+    raise InputError(f"{path} has {row!r} for [path, label, class name]: {_AGAIN}")
+
+
+def _names_by_label(path: Path, named: Iterable[tuple[int, str]]) -> tuple[str, ...]:
+    names: dict[int, str] = {}
+    for label, name in named:
+        if names.setdefault(label, name) != name:
+            raise InputError(f"{path} has two names for label {label}, {names[label]} and {name}: "
+                             f"{_AGAIN}")  # fmt: skip
+    if not names or max(names) != len(names) - 1:
+        raise InputError(f"{path} does not use every label from 0 on: {_AGAIN}")
+    return tuple(names[label] for label in range(len(names)))
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(getattr(error, "strerror", None) or error).split()).rstrip(".")
+
+
+Reader: TypeAlias = Callable[[DatasetEntry, Path, str], ImageSet]
+
+
+def read_entry(entry: DatasetEntry, root: Path, split: str = "test") -> ImageSet:
+    """The images of one split of a catalogued dataset."""
     return _READERS[entry.reader](entry, root, split)
 
 
-def _read_split_file(entry: Entry, root: Path, split: str) -> PictureSet:
+def _read_split_file(entry: DatasetEntry, root: Path, split: str) -> ImageSet:
     folder = dataset_folder(entry, root)
     listed = read_split_file(split_path(entry, folder, root))
     rows = listed.splits.get(split)
@@ -47,10 +121,10 @@ def _read_split_file(entry: Entry, root: Path, split: str) -> PictureSet:
         raise _no_split(entry, split, [name for name, some in listed.splits.items() if some])
     images = image_folder(entry, folder, [name for name, _ in rows])
     names = [entry.renamed.get(name, name) for name in listed.class_names]
-    return _picture_set(entry, split, images, names, rows)
+    return _image_set(entry, split, images, names, rows)
 
 
-def _read_variants(entry: Entry, root: Path, split: str) -> PictureSet:
+def _read_variants(entry: DatasetEntry, root: Path, split: str) -> ImageSet:
     folder = dataset_folder(entry, root)
     listing = folder / f"images_variant_{split}.txt"
     if not listing.is_file() and split != "test":
@@ -58,10 +132,10 @@ def _read_variants(entry: Entry, root: Path, split: str) -> PictureSet:
     names = read_lines(folder / "variants.txt")
     rows = [_variant_row(listing, line, names) for line in read_lines(listing)]
     images = image_folder(entry, folder, [name for name, _ in rows])
-    return _picture_set(entry, split, images, names, rows)
+    return _image_set(entry, split, images, names, rows)
 
 
-def _read_wnid_folders(entry: Entry, root: Path, split: str) -> PictureSet:
+def _read_wnid_folders(entry: DatasetEntry, root: Path, split: str) -> ImageSet:
     images, names = _class_folders(entry, root, split)
     found = [name for name in subfolders(images) if WNID.fullmatch(name)]
     strangers = [wnid for wnid in found if wnid not in names]
@@ -72,10 +146,10 @@ def _read_wnid_folders(entry: Entry, root: Path, split: str) -> PictureSet:
         )
     wnids = found if entry.subset else list(names)
     rows = _folder_rows(images, wnids)
-    return _picture_set(entry, split, images, [names[wnid] for wnid in wnids], rows)
+    return _image_set(entry, split, images, [names[wnid] for wnid in wnids], rows)
 
 
-def _read_numbered_folders(entry: Entry, root: Path, split: str) -> PictureSet:
+def _read_numbered_folders(entry: DatasetEntry, root: Path, split: str) -> ImageSet:
     images, names = _class_folders(entry, root, split)
     numbers = [int(name) for name in subfolders(images) if name.isdecimal()]
     if max(numbers) >= len(names):
@@ -84,7 +158,7 @@ def _read_numbered_folders(entry: Entry, root: Path, split: str) -> PictureSet:
             f"classnames.txt: get both again, from {entry.source} and {entry.names_url}."
         )
     rows = _folder_rows(images, [str(number) for number in range(len(names))])
-    return _picture_set(entry, split, images, list(names.values()), rows)
+    return _image_set(entry, split, images, list(names.values()), rows)
 
 
 _READERS: dict[str, Reader] = {
@@ -105,7 +179,7 @@ def _variant_row(listing: Path, line: str, names: Sequence[str]) -> Row:
     return f"{stem}.jpg", names.index(name)
 
 
-def _class_folders(entry: Entry, root: Path, split: str) -> tuple[Path, dict[str, str]]:
+def _class_folders(entry: DatasetEntry, root: Path, split: str) -> tuple[Path, dict[str, str]]:
     if split not in entry.splits:
         raise _no_split(entry, split, entry.splits)
     folder = dataset_folder(entry, root)
@@ -117,20 +191,20 @@ def _folder_rows(images: Path, folders: Sequence[str]) -> list[Row]:
     return [
         (f"{folder}/{name}", label)
         for label, folder in enumerate(folders)
-        for name in picture_names(images / folder)
+        for name in image_names(images / folder)
     ]
 
 
-def _picture_set(
-    entry: Entry, split: str, images: Path, names: Sequence[str], rows: Sequence[Row]
-) -> PictureSet:
+def _image_set(
+    entry: DatasetEntry, split: str, images: Path, names: Sequence[str], rows: Sequence[Row]
+) -> ImageSet:
     ids = tuple(name for name, _ in rows)
     if len(set(ids)) != len(ids):
         twice = next(name for place, name in enumerate(ids) if name in ids[:place])
         raise InputError(
             f"{entry.title} lists {twice} twice in its split {split!r}: get the list again."
         )
-    return PictureSet(
+    return ImageSet(
         name=entry.name_of(split),
         class_names=tuple(names),
         templates=entry.templates,
@@ -140,5 +214,5 @@ def _picture_set(
     )
 
 
-def _no_split(entry: Entry, split: str, there_are: Iterable[str]) -> InputError:
+def _no_split(entry: DatasetEntry, split: str, there_are: Iterable[str]) -> InputError:
     return InputError(f"{entry.title} has no split {split!r}: choose {' or '.join(there_are)}.")

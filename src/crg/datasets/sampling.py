@@ -1,4 +1,4 @@
-"""Which pictures are drawn when not all are wanted, and a hash by which others can check it."""
+"""Which images are drawn when not all are wanted, and a hash by which others can check it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 
-from crg.datasets.base import PictureSet
+from crg.images.image_set import ImageSet
 from crg.types import InputError
 
 
@@ -28,51 +28,51 @@ def indices_sha256(indices: Sequence[int]) -> str:
     return hashlib.sha256(",".join(map(str, indices)).encode()).hexdigest()
 
 
-def drawn(pictures: PictureSet, limit: int | None, seed: int = 0) -> PictureSet:
-    """The set itself, or ``limit`` pictures of it at random in their old order."""
+def drawn(images: ImageSet, limit: int | None, seed: int = 0) -> ImageSet:
+    """The set itself, or ``limit`` images of it at random in their old order."""
     if limit is None:
-        return pictures
+        return images
     if limit < 1:
-        raise InputError(f"The limit is {limit}: give a number of pictures above zero.")
-    if limit >= len(pictures):
-        return pictures
-    return _part(pictures, drawn_indices(len(pictures), limit, seed))
+        raise InputError(f"The limit is {limit}: give a number of images above zero.")
+    if limit >= len(images):
+        return images
+    return _part(images, drawn_indices(len(images), limit, seed))
 
 
-def drawn_per_class(pictures: PictureSet, shots: int | None, seed: int = 0) -> PictureSet:
-    """The set itself, or at most ``shots`` pictures of each class at random.
+def drawn_per_class(images: ImageSet, shots: int | None, seed: int = 0) -> ImageSet:
+    """The set itself, or at most ``shots`` images of each class at random.
 
     First comes one of each class, then the second of each, and so on: a smaller draw is the
     beginning of a larger one, and whoever takes the first few of a class has a random draw.
     """
     if shots is None:
-        return pictures
+        return images
     if shots < 1:
         raise InputError(f"The number of shots is {shots}: give one above zero.")
-    if pictures.labels is None:
+    if images.labels is None:
         raise InputError(
-            f"{pictures.name} has no labels to draw shots by: leave the shots out, or give a "
+            f"{images.name} has no labels to draw shots by: leave the shots out, or give a "
             "labelled dataset."
         )
     seen: Counter[int] = Counter()
     chosen = []
-    for row in _ranked(len(pictures), seed):
-        label = pictures.labels[row]
+    for row in _ranked(len(images), seed):
+        label = images.labels[row]
         if seen[label] < shots:
             chosen.append((seen[label], label, row))
         seen[label] += 1
-    return _part(pictures, [row for _, _, row in sorted(chosen)])
+    return _part(images, [row for _, _, row in sorted(chosen)])
 
 
 def _ranked(total: int, seed: int) -> list[int]:
     return sorted(range(total), key=lambda i: hashlib.sha256(f"{seed}:{i}".encode()).digest())
 
 
-def _part(pictures: PictureSet, rows: Sequence[int]) -> PictureSet:
-    labels = pictures.labels
+def _part(images: ImageSet, rows: Sequence[int]) -> ImageSet:
+    labels = images.labels
     return dataclasses.replace(
-        pictures,
-        ids=tuple(pictures.ids[i] for i in rows),
-        sources=tuple(pictures.sources[i] for i in rows),
+        images,
+        ids=tuple(images.ids[i] for i in rows),
+        sources=tuple(images.sources[i] for i in rows),
         labels=None if labels is None else tuple(labels[i] for i in rows),
     )

@@ -18,7 +18,7 @@ import numpy as np
 from crg.encoders.libraries import first_line, library
 from crg.encoders.onnx import DESCRIPTION, FORMAT, VERSION, Onnx, checksum
 from crg.encoders.openclip import OpenClip
-from crg.encoders.tokenizers import write_tokenizer
+from crg.encoders.tokenizer import write_tokenizer
 from crg.types import InputError
 
 TOLERANCE = 1e-3  # of a coordinate of a unit feature
@@ -36,7 +36,7 @@ class Exported:
 
     folder: Path
     name: str  # what to give as --model
-    picture_difference: float
+    image_difference: float
     text_difference: float
     size: int  # bytes
 
@@ -50,19 +50,19 @@ def export(name: str, folder: str | os.PathLike[str], *, force: bool = False) ->
     encoder = OpenClip(name, device="cpu", precision="fp32")
     with _appearing(target) as partial:
         _write(encoder, partial)
-        pictures, texts = _differences(encoder, Onnx(partial, device="cpu"))
-        _check_agreement(name, max(pictures, texts))
+        images, texts = _differences(encoder, Onnx(partial, device="cpu"))
+        _check_agreement(name, max(images, texts))
     size = sum(file.stat().st_size for file in target.iterdir())
-    return Exported(target, f"onnx:{target}", pictures, texts, size)
+    return Exported(target, f"onnx:{target}", images, texts, size)
 
 
 def _write(encoder: OpenClip, folder: Path) -> None:
     tokenizer = write_tokenizer(encoder.tokenizer, folder)
     side = encoder.preprocessing.size
     torch = library("torch", "export")
-    pictures = torch.zeros(2, 3, side, side)
+    images = torch.zeros(2, 3, side, side)
     texts = encoder.tokenizer(list(_SENTENCES[:2]))
-    _write_graph(encoder, "encode_image", pictures, folder / "image.onnx")
+    _write_graph(encoder, "encode_image", images, folder / "image.onnx")
     _write_graph(encoder, "encode_text", texts, folder / "text.onnx")
     about = {
         "format": FORMAT,
@@ -120,12 +120,12 @@ def _plain_attention(torch: Any) -> Iterator[None]:
 
 
 def _differences(encoder: OpenClip, exported: Onnx) -> tuple[float, float]:
-    """The largest difference of a coordinate, for pictures and for texts; three and four rows."""
+    """The largest difference of a coordinate, for images and for texts; three and four rows."""
     side = encoder.preprocessing.size
     pixels = np.random.default_rng(0).integers(0, 256, (3, side, side, 3), dtype=np.uint8)
-    pictures = encoder.encode_pictures(pixels) - exported.encode_pictures(pixels)
+    images = encoder.encode_images(pixels) - exported.encode_images(pixels)
     texts = encoder.encode_texts(_SENTENCES) - exported.encode_texts(_SENTENCES)
-    return float(np.abs(pictures).max()), float(np.abs(texts).max())
+    return float(np.abs(images).max()), float(np.abs(texts).max())
 
 
 def _check_agreement(name: str, difference: float) -> None:

@@ -1,7 +1,7 @@
 """The bundled model: small, trained on rendered shapes, and run by NumPy alone.
 
 It knows objects of many shapes, colours and textures by name and nothing else of the world;
-``tools/train_mini.py`` trained it and ``docs/mini.md`` tells how well it does.
+``tools/train_mini.py`` trained it and ``docs/mini.md`` says how well it does.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from crg.encoders.base import Vectors
-from crg.encoders.mini_net import Mask, Numbers, picture_features, text_features
+from crg.encoders.mini_net import Lexicon, Mask, Numbers, image_features, text_features
 from crg.encoders.mini_prompts import MiniPrompts
-from crg.encoders.mini_words import Lexicon
-from crg.preprocessing import Pixels, Preprocessing
+from crg.images.preprocessing import Pixels, Preprocessing
 from crg.threads import one_blas_thread
 from crg.types import InputError
 
@@ -36,7 +35,7 @@ class Mini:
     logit_bias = 0.0
 
     def __init__(self, path: Path | None = None) -> None:
-        """Read the weights; a missing or damaged file is told in one sentence."""
+        """Read the weights; a missing or damaged file is reported in one sentence."""
         source = WEIGHTS if path is None else Path(path)
         raw = _read(source)
         self.fingerprint: str = hashlib.sha256(raw).hexdigest()
@@ -52,7 +51,7 @@ class Mini:
             std=tuple(self.facts["std"]),
         )
 
-    def encode_pictures(self, pixels: Pixels) -> Vectors:
+    def encode_images(self, pixels: Pixels) -> Vectors:
         """Features (B, D) of unit length for pixels (B, S, S, 3)."""
         if len(pixels) == 0:
             return np.zeros((0, self.width), np.float32)
@@ -62,7 +61,7 @@ class Mini:
                 f"The pixels have shape {pixels.shape}: give (B, {side}, {side}, 3) to mini."
             )
         with one_blas_thread():
-            return picture_features(
+            return image_features(
                 pixels, self.preprocessing, self._weights, int(self.facts["stages"])
             )
 

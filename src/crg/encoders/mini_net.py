@@ -1,41 +1,103 @@
-"""The forward pass of the bundled model in NumPy: convolutions and attention as matrix products.
+"""The bundled model in NumPy: sentences to tokens, and the forward pass as matrix products.
 
-Weights are named as in the training script, which writes them. Pictures are (B, S, S, 3),
+Weights are named as in the training script, which writes them. Images are (B, S, S, 3),
 channels last; a convolution gathers its windows and multiplies once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import unicodedata
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from crg.preprocessing import Pixels, Preprocessing
+from crg.images.preprocessing import Pixels, Preprocessing
+
+MAX_WORDS = 24  # of a sentence; what follows is not read
+_MAX_CHARACTERS = 4000  # of a text; nothing beyond can be among the first words that count
+_MAX_PIECES = 64  # of a word
+_WORD = re.compile(r"\w+")
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """Word embeddings, with buckets for the pieces of words that it does not know."""
+
+    known: Mapping[str, int]
+    words: Numbers  # (number of known words, W)
+    buckets: Numbers  # (number of buckets, W)
+
+    def embed(self, texts: Sequence[str]) -> tuple[Numbers, np.ndarray[Any, np.dtype[np.bool_]]]:
+        """Token embeddings (n, T, W) and a mask (n, T) that is true where there is a word.
+
+        A text without words becomes one word that is all zeros.
+        """
+        split = [split_words(text) for text in texts]
+        length = max([1, *map(len, split)])
+        tokens = np.zeros((len(split), length, self.words.shape[1]), np.float32)
+        mask = np.zeros((len(split), length), np.bool_)
+        for row, words in enumerate(split):
+            mask[row, : max(1, len(words))] = True
+            for place, word in enumerate(words):
+                tokens[row, place] = self.vector(word)
+        return tokens, mask
+
+    def vector(self, word: str) -> Numbers:
+        """The embedding of a known word, or the mean over the pieces of an unknown one."""
+        if word in self.known:
+            known: Numbers = self.words[self.known[word]]
+            return known
+        rows = piece_buckets(word, len(self.buckets))
+        mean: Numbers = self.buckets[rows].mean(axis=0)
+        return mean
+
+
+def split_words(text: str) -> list[str]:
+    """The first words in lower case without accents; hyphens and punctuation separate them.
+
+    >>> split_words("A photo of a polka-dot Café!")
+    ['a', 'photo', 'of', 'a', 'polka', 'dot', 'cafe']
+    """
+    plain = unicodedata.normalize("NFKD", str(text)[:_MAX_CHARACTERS].lower())
+    letters = "".join(c for c in plain if not unicodedata.combining(c)).replace("_", " ")
+    return _WORD.findall(letters)[:MAX_WORDS]
+
+
+def piece_buckets(word: str, n_buckets: int) -> list[int]:
+    """The buckets of all runs of three characters of <word>, so that similar words share some."""
+    marked = f"<{word}>"
+    pieces = [marked[i : i + 3] for i in range(max(1, len(marked) - 2))][:_MAX_PIECES]
+    return [zlib.crc32(piece.encode("utf-8", "surrogatepass")) % n_buckets for piece in pieces]
+
+
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 Weights: TypeAlias = Mapping[str, Numbers]
 
-_CHUNK = 16  # pictures at a time, so that the windows stay in the processor's cache
+_CHUNK = 16  # images at a time, so that the windows stay in the processor's cache
 _GELU = np.float32(np.sqrt(2 / np.pi))
 
 
-def picture_features(
+def image_features(
     pixels: Pixels, wanted: Preprocessing, weights: Weights, n_stages: int
 ) -> Numbers:
     """Features (B, D) of unit length of pixels (B, S, S, 3)."""
     std = np.asarray(wanted.std, np.float32)
     scale, shift = 1 / (255 * std), np.asarray(wanted.mean, np.float32) / std
     parts = [
-        _few_pictures(pixels[start : start + _CHUNK] * scale - shift, weights, n_stages)
+        _few_images(pixels[start : start + _CHUNK] * scale - shift, weights, n_stages)
         for start in range(0, len(pixels), _CHUNK)
     ]
     return np.concatenate(parts)
 
 
-def _few_pictures(pixels: Numbers, weights: Weights, n_stages: int) -> Numbers:
+def _few_images(pixels: Numbers, weights: Weights, n_stages: int) -> Numbers:
     """A strided convolution and a residual one per stage, then mean and peak of each channel."""
     x = _convolved(pixels, weights, "stem", 4, 2)
     np.maximum(x, 0, out=x)
@@ -71,8 +133,8 @@ def _convolved(x: Numbers, weights: Weights, name: str, kernel: int, stride: int
     padded[:, 1:-1, 1:-1] = x
     rows, columns = (h + 2 - kernel) // stride + 1, (w + 2 - kernel) // stride + 1
     windows = np.empty((b, rows, columns, kernel, kernel * c), np.float32)
-    per_picture, per_row, per_column, per_channel = padded.strides
-    strides = (per_picture, per_row * stride, per_column * stride, per_channel)
+    per_image, per_row, per_column, per_channel = padded.strides
+    strides = (per_image, per_row * stride, per_column * stride, per_channel)
     for line in range(kernel):  # neighbours in a row lie side by side: one run per window
         start = padded[:, line:]
         shape = (b, rows, columns, kernel * c)

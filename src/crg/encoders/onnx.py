@@ -13,11 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from crg.encoders.base import Vectors
-from crg.encoders.batches import check_pixels, check_texts, encode_in_pieces
+from crg.encoders.base import Vectors, check_pixels, check_texts, encode_in_pieces
 from crg.encoders.libraries import first_line, library
-from crg.encoders.tokenizers import Tokenize, read_tokenizer
-from crg.preprocessing import Pixels, Preprocessing
+from crg.encoders.tokenizer import Tokenize, read_tokenizer
+from crg.images.preprocessing import Pixels, Preprocessing
 from crg.types import InputError
 
 FORMAT = "crg-onnx"
@@ -54,11 +53,11 @@ class Onnx:
         self._image = _session(runtime, place / "image.onnx", providers)
         self._text = _session(runtime, place / "text.onnx", providers)
 
-    def encode_pictures(self, pixels: Pixels) -> Vectors:
+    def encode_images(self, pixels: Pixels) -> Vectors:
         """Unit features (B, D) for pixels (B, S, S, 3)."""
         check_pixels(pixels, self.preprocessing)
         run = lambda rows: _run(self._image, self.preprocessing.normalised(rows))  # noqa: E731
-        return encode_in_pieces(pixels, run, _ROWS_AT_ONCE, self.width, "pictures")
+        return encode_in_pieces(pixels, run, _ROWS_AT_ONCE, self.width, "images")
 
     def encode_texts(self, texts: Sequence[str]) -> Vectors:
         """Unit features (n, D); words beyond the context length are cut off."""
@@ -67,11 +66,11 @@ class Onnx:
         return encode_in_pieces(tokens, run, _ROWS_AT_ONCE, self.width, "texts")
 
     def _describe(self, about: Mapping[str, Any]) -> None:
-        pictures = dict(about["preprocessing"])
+        images = dict(about["preprocessing"])
         for key in ("mean", "std"):
-            red, green, blue = (float(value) for value in pictures[key])
-            pictures[key] = red, green, blue
-        self.preprocessing = Preprocessing(**pictures)
+            red, green, blue = (float(value) for value in images[key])
+            images[key] = red, green, blue
+        self.preprocessing = Preprocessing(**images)
         self.width = int(about["width"])
         self.context_length = int(about["context_length"])
         self.logit_scale = float(about["logit_scale"])

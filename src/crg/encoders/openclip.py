@@ -3,18 +3,173 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from crg.encoders.base import Vectors
-from crg.encoders.batches import check_pixels, check_texts, encode_in_pieces
-from crg.encoders.building import build
-from crg.encoders.devices import choose_device, choose_precision
-from crg.encoders.libraries import library
+from crg.encoders.base import Vectors, check_pixels, check_texts, encode_in_pieces
+from crg.encoders.libraries import choose_device, choose_precision, first_line, library
 from crg.encoders.openclip_prompts import OpenClipPrompts
-from crg.preprocessing import Pixels
+from crg.encoders.weights import (
+    Wanted,
+    fetch_weights,
+    is_torchscript,
+    load_weights,
+    parse_name,
+    published_at,
+    published_configuration,
+    published_tags,
+    weights_fingerprint,
+)
+from crg.images.preprocessing import Pixels, Preprocessing
+from crg.types import InputError
+
+_PREPARED = ("mean", "std", "interpolation", "resize_mode")  # size is the architecture's
+
+
+@dataclass(frozen=True, eq=False)
+class Built:
+    """A model on the host, in fp32, with all that belongs to it."""
+
+    model: Any
+    tokenizer: Any
+    configuration: dict[str, Any]
+    preprocessing: Preprocessing
+    source: str
+
+    def fingerprint(self) -> str:
+        """Of the weights and of whatever else decides the features."""
+        facts = {"model": self.configuration, "pictures": asdict(self.preprocessing)}
+        return weights_fingerprint(self.model, facts)
+
+
+def build(name: str) -> Built:
+    """The model that ``name`` stands for."""
+    wanted = parse_name(name)
+    with _quietly():
+        if wanted.has_own_configuration:
+            return _built_from_folder(wanted.model)
+        return _built_by_name(wanted)
+
+
+def _built_by_name(wanted: Wanted) -> Built:
+    if wanted.file is not None:
+        file, source = wanted.file, str(wanted.file)
+        habits = _habits(wanted.model, file)
+    else:
+        tag = wanted.tag or ""
+        file, source = fetch_weights(wanted.model, tag), published_at(wanted.model, tag)
+        habits = published_configuration(wanted.model, tag)
+    model = _created(
+        wanted.model,
+        force_quick_gelu=bool(habits.get("quick_gelu")),
+        force_preprocess_cfg={key: habits[key] for key in _PREPARED if key in habits},
+    )
+    load_weights(model, file)
+    return _complete(wanted.model, model, source, bool(habits.get("quick_gelu")))
+
+
+def _built_from_folder(name: str) -> Built:
+    place = name.split(":", 1)[1]
+    try:
+        model = _created(name, require_pretrained=True)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"The model {name} cannot be loaded ({first_line(error)}): "
+            f"{place} must hold open_clip_config.json and the weights."
+        ) from None
+    return _complete(name, model, place, quick_gelu=False)
+
+
+def _habits(model: str, file: Path) -> dict[str, Any]:
+    """What all published weights of a model agree on; a file does not say it itself.
+
+    OpenAI's own archives are the exception: they always want the quick GELU.
+    """
+    published = [published_configuration(model, tag) for tag in published_tags(model)]
+    first = published[0] if published else {}
+    agreed = {key: first[key] for key in first if all(p.get(key) == first[key] for p in published)}
+    return agreed | ({"quick_gelu": True} if is_torchscript(file) else {})
+
+
+def _created(name: str, **options: Any) -> Any:
+    open_clip = library("open_clip", "openclip")
+    try:
+        return open_clip.create_model(name, pretrained_text=False, **options)
+    except (ModuleNotFoundError, RuntimeError) as error:
+        if "transformers" not in str(error):
+            raise
+        raise InputError(_needs_transformers(name, error)) from None
+
+
+def _complete(name: str, model: Any, source: str, quick_gelu: bool) -> Built:
+    configuration = dict(library("open_clip", "openclip").get_model_config(name))
+    configuration["quick_gelu"] = quick_gelu or bool(configuration.get("quick_gelu"))
+    prepared = _preprocessing(name, model.visual.preprocess_cfg)
+    return Built(model, _tokenizer(name), configuration, prepared, source)
+
+
+def _tokenizer(name: str) -> Any:
+    try:
+        return library("open_clip", "openclip").get_tokenizer(name)
+    except ModuleNotFoundError as error:
+        raise InputError(_needs_transformers(name, error)) from None
+    except Exception as error:
+        raise InputError(
+            f"The tokenizer of {name} cannot be loaded ({first_line(error)}): "
+            "connect to the internet once, or put it into a folder with the model "
+            "and use local-dir:FOLDER."
+        ) from None
+
+
+def _preprocessing(name: str, given: dict[str, Any]) -> Preprocessing:
+    size = given["size"]
+    height, width = size if isinstance(size, (tuple, list)) else (size, size)
+    if height != width or given["resize_mode"] not in ("shortest", "squash"):
+        raise InputError(
+            f"{name} wants images of {height} x {width} pixels fitted by "
+            f"{given['resize_mode']!r}, which crg cannot make: choose another model."
+        )
+    return Preprocessing(
+        size=int(height),
+        mean=_channels(given["mean"]),
+        std=_channels(given["std"]),
+        interpolation="bilinear" if given["interpolation"] == "bilinear" else "bicubic",
+        fit=given["resize_mode"],
+    )
+
+
+def _channels(given: Any) -> tuple[float, float, float]:
+    red, green, blue = given if isinstance(given, (tuple, list)) else (given,) * 3
+    return float(red), float(green), float(blue)
+
+
+def _needs_transformers(name: str, error: Exception) -> str:
+    return (
+        f"{name} reads text with a tokenizer from Hugging Face ({first_line(error)}): "
+        "install crg-tta[huggingface]."
+    )
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Keep open_clip from writing to the screen and from setting up the log of the program."""
+    root, silent = logging.getLogger(), logging.NullHandler()
+    root.addHandler(silent)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        root.removeHandler(silent)
+
 
 _TEXTS_AT_ONCE = 256
 
@@ -40,11 +195,11 @@ class OpenClip:
         self.logit_bias = _number(getattr(built.model, "logit_bias", None))
         self.model = built.model.eval().requires_grad_(False).to(self.device)
 
-    def encode_pictures(self, pixels: Pixels) -> Vectors:
+    def encode_images(self, pixels: Pixels) -> Vectors:
         """Unit features (B, D) for pixels (B, S, S, 3)."""
         check_pixels(pixels, self.preprocessing)
         size = 64 if self.device.startswith("cpu") else 256
-        return encode_in_pieces(pixels, self._picture_features, size, self.width, "pictures")
+        return encode_in_pieces(pixels, self._image_features, size, self.width, "images")
 
     def encode_texts(self, texts: Sequence[str]) -> Vectors:
         """Unit features (n, D); words beyond the context length are cut off."""
@@ -55,7 +210,7 @@ class OpenClip:
         """The text half in fp32, into which context vectors can be put in place of words."""
         return OpenClipPrompts(self.name, self.model, self.tokenizer)
 
-    def _picture_features(self, pixels: Pixels) -> Vectors:
+    def _image_features(self, pixels: Pixels) -> Vectors:
         torch = library("torch", "openclip")
         std = torch.tensor(self.preprocessing.std, device=self.device).reshape(3, 1, 1)
         mean = torch.tensor(self.preprocessing.mean, device=self.device).reshape(3, 1, 1)

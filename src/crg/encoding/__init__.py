@@ -1,6 +1,6 @@
-"""Encoding: pictures become features one time, kept in a store that every run reads."""
+"""Encoding: images become features one time, kept in a store that every run reads."""
 
-from crg.encoding.job import Progress, Summary, encode
-from crg.encoding.planning import Wording
+from crg.encoding.job import EncodingProgress, EncodingSummary, encode
+from crg.encoding.plan import Wording
 
-__all__ = ["Progress", "Summary", "Wording", "encode"]
+__all__ = ["EncodingProgress", "EncodingSummary", "Wording", "encode"]

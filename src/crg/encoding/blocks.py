@@ -1,6 +1,6 @@
-"""A block of pictures becomes a block of features, by whoever does it in the same bytes.
+"""A block of images becomes a block of features, by whoever does it in the same bytes.
 
-How many pictures the encoder sees at once can change the last bit of their features. So the
+How many images the encoder sees at once can change the last bit of their features. So the
 batches of a block depend on the block and on ``batch`` alone, never on who is first.
 """
 
@@ -13,14 +13,14 @@ from itertools import chain, islice
 
 import numpy as np
 
-from crg.datasets.base import Source
 from crg.encoders.base import Encoder
-from crg.generation.folder import Variations
-from crg.preprocessing import Pixels
-from crg.storage import HALF, Numbers
+from crg.features.store import HALF, Numbers
+from crg.generation.variations import Variations
+from crg.images.image_set import Source
+from crg.images.preprocessing import Pixels
+from crg.images.views import Recipe, iter_views
 from crg.threads import processors
 from crg.types import InputError
-from crg.views import Recipe, iter_views
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Block:
-    """Pictures that are encoded and written together."""
+    """Images that are encoded and written together."""
 
     index: int
     ids: tuple[str, ...]
@@ -49,7 +49,7 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class EncodedBlock:
-    """The features of a block (n, V, D); rows of ``unreadable`` pictures are zeros."""
+    """The features of a block (n, V, D); rows of ``unreadable`` images are zeros."""
 
     index: int
     images: Numbers
@@ -61,7 +61,7 @@ def encode_blocks(
     encoder: Encoder,
     settings: Settings,
     workers: int | None,
-    advance: Callable[[int], None] = lambda pictures: None,
+    advance: Callable[[int], None] = lambda images: None,
 ) -> Generator[EncodedBlock, None, None]:
     """Encode one block after the other, while ``workers`` threads make the next views.
 
@@ -108,7 +108,7 @@ def _encoded(
 def _groups(
     views: Iterable[Pixels | InputError], size: int
 ) -> Iterator[list[tuple[int, Pixels | InputError]]]:
-    """Runs of ``size`` pictures, each with its place; one that cannot be read counts as well."""
+    """Runs of ``size`` images, each with its place; one that cannot be read counts as well."""
     numbered = enumerate(views)
     while group := list(islice(numbered, size)):
         yield group
@@ -117,7 +117,7 @@ def _groups(
 def _features(encoder: Encoder, pixels: Pixels, settings: Settings) -> Numbers:
     starts = range(0, len(pixels), settings.batch)
     return np.concatenate(
-        [encoder.encode_pictures(pixels[start : start + settings.batch]) for start in starts]
+        [encoder.encode_images(pixels[start : start + settings.batch]) for start in starts]
     )
 
 

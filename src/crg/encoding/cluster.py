@@ -1,7 +1,7 @@
 """Blocks encoded by the actors of a Ray cluster, in the same bytes as here.
 
 Each actor loads the encoder once. One that is lost with its machine is started again
-elsewhere, and the block it was at is done again. Pictures that are files must be found under
+elsewhere, and the block it was at is done again. Images that are files must be found under
 the same path on every machine.
 
 Sums of many threads are rounded otherwise than those of one. So an actor computes with as many
@@ -17,10 +17,10 @@ import sys
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-from crg.clusters import connected, ray_library, room_for
 from crg.encoders import load_encoder
 from crg.encoders.base import Encoder
 from crg.encoding.blocks import Block, EncodedBlock, Settings, encode_blocks
+from crg.encoding.ray_cluster import connected, ray_library, room_for
 from crg.threads import processors
 from crg.types import InputError
 

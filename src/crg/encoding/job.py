@@ -9,28 +9,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from crg import storage
-from crg.datasets.base import PictureSet
 from crg.encoders.base import Encoder
 from crg.encoding.blocks import Block, EncodedBlock, Settings, encode_blocks
 from crg.encoding.cluster import encode_on_ray
-from crg.encoding.planning import Wording, make_plan
-from crg.generation.folder import Variations
-from crg.store import open_store
-from crg.store.writer import StoreWriter, writing
+from crg.encoding.plan import Wording, make_plan
+from crg.features import store as storage
+from crg.features.files import open_store
+from crg.features.store_writer import StoreWriter, writing
+from crg.generation.variations import Variations
+from crg.images.image_set import ImageSet
+from crg.images.views import Recipe
 from crg.types import InputError
-from crg.views import Recipe
 
 Engine: TypeAlias = Literal["local", "ray"]
 Advance: TypeAlias = Callable[[int], None]
 
 
 @dataclass(frozen=True)
-class Summary:
+class EncodingSummary:
     """What an encoding job has left behind."""
 
     folder: Path
-    n_pictures: int  # in the store
+    n_images: int  # in the store
     n_reused: int  # of the dataset, found on disk when the job began
     n_views: int
     width: int
@@ -39,8 +39,8 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """How far a job is, in pictures."""
+class EncodingProgress:
+    """How far a job is, in images."""
 
     reused: int  # done when this job began
     done: int  # those included
@@ -48,7 +48,7 @@ class Progress:
 
 
 def encode(
-    dataset: PictureSet,
+    dataset: ImageSet,
     encoder: Encoder,
     recipe: Recipe,
     out: str | os.PathLike[str],
@@ -61,17 +61,17 @@ def encode(
     address: str | None = None,
     load: Callable[[], Encoder] | None = None,
     skip_unreadable: bool = False,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[EncodingProgress], None] = lambda progress: None,
     on_note: Callable[[str], None] | None = None,
-) -> Summary:
-    """Encode a set of pictures into the store ``out``, going on where an earlier call stopped.
+) -> EncodingSummary:
+    """Encode a set of images into the store ``out``, going on where an earlier call stopped.
 
-    With ``variations`` each picture has these as its last views.
+    With ``variations`` each image has these as its last views.
 
     ``workers`` are threads that make views, or actors with ``engine="ray"``, which load the
     encoder with ``load``: ``load_encoder(encoder.name)`` if it is left out. The bytes on disk
     depend on neither. Without a number there is one for each processor. Without
-    ``skip_unreadable`` the first picture that cannot be read ends the job; what was done
+    ``skip_unreadable`` the first image that cannot be read ends the job; what was done
     before is kept.
     """
     _check_job(dataset, batch, workers, engine, address)
@@ -79,7 +79,7 @@ def encode(
     plan = make_plan(dataset, encoder, recipe, words, variations)
     settings = Settings(recipe, batch, skip_unreadable, variations)
     with writing(Path(out), plan, skip_unreadable) as store:
-        reused, was_finished = store.kept_pictures, store.finished
+        reused, was_finished = store.kept_images, store.finished
         if not was_finished:
             text = words.features(dataset, encoder, on_note)  # early: it may be refused
             count = _Count(reused, len(dataset), on_progress)
@@ -96,7 +96,7 @@ def encode(
 def _keep(
     encoded: Generator[EncodedBlock, None, None],
     store: StoreWriter,
-    dataset: PictureSet,
+    dataset: ImageSet,
     count: _Count,
     skip_unreadable: bool,
 ) -> None:
@@ -107,58 +107,58 @@ def _keep(
             if unreadable and not skip_unreadable:
                 raise _unreadable(dataset, unreadable, store)
             store.write(block.index, block.images, unreadable)
-            count.is_at(store.kept_pictures)
+            count.is_at(store.kept_images)
 
 
 class _Count:
-    """Counts pictures: those of a block as they come, and those on disk when it is written."""
+    """Counts images: those of a block as they come, and those on disk when it is written."""
 
-    def __init__(self, reused: int, total: int, tell: Callable[[Progress], None]) -> None:
+    def __init__(self, reused: int, total: int, tell: Callable[[EncodingProgress], None]) -> None:
         self._reused, self._done, self._total, self._tell = reused, reused, total, tell
         self.is_at(reused)
 
-    def advance(self, pictures: int) -> None:
-        self.is_at(self._done + pictures)
+    def advance(self, images: int) -> None:
+        self.is_at(self._done + images)
 
     def is_at(self, done: int) -> None:
         self._done = done
-        self._tell(Progress(self._reused, done, self._total))
+        self._tell(EncodingProgress(self._reused, done, self._total))
 
 
-def _block(dataset: PictureSet, store: StoreWriter, index: int) -> Block:
+def _block(dataset: ImageSet, store: StoreWriter, index: int) -> Block:
     rows = slice(store.rows(index).start, store.rows(index).stop)
     return Block(index, dataset.ids[rows], dataset.sources[rows])
 
 
 def _check_job(
-    dataset: PictureSet, batch: int, workers: int | None, engine: str, address: str | None
+    dataset: ImageSet, batch: int, workers: int | None, engine: str, address: str | None
 ) -> None:
     if address is not None and engine != "ray":
         raise InputError(f"Only Ray has an address, {address}: add --engine ray or leave it out.")
     if not len(dataset):
-        raise InputError(f"{dataset.name} holds no pictures: check the dataset.")
+        raise InputError(f"{dataset.name} holds no images: check the dataset.")
     if batch < 1 or (workers or 0) < 0:
         raise InputError(f"batch is {batch} and workers {workers}: give numbers from 1 on.")
     if engine not in ("local", "ray"):
         raise InputError(f"There is no engine {engine!r}: choose local or ray.")
 
 
-def _unreadable(dataset: PictureSet, found: dict[int, str], store: StoreWriter) -> InputError:
+def _unreadable(dataset: ImageSet, found: dict[int, str], store: StoreWriter) -> InputError:
     row, why = min(found.items())
     name = dataset.ids[row]
     where = "" if name in why else f"{name}: "
     return InputError(
-        f"{where}{why.rstrip('.')}, or leave out all such pictures with --skip-unreadable "
-        f"({store.kept_pictures} of {len(dataset)} pictures are kept in {store.folder})."
+        f"{where}{why.rstrip('.')}, or leave out all such images with --skip-unreadable "
+        f"({store.kept_images} of {len(dataset)} images are kept in {store.folder})."
     )
 
 
-def _summary(folder: Path, reused: int, verify: bool) -> Summary:
+def _summary(folder: Path, reused: int, verify: bool) -> EncodingSummary:
     features = open_store(folder, verify)
-    skipped = [(each["id"], each["reason"]) for each in storage.skipped_pictures(folder)]
-    return Summary(
+    skipped = [(each["id"], each["reason"]) for each in storage.skipped_images(folder)]
+    return EncodingSummary(
         folder=folder,
-        n_pictures=len(features),
+        n_images=len(features),
         n_reused=reused,
         n_views=features.n_views,
         width=features.task.width,

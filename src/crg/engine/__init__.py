@@ -2,9 +2,8 @@
 
 from crg.engine.cluster import run_all_on_ray
 from crg.engine.processes import run_all
-from crg.engine.reading import forget_files, read_once, read_with_few
-from crg.engine.running import run_spec
 from crg.engine.spec import Failure, OnProgress, Outcome, RunSpec, results_only
+from crg.engine.worker import forget_files, read_once, read_with_few, run_spec
 
 __all__ = [
     "Failure",

@@ -15,9 +15,9 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from crg.clusters import connected, ray_library, room_for
-from crg.engine.running import attempt
+from crg.encoding.ray_cluster import connected, ray_library, room_for
 from crg.engine.spec import Failure, OnProgress, Outcome, RunSpec
+from crg.engine.worker import attempt
 from crg.plugins import resolved
 from crg.threads import ONE_THREAD, processors
 

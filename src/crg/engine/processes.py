@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 
-from crg.engine.reading import forget_files
-from crg.engine.running import attempt
 from crg.engine.spec import Failure, OnProgress, Outcome, RunSpec, ignore_progress
+from crg.engine.worker import attempt, forget_files
 from crg.threads import ONE_THREAD, environment
 
 _TRIES = 2  # times that a run is begun, if its process dies
@@ -34,7 +33,7 @@ def run_all(
     With one worker everything happens in this process, in the given order, unless the runs
     shall be ``isolated`` from it. Otherwise each worker is a process of its own with one
     computing thread that loads ``plugins`` first and reads each file once. A process that
-    dies is replaced, and its run is tried once more. ``on_progress`` is told here of each run
+    dies is replaced, and its run is tried once more. ``on_progress`` is called here for each run
     at work, about four times a second at most. To stop early, close the iterator: the workers
     end at once.
     """

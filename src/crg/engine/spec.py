@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from crg.scenario import Scenario
+from crg.streams.scenario import Scenario
 from crg.types import InputError, Result
 
 
@@ -19,10 +19,10 @@ class RunSpec:
     method: str
     options: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
-    few: str | None = None  # a file or store of labelled pictures
-    then: tuple[str, ...] = ()  # files whose pictures come after those of ``path``
+    few: str | None = None  # a file or store of labelled images
+    then: tuple[str, ...] = ()  # files whose images come after those of ``path``
     scenario: Scenario = field(default_factory=Scenario)
-    measure_memory: bool = False  # in a process of its own, over the first pictures
+    measure_memory: bool = False  # in a process of its own, over the first images
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Failure:
 
 Outcome = Result | Failure
 
-# A run, how many of its pictures are done, and how many it has: (0, 0) when it begins.
+# A run, how many of its images are done, and how many it has: (0, 0) when it begins.
 OnProgress = Callable[[RunSpec, int, int], None]
 
 # The same, told by the run itself.

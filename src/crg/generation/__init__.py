@@ -1,7 +1,13 @@
-"""Generation: variations of pictures, made once by a diffusion model or found in a folder."""
+"""Generation: variations of images, made once by a diffusion model or found in a folder."""
 
-from crg.generation.base import Generator
-from crg.generation.folder import FolderGenerator, Variations
-from crg.generation.job import Progress, Summary, generate
+from crg.generation.job import GenerationProgress, GenerationSummary, generate
+from crg.generation.variations import FolderGenerator, Generator, Variations
 
-__all__ = ["FolderGenerator", "Generator", "Progress", "Summary", "Variations", "generate"]
+__all__ = [
+    "FolderGenerator",
+    "GenerationProgress",
+    "GenerationSummary",
+    "Generator",
+    "Variations",
+    "generate",
+]

@@ -1,9 +1,9 @@
 """Variations by a diffusion model: StableDiffusionImageVariationPipeline of diffusers.
 
 The weights come from a folder on this machine, as ``save_pretrained`` writes it; nothing is
-fetched. A picture is what the pipeline's image encoder sees, squashed to its square with
+fetched. An image is what the pipeline's image encoder sees, squashed to its square with
 bicubic interpolation, which is how the authors of DiffTPT use it. Its safety checker is left
-on where the folder has one; the black pictures that it gives are far from the original.
+on where the folder has one; the black images that it gives are far from the original.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from crg.encoders.devices import choose_device
-from crg.encoders.libraries import first_line, library
-from crg.generation.base import seed_of
-from crg.preprocessing import Preprocessing
+from crg.encoders.libraries import choose_device, first_line, library
+from crg.generation.variations import seed_of
+from crg.images.preprocessing import Preprocessing
 from crg.types import InputError
 
 _EXTRA = "diffusion"
@@ -45,15 +44,15 @@ class DiffusersGenerator:
         self._preprocessing = _preprocessing(self._pipeline)
 
     def generate(
-        self, picture: Image.Image, picture_id: str, numbers: Sequence[int], seed: int
+        self, image: Image.Image, image_id: str, numbers: Sequence[int], seed: int
     ) -> Iterator[Image.Image]:
         """The variations of these numbers, each from noise of its own."""
         import torch
 
-        pixels = torch.from_numpy(self._pixels(picture)).to(self.device)
+        pixels = torch.from_numpy(self._pixels(image)).to(self.device)
         for number in numbers:
             # Noise is drawn on the processor, where it is the same for every kind of device.
-            noise = torch.Generator("cpu").manual_seed(seed_of(seed, picture_id, number))
+            noise = torch.Generator("cpu").manual_seed(seed_of(seed, image_id, number))
             made = self._pipeline(
                 pixels,
                 generator=noise,
@@ -66,9 +65,9 @@ class DiffusersGenerator:
         """The weights and how they are used."""
         return {"weights": self.fingerprint, "steps": self.steps, "guidance": self.guidance}
 
-    def _pixels(self, picture: Image.Image) -> np.ndarray[Any, np.dtype[np.float32]]:
+    def _pixels(self, image: Image.Image) -> np.ndarray[Any, np.dtype[np.float32]]:
         side = self._preprocessing.size
-        square = picture.convert("RGB").resize((side, side), Image.Resampling.BICUBIC)
+        square = image.convert("RGB").resize((side, side), Image.Resampling.BICUBIC)
         return self._preprocessing.normalised(np.array(square)[None])
 
 

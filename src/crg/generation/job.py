@@ -1,6 +1,6 @@
 """Making variations once: one file each, so that the job can be stopped at any moment.
 
-``variations.json`` in the folder tells what made them; another generator or seed is refused.
+``variations.json`` in the folder says what made them; another generator or seed is refused.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ from typing import Any
 
 from PIL import Image
 
-from crg.datasets.base import PictureSet
-from crg.generation.base import Generator
-from crg.generation.folder import folder_of
-from crg.pictures import read_picture
-from crg.saving import replacing
+from crg.atomic import replacing
+from crg.generation.variations import Generator, folder_of
+from crg.images.image_set import ImageSet
+from crg.images.reading import read_image
 from crg.types import InputError
 
 ABOUT = "variations.json"
 
 
 @dataclass(frozen=True)
-class Progress:
+class GenerationProgress:
     """How far a job is, in variations."""
 
     reused: int  # there when this job began
@@ -34,71 +33,73 @@ class Progress:
 
 
 @dataclass
-class Summary:
+class GenerationSummary:
     """What a job has left behind."""
 
     folder: Path
-    n_pictures: int
+    n_images: int
     n_made: int = 0
     n_reused: int = 0
     skipped: list[tuple[str, str]] = field(default_factory=list)  # id and reason
 
 
 def generate(
-    pictures: PictureSet,
+    images: ImageSet,
     generator: Generator,
     count: int,
     out: str | os.PathLike[str],
     *,
     seed: int = 0,
     skip_unreadable: bool = False,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
-) -> Summary:
-    """Make ``count`` variations of each picture in ``out``; those that are there are kept.
+    on_progress: Callable[[GenerationProgress], None] = lambda progress: None,
+) -> GenerationSummary:
+    """Make ``count`` variations of each image in ``out``; those that are there are kept.
 
-    Without ``skip_unreadable`` the first picture that cannot be read ends the job.
+    Without ``skip_unreadable`` the first image that cannot be read ends the job.
     """
     if count < 1:
         raise InputError(f"The number of variations is {count}: give one from 1 on.")
     folder = Path(out)
     _claim(folder, {"seed": seed, **generator.describe()})
-    todo = [_missing(folder, name, count) for name in pictures.ids]
-    total = count * len(pictures)
-    summary = Summary(folder, len(pictures), n_reused=total - sum(map(len, todo)))
-    on_progress(Progress(summary.n_reused, summary.n_reused, total))
-    for name, source, numbers in zip(pictures.ids, pictures.sources, todo, strict=True):
-        picture = _picture(source, name, numbers, skip_unreadable, summary)
-        if picture is None:
+    todo = [_missing(folder, name, count) for name in images.ids]
+    total = count * len(images)
+    summary = GenerationSummary(folder, len(images), n_reused=total - sum(map(len, todo)))
+    on_progress(GenerationProgress(summary.n_reused, summary.n_reused, total))
+    for name, source, numbers in zip(images.ids, images.sources, todo, strict=True):
+        image = _image(source, name, numbers, skip_unreadable, summary)
+        if image is None:
             continue
-        made = generator.generate(picture, name, numbers, seed)
+        made = generator.generate(image, name, numbers, seed)
         for number, variation in zip(numbers, made, strict=True):
             _write(variation, folder_of(folder, name) / _file_name(number))
             summary.n_made += 1
-            on_progress(Progress(summary.n_reused, summary.n_reused + summary.n_made, total))
+            on_progress(
+                GenerationProgress(summary.n_reused, summary.n_reused + summary.n_made, total)
+            )
     return summary
 
 
-def _picture(
-    source: Any, name: str, numbers: Sequence[int], skip: bool, summary: Summary
+def _image(
+    source: Any, name: str, numbers: Sequence[int], skip: bool, summary: GenerationSummary
 ) -> Image.Image | None:
-    """The picture; None where nothing is left to do or it cannot be read."""
+    """The image; None where nothing is left to do or it cannot be read."""
     if not numbers:
         return None
     try:
-        return read_picture(source)
+        return read_image(source)
     except InputError as error:
         if not skip:
             where = "" if name in str(error) else f"{name}: "
             raise InputError(
-                f"{where}{str(error).rstrip('.')}, or leave out all such pictures with "
+                f"{where}{str(error).rstrip('.')}, or leave out all such images with "
                 "--skip-unreadable."
             ) from None
         summary.skipped.append((name, str(error)))
         return None
 
 
-def _missing(folder: Path, picture_id: str, count: int) -> list[int]:
-    place = folder_of(folder, picture_id)
+def _missing(folder: Path, image_id: str, count: int) -> list[int]:
+    place = folder_of(folder, image_id)
     return [number for number in range(count) if not (place / _file_name(number)).exists()]
 
 
@@ -106,10 +107,10 @@ def _file_name(number: int) -> str:
     return f"{number:04d}.png"
 
 
-def _write(picture: Image.Image, path: Path) -> None:
+def _write(image: Image.Image, path: Path) -> None:
     _make(path.parent)
     with replacing(path) as partial:
-        picture.save(partial, format="PNG")
+        image.save(partial, format="PNG")
 
 
 def _claim(folder: Path, about: dict[str, Any]) -> None:

@@ -33,8 +33,8 @@ class Method(Stateful, ABC):
     name: ClassVar[str]
     paper: ClassVar[str]
     Config: ClassVar[type[Any]]
-    needs: ClassVar[tuple[str, ...]] = ()  # names of crg.resources that the task must have
-    forgets: ClassVar[bool] = False  # its answer does not depend on the pictures before
+    needs: ClassVar[tuple[str, ...]] = ()  # names of crg.needs that the task must have
+    forgets: ClassVar[bool] = False  # its answer does not depend on the images before
     _not_saved: ClassVar[frozenset[str]] = frozenset({"task", "config"})
 
     def __init__(self, task: Task, config: Any) -> None:

@@ -1,28 +1,28 @@
 """CoOp: context optimisation (Zhou et al., IJCV 2022).
 
 The words before the class name are replaced by vectors, shared by all classes or one set per
-class, that are learnt from 1 to 16 labelled pictures per class with cross-entropy, carried
+class, that are learnt from 1 to 16 labelled images per class with cross-entropy, carried
 back through the text encoder. Then they are frozen, and prediction is zero-shot with the text
 features that they give.
 
 | equation | function | symbols |
 | --- | --- | --- |
 | (2) prompt v_1 ... v_M name | _features | v context vectors, M of them |
-| (3) p_y = softmax(s f . t(v))_y, loss -ln p_y | parts.context_training | f picture, s scale |
+| (3) p_y = softmax(s f . t(v))_y, loss -ln p_y | parts.context_training | f image, s scale |
 | SGD, one warm-up epoch, cosine decay | parts.context_training | epochs by shots: 50, 100, 200 |
 | logits = s f_0 . t(v) | step_many | f_0 original view |
 
-Training happens once, before the first picture is answered; in mid-stream that is a pause of
-seconds to minutes, in proportion to pictures times epochs. It depends on nothing that comes
+Training happens once, before the first image is answered; in mid-stream that is a pause of
+seconds to minutes, in proportion to images times epochs. It depends on nothing that comes
 in, so ``reset`` keeps what was learnt, and a saved state holds it. ``save_context`` writes the
-context to a file of its own and ``context_file`` takes one, without labelled pictures and
+context to a file of its own and ``context_file`` takes one, without labelled images and
 without training; a state that is saved from there wants the file again when it is loaded. The
 text features of the task are not used.
 
-Classes that come later, or that have no labelled pictures, get the shared context, or the mean
-of the contexts of the other classes. The softmax of the loss is over classes with pictures.
+Classes that come later, or that have no labelled images, get the shared context, or the mean
+of the contexts of the other classes. The softmax of the loss is over classes with images.
 
-Differs from the paper: features that were stored, so pictures are not cropped and flipped at
+Differs from the paper: features that were stored, so images are not cropped and flipped at
 random in training; full precision; the name stands at the end (the paper also tries the
 middle); started from words, a context per class starts from a copy of them for each class.
 """
@@ -40,19 +40,27 @@ from typing import Any
 from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
-from crg.parts.context_file import Context, Numbers, read_context, write_context
-from crg.parts.context_memory import learn_once
-from crg.parts.context_start import check_fit, check_width, starting_context
-from crg.parts.context_training import Plan, epochs_for
-from crg.parts.labelled_pictures import labelled_queues
+from crg.needs import FEW, TEXT_ENCODER, check_needs
+from crg.parts.context import (
+    Context,
+    Numbers,
+    TrainingPlan,
+    check_fit,
+    check_width,
+    epochs_for,
+    learn_once,
+    read_context,
+    starting_context,
+    write_context,
+)
+from crg.parts.labelled_images import labelled_queues
 from crg.parts.prompting import as_tensor, endings_of, prompt_features
-from crg.resources import FEW, TEXT_ENCODER, check_needs
 from crg.types import Array, InputError, Prediction, Sample, Task, like, namespace
 
 
 @register
 class CoOp(Method):
-    """A prompt learnt from labelled pictures."""
+    """A prompt learnt from labelled images."""
 
     name = "coop"
     forgets = True
@@ -63,14 +71,14 @@ class CoOp(Method):
     class Config:
         """The authors' constants."""
 
-        shots: int = option(16, "labelled pictures per class that count", at_least=1)
+        shots: int = option(16, "labelled images per class that count", at_least=1)
         per_class: bool = option(False, "a context for each class instead of one for all")
         context_length: int = option(16, "context vectors", at_least=1, at_most=1000)
         context_words: str = option("", "words to start from, as many vectors; else at random")
         epochs: int = option(0, "rounds of training; 0 for 50, 100 or 200 by shots", at_least=0)
         lr: float = option(0.002, "learning rate of SGD", at_least=0, at_most=1)
-        batch: int = option(32, "labelled pictures per step of SGD", at_least=1)
-        seed: int = option(0, "of the start and the order of labelled pictures", at_least=0)
+        batch: int = option(32, "labelled images per step of SGD", at_least=1)
+        seed: int = option(0, "of the start and the order of labelled images", at_least=0)
         chunk: int = option(
             256, "classes at a time in the text encoder, which bounds memory; 0 for all", at_least=0
         )
@@ -79,7 +87,7 @@ class CoOp(Method):
 
     @classmethod
     def needs_with(cls, config: Any) -> tuple[str, ...]:
-        """A context from a file needs no labelled pictures."""
+        """A context from a file needs no labelled images."""
         return (TEXT_ENCODER,) if config.context_file else cls.needs
 
     def __init__(self, task: Task, config: Any) -> None:
@@ -97,14 +105,14 @@ class CoOp(Method):
             self._features(self.context[:1] if config.per_class else self.context, ["a name"])
 
     def reset(self) -> None:
-        """Keep what was learnt: it depends on labelled pictures, not on the stream."""
+        """Keep what was learnt: it depends on labelled images, not on the stream."""
 
     def step(self, sample: Sample) -> Prediction:
         """logits = s f_0 . t(v)."""
         return self.step_many([sample])[0]
 
     def step_many(self, samples: Sequence[Sample]) -> list[Prediction]:
-        """All pictures in one product."""
+        """All images in one product."""
         self._learn()
         originals = namespace(samples[0].views).stack([sample.views[0, :] for sample in samples])
         logits = self.task.logit_scale * (originals @ self.text.T)  # (N, K)
@@ -119,7 +127,7 @@ class CoOp(Method):
         """Train, if that has not been done yet."""
         if self.is_learnt:
             return
-        self._take(self._learnt_from_pictures())
+        self._take(self._learnt_from_images())
         if self.config.save_context:
             write_context(self.config.save_context, self._context(self.task.class_names))
 
@@ -132,10 +140,10 @@ class CoOp(Method):
         )
         self.text = namespace(self.task.text_features).asarray(self.task.text_features, copy=True)
 
-    def _learnt_from_pictures(self) -> Context:
-        """Equation (3), over the classes that have labelled pictures."""
+    def _learnt_from_images(self) -> Context:
+        """Equation (3), over the classes that have labelled images."""
         c, encoder = self.config, self._encoder
-        classes, pictures, labels = self._labelled()
+        classes, images, labels = self._labelled()
         names = tuple(self.task.class_names[k] for k in classes)
         reference = encoder.context_of("a")
         start = self.context[classes] if self.context.ndim == 3 else self.context
@@ -143,23 +151,23 @@ class CoOp(Method):
         learnt = learn_once(
             partial(prompt_features, encoder, endings=endings_of(names), chunk=c.chunk),
             as_tensor(start, reference),
-            as_tensor(pictures, reference),
+            as_tensor(images, reference),
             labels,
             self.task.logit_scale,
-            Plan(c.epochs or epochs_for(shots), c.lr, c.batch, seed=c.seed),
+            TrainingPlan(c.epochs or epochs_for(shots), c.lr, c.batch, seed=c.seed),
         )
         vectors = learnt.context.cpu().numpy().copy()
         return Context(vectors, encoder.name, names if c.per_class else (), self.words)
 
     def _labelled(self) -> tuple[list[int], Array, list[int]]:
-        """The classes that have labelled pictures (C), these (F, D), and places in the former."""
+        """The classes that have labelled images (C), these (F, D), and places in the former."""
         names, queues = self.task.class_names, labelled_queues(self.task, self.config.shots)
         counts = [int(count) for count in queues.counts]
         # By name, so that the order of classes does not matter.
         classes = sorted((k for k, count in enumerate(counts) if count), key=names.__getitem__)
         if not classes:
             raise InputError(
-                "No class has labelled pictures to learn from: give some, or a learnt context "
+                "No class has labelled images to learn from: give some, or a learnt context "
                 "as context_file."
             )
         rows = [queues.features[k, : counts[k], :] for k in classes]

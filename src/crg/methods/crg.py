@@ -1,14 +1,14 @@
 """CRG: cache, residual, Gaussian (Zhai et al., ICME 2025, arXiv 2503.18334).
 
-A priority queue per class keeps the most confident pictures and a text cache drifts with
-confident predictions. One gradient step per picture moves text, positive and negative
+A priority queue per class keeps the most confident images and a text cache drifts with
+confident predictions. One gradient step per image moves text, positive and negative
 prototypes; then the cache is read as one Gaussian per class, so that a wrongly labelled
 entry does little harm.
 
 | step | function | symbols |
 | --- | --- | --- |
 | 1 select | parts.selection | f views, rho share kept, x confident feature, h entropy |
-| 2 cache | parts.cache | M places per queue |
+| 2 cache | parts.cache | M slots per queue |
 | 3 prototypes | parts.prototypes | v+ positive, v- negative, t text |
 | 4 residual | parts.residual, parts.motion | R_T, R+, R-; xi1, xi2, gamma, lr |
 | 5 Gaussian | parts.gaussian, parts.precision | S scatter, P precision, mu = v+ + R+ |
@@ -53,7 +53,7 @@ class CRG(Method):
     class Config:
         """The paper's defaults; the last eight are the switches of its ablation."""
 
-        queue_size: int = option(12, "M, places per queue", at_least=1, at_most=10_000)
+        queue_size: int = option(12, "M, slots per queue", at_least=1, at_most=10_000)
         view_share: float = option(0.1, "rho, share of views kept", above=0, at_most=1)
         beta: float = option(5.0, "sharpness of the similarity terms", at_least=0, at_most=50)
         lambda1: float = option(
@@ -97,7 +97,7 @@ class CRG(Method):
         self.motion = Motion(self.text.rows)
 
     def step(self, sample: Sample) -> Prediction:
-        """The seven steps of the method for one picture."""
+        """The seven steps of the method for one image."""
         text, c = self.text.rows, self.config
         seen = self.select(sample.views, text, self.task.logit_scale, c.view_share)
         change = self.cache.offer(seen.label, seen.feature, seen.entropy, sample.id)
@@ -143,7 +143,7 @@ class CRG(Method):
 
     @property
     def queues(self) -> Cache:
-        """The cache of pictures."""
+        """The cache of images."""
         return self.cache
 
     def add_class(self, text: Array) -> None:

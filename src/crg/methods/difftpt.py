@@ -1,6 +1,6 @@
 """DiffTPT: prompt tuning on views that a diffusion model made (Feng et al., ICCV 2023).
 
-Crops of a picture all look alike. Here variations of it that a diffusion model generated join
+Crops of an image all look alike. Here variations of it that a diffusion model generated join
 them: those that are most like the original are mixed with the ordinary views, and on the
 confident ones of the mixture the prompt is tuned as in TPT. The original view is then
 predicted with the tuned prompt, and the context goes back to where it started.
@@ -12,13 +12,13 @@ predicted with the tuned prompt, and the context goes back to where it started.
 | L = H(p~), p~ mean over these views, AdamW | parts.prompt_tuning | c context, t(c) text features |
 | logits = s f_0 . t(c') | step | c' tuned context, s logit scale |
 
-The generated views are the last ones of a picture; how many there are comes with the task.
-Where a picture has no generated views this is TPT with the settings below.
+The generated views are the last ones of an image; how many there are comes with the task.
+Where an image has no generated views this is TPT with the settings below.
 
 Differs from the paper: it filters ordinary views by entropy and generated ones by entropy and
 cosine, each kind by itself; here the generated ones that the cosine leaves compete with the
 ordinary ones in one filter by entropy. The authors' code differs again: it takes the cosine
-of logits rather than of picture features, and applies it to ordinary views too. A share keeps
+of logits rather than of image features, and applies it to ordinary views too. A share keeps
 at least one view. All is in full precision.
 """
 
@@ -29,15 +29,15 @@ from dataclasses import dataclass
 from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
+from crg.needs import GENERATED, TEXT_ENCODER
 from crg.ops import confident_views, count_kept
-from crg.parts.prompt_tuning import PromptTuning, TuningRule
-from crg.resources import GENERATED, TEXT_ENCODER
+from crg.parts.prompting import PromptTuning, TuningRule
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
 
 @register
 class DiffTPT(Method):
-    """One prompt per picture, tuned on ordinary and generated views."""
+    """One prompt per image, tuned on ordinary and generated views."""
 
     name = "difftpt"
     forgets = True
@@ -60,14 +60,14 @@ class DiffTPT(Method):
             0.3, "rho_H, share of the mixed views kept by confidence", above=0, at_most=1
         )
         lr: float = option(5e-3, "size of an AdamW step", at_least=0, at_most=1)
-        steps: int = option(4, "AdamW steps per picture", at_least=0, at_most=1000)
+        steps: int = option(4, "AdamW steps per image", at_least=0, at_most=1000)
         weight_decay: float = option(0.01, "AdamW's weight decay", at_least=0, at_most=1)
         chunk: int = option(
             256, "classes at a time in the text encoder, which bounds memory; 0 for all", at_least=0
         )
 
     def reset(self) -> None:
-        """There is nothing to forget: every picture starts from the same words."""
+        """There is nothing to forget: every image starts from the same words."""
         self._tuning = self._made_tuning()
 
     def step(self, sample: Sample) -> Prediction:

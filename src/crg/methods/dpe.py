@@ -1,7 +1,7 @@
 """DPE: dual prototype evolving (Zhang et al., NeurIPS 2024).
 
 Every class has a text prototype and a visual prototype, the mean of its three most
-confident pictures. One AdamW step per picture moves both by residuals that start at zero;
+confident images. One AdamW step per image moves both by residuals that start at zero;
 text prototypes then evolve by a cumulative mean over confident predictions.
 
 | equation | function | symbols |
@@ -49,7 +49,7 @@ class DPE(Method):
         """The paper's setting for ImageNet, used for all datasets."""
 
         view_share: float = option(0.1, "share of views kept", above=0, at_most=1)
-        queue_size: int = option(3, "places per queue", at_least=1, at_most=10_000)
+        queue_size: int = option(3, "slots per queue", at_least=1, at_most=10_000)
         alpha: float = option(6.0, "weight of the visual logits", at_least=0, at_most=1e6)
         beta: float = option(5.0, "sharpness of the visual logits", at_least=0, at_most=50)
         align: float = option(0.5, "weight of the alignment loss", at_least=0, at_most=1e6)
@@ -64,7 +64,7 @@ class DPE(Method):
         self.text = TextPrototypes(self.task.text_features)
 
     def step(self, sample: Sample) -> Prediction:
-        """Cache the picture, take one step, predict the original view, evolve."""
+        """Cache the image, take one step, predict the original view, evolve."""
         text, c = self.text.rows, self.config
         seen = confident_views(sample.views, text, self.task.logit_scale, c.view_share)
         change = self.cache.offer(seen.label, seen.feature, seen.entropy, sample.id)
@@ -115,5 +115,5 @@ class DPE(Method):
 
     @property
     def queues(self) -> Cache:
-        """The cache of pictures."""
+        """The cache of images."""
         return self.cache

@@ -1,4 +1,4 @@
-"""GDA: Gaussian discriminant analysis of a few labelled pictures (Wang et al., ICLR 2024).
+"""GDA: Gaussian discriminant analysis of a few labelled images (Wang et al., ICLR 2024).
 
 Each class is a Gaussian around the mean of its labelled features, all with one covariance,
 so that Bayes' rule gives a linear classifier in closed form. It is added to the zero-shot
@@ -7,19 +7,19 @@ logits. CRG reads its cache by the same rule; the precision is the same part.
 | equation | function | symbols |
 | --- | --- | --- |
 | mu_k, mean of the class's labelled features | _means | K classes, D width |
-| P = D (S + r I)^-1, r = tr(S) / (n - 1) | parts.precision | S scatter within classes, n pictures |
+| P = D (S + r I)^-1, r = tr(S) / (n - 1) | parts.precision | S scatter within classes, n images |
 | w_k = P mu_k, b_k = -1/2 mu_k . P mu_k | _fit | uniform prior, its logarithm is left out |
 | logits = s f . t_k + alpha (w_k . f + b_k) | step | f original view, s scale, t text |
 
 Differs from the paper: alpha stays 1, whereas the authors choose it among 1e-4, 1e-3, ..., 100
-on validation pictures (on the test pictures for ImageNet). They encode several random crops of
-each labelled picture; here each counts once as it was encoded, so that with one shot there is
+on validation images (on the test images for ImageNet). They encode several random crops of
+each labelled image; here each counts once as it was encoded, so that with one shot there is
 no scatter and the answer is that of zero-shot. r is the nearest value on a grid of 2% steps, as
 in CRG, so it is at most 1% off.
 
-A class without labelled pictures gets the mean of the other classes' means: it is taken for a
-picture like any other, which text then tells apart. Its text feature would not do as a mean,
-and neither would a term of zero: text lies far from all pictures, and the logits of labelled
+A class without labelled images gets the mean of the other classes' means: it is taken for an
+image like any other, which text then tells apart. Its text feature would not do as a mean,
+and neither would a term of zero: text lies far from all images, and the logits of labelled
 classes far above zero, so that either way the class would never be answered again.
 """
 
@@ -30,11 +30,11 @@ from dataclasses import dataclass
 from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
+from crg.needs import FEW
 from crg.ops import softmax_and_entropy
 from crg.parts.cache import Cache
-from crg.parts.labelled_pictures import labelled_queues
+from crg.parts.labelled_images import labelled_queues
 from crg.parts.precision import Precision
-from crg.resources import FEW
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
 
@@ -55,7 +55,7 @@ class GDA(Method):
         """One setting for all datasets."""
 
         shots: int = option(
-            16, "labelled pictures per class, the first ones; 0 takes all", at_least=0
+            16, "labelled images per class, the first ones; 0 takes all", at_least=0
         )
         alpha: float = option(1.0, "weight of the Gaussian logits", at_least=0, at_most=1e6)
 
@@ -83,7 +83,7 @@ class GDA(Method):
         return weights, -0.5 * xp.sum(means * weights, axis=1)
 
     def _means(self, queues: Cache) -> Array:
-        """mu_k, (K, D); for a class without labelled pictures the mean of the others."""
+        """mu_k, (K, D); for a class without labelled images the mean of the others."""
         xp, counts = namespace(queues.features), queues.counts.tolist()
         rows = xp.stack([queues.mean(k) for k in range(len(counts))])
         means = xp.astype(rows, xp.float64)
@@ -94,9 +94,9 @@ class GDA(Method):
         return means
 
     def add_class(self, text: Array) -> None:
-        """The new class has no labelled pictures."""
+        """The new class has no labelled images."""
         self.reset()
 
     def remove_class(self, index: int) -> None:
-        """The class's labelled pictures left the task with it."""
+        """The class's labelled images left the task with it."""
         self.reset()

@@ -1,6 +1,6 @@
 """Options of a method: a frozen dataclass whose fields say what they mean and allow.
 
-A field reads ``queue_size: int = option(12, "places per queue", at_least=1)``.
+A field reads ``queue_size: int = option(12, "slots per queue", at_least=1)``.
 """
 
 from __future__ import annotations

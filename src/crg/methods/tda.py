@@ -1,8 +1,8 @@
 """TDA: a training-free dynamic adapter (Karmanov et al., CVPR 2024).
 
 Two caches of test features are keyed by features and need no learning. The positive one
-keeps each class's most confident pictures and raises the classes they were taken for; the
-negative one keeps pictures of middling entropy and lowers the classes they might be.
+keeps each class's most confident images and raises the classes they were taken for; the
+negative one keeps images of middling entropy and lowers the classes they might be.
 
 | equation | function | symbols |
 | --- | --- | --- |
@@ -42,12 +42,12 @@ class TDA(Method):
         """The paper's constants, one setting for all datasets."""
 
         view_share: float = option(0.1, "share of views kept", above=0, at_most=1)
-        positive_size: int = option(3, "places per positive queue", at_least=1, at_most=10_000)
+        positive_size: int = option(3, "slots per positive queue", at_least=1, at_most=10_000)
         positive_weight: float = option(2.0, "alpha of the positive cache", at_least=0, at_most=1e6)
         positive_sharpness: float = option(
             5.0, "beta of the positive cache", at_least=0, at_most=50
         )
-        negative_size: int = option(2, "places per negative queue", at_least=1, at_most=10_000)
+        negative_size: int = option(2, "slots per negative queue", at_least=1, at_most=10_000)
         negative_weight: float = option(
             0.117, "alpha of the negative cache", at_least=0, at_most=1e6
         )
@@ -68,7 +68,7 @@ class TDA(Method):
         self.masks = _no_masks(text, self.config.negative_size)  # (K, M, K)
 
     def step(self, sample: Sample) -> Prediction:
-        """Cache the picture, then add what the caches say to the zero-shot logits."""
+        """Cache the image, then add what the caches say to the zero-shot logits."""
         task, c = self.task, self.config
         seen = confident_views(sample.views, task.text_features, task.logit_scale, c.view_share)
         added = self.positive.offer(seen.label, seen.feature, seen.entropy, sample.id)
@@ -100,7 +100,7 @@ class TDA(Method):
         return self.positive
 
     def add_class(self, text: Array) -> None:
-        """The new class is possible for no picture seen before."""
+        """The new class is possible for no image seen before."""
         super().add_class(text)
         old = self.masks
         self.masks = _no_masks(self.task.text_features, self.config.negative_size)

@@ -1,8 +1,8 @@
-"""Tip-Adapter: a training-free cache of labelled pictures (Zhang et al., ECCV 2022).
+"""Tip-Adapter: a training-free cache of labelled images (Zhang et al., ECCV 2022).
 
-The features of a few labelled pictures per class are keys, their one-hot labels are values.
-A picture asks all keys how near they are, and what the values say together is added to the
-zero-shot logits. Nothing is learnt and nothing changes while pictures are predicted.
+The features of a few labelled images per class are keys, their one-hot labels are values.
+An image asks all keys how near they are, and what the values say together is added to the
+zero-shot logits. Nothing is learnt and nothing changes while images are predicted.
 
 | equation | function | symbols |
 | --- | --- | --- |
@@ -15,7 +15,7 @@ scale s of the zero-shot term is the model's own, 100 for CLIP as in the authors
 touches the cosine to the text only.
 
 Differs from the paper: alpha 1 and beta 5.5 stay as they are, whereas the authors search both
-on validation pictures, which a user need not have. A key is the feature of one picture as it
+on validation images, which a user need not have. A key is the feature of one image as it
 was encoded; theirs is the normalised mean over ten random crops.
 """
 
@@ -28,20 +28,20 @@ import numpy as np
 from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
+from crg.needs import FEW
 from crg.ops import softmax_and_entropy
-from crg.parts.labelled_pictures import labelled_queues
-from crg.resources import FEW
+from crg.parts.labelled_images import labelled_queues
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
 
 @register
 class TipAdapter(Method):
-    """Zero-shot and a fixed cache of labelled pictures; predicts the original view."""
+    """Zero-shot and a fixed cache of labelled images; predicts the original view."""
 
     name = "tip_adapter"
     forgets = True
     needs = (FEW,)
-    _not_saved = Method._not_saved | {"keys"}  # the labelled pictures are saved with the task
+    _not_saved = Method._not_saved | {"keys"}  # the labelled images are saved with the task
     paper = (
         "Zhang et al., Tip-Adapter: Training-free Adaption of CLIP for Few-shot Classification, "
         "ECCV 2022"
@@ -52,13 +52,13 @@ class TipAdapter(Method):
         """One setting for all datasets."""
 
         shots: int = option(
-            16, "labelled pictures per class, the first ones; 0 takes all", at_least=0
+            16, "labelled images per class, the first ones; 0 takes all", at_least=0
         )
         alpha: float = option(1.0, "weight of the cache", at_least=0, at_most=1e6)
         beta: float = option(5.5, "sharpness of the affinity", at_least=0, at_most=50)
 
     def reset(self) -> None:
-        """Read the labelled pictures; there is nothing else to remember or forget."""
+        """Read the labelled images; there is nothing else to remember or forget."""
         self.keys = labelled_queues(self.task, self.config.shots)  # F, (K, M, D)
 
     def step(self, sample: Sample) -> Prediction:
@@ -80,9 +80,9 @@ class TipAdapter(Method):
         return xp.where(filled, phi, xp.zeros_like(phi))
 
     def add_class(self, text: Array) -> None:
-        """The new class has no labelled pictures: its logit is that of zero-shot."""
+        """The new class has no labelled images: its logit is that of zero-shot."""
         self.reset()
 
     def remove_class(self, index: int) -> None:
-        """The class's labelled pictures left the task with it."""
+        """The class's labelled images left the task with it."""
         self.reset()

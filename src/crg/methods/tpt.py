@@ -1,7 +1,7 @@
 """TPT: test-time prompt tuning (Shu et al., NeurIPS 2022).
 
 The words before the class name are replaced by vectors that start from the embeddings of
-"a photo of a". For each picture, one AdamW step lowers the entropy of the mean prediction of
+"a photo of a". For each image, one AdamW step lowers the entropy of the mean prediction of
 its confident views, backpropagated through the text encoder; the original view is then
 predicted with the tuned prompt, and the vectors go back to where they started.
 
@@ -12,7 +12,7 @@ predicted with the tuned prompt, and the vectors go back to where they started.
 | c' = c - lr (wd c + g / (abs g + eps)) | parts.prompt_tuning | g = dL/dc, one AdamW step |
 | logits = s f_0 . t(c') | step_many | f_0 original view, s logit scale |
 
-Nothing is learnt from one picture for the next. The text features of the task are not used
+Nothing is learnt from one image for the next. The text features of the task are not used
 but for their library, precision and width: the text encoder gives those of "a photo of a
 <name>.", also to choose the confident views. With a single view its own entropy is lowered,
 which sharpens a prediction and seldom changes it.
@@ -30,17 +30,17 @@ from dataclasses import dataclass
 from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
+from crg.needs import TEXT_ENCODER
 from crg.ops import Confident, confident_views
-from crg.parts.prompt_tuning import PromptTuning, TuningRule
-from crg.resources import TEXT_ENCODER
+from crg.parts.prompting import PromptTuning, TuningRule
 from crg.types import Array, Diagnostics, Prediction, Sample
 
-_AT_ONCE = 16  # pictures that share a pass through the text encoder
+_AT_ONCE = 16  # images that share a pass through the text encoder
 
 
 @register
 class TPT(Method):
-    """One prompt per picture."""
+    """One prompt per image."""
 
     name = "tpt"
     forgets = True
@@ -58,14 +58,14 @@ class TPT(Method):
         context: str = option("a photo of a", "words that the context vectors start from")
         view_share: float = option(0.1, "share of views kept", above=0, at_most=1)
         lr: float = option(5e-3, "size of the AdamW step", at_least=0, at_most=1)
-        steps: int = option(1, "AdamW steps per picture", at_least=0, at_most=1000)
+        steps: int = option(1, "AdamW steps per image", at_least=0, at_most=1000)
         weight_decay: float = option(0.01, "AdamW's weight decay", at_least=0, at_most=1)
         chunk: int = option(
             256, "classes at a time in the text encoder, which bounds memory; 0 for all", at_least=0
         )
 
     def reset(self) -> None:
-        """There is nothing to forget, only text features that all pictures start from."""
+        """There is nothing to forget, only text features that all images start from."""
         c = self.config
         rule = TuningRule(c.context, c.lr, c.steps, c.weight_decay, c.chunk)
         self._tuning = PromptTuning(self.task.resources[TEXT_ENCODER], self.task, rule)
@@ -75,7 +75,7 @@ class TPT(Method):
         return self.step_many([sample])[0]
 
     def step_many(self, samples: Sequence[Sample]) -> list[Prediction]:
-        """The same for several pictures; they share a pass through the text encoder."""
+        """The same for several images; they share a pass through the text encoder."""
         answers: list[Prediction] = []
         for start in range(0, len(samples), _AT_ONCE):
             group = samples[start : start + _AT_ONCE]

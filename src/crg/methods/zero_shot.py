@@ -47,7 +47,7 @@ class ZeroShot(Method):
         return self.step_many([sample])[0]
 
     def step_many(self, samples: Sequence[Sample]) -> list[Prediction]:
-        """All pictures in one product: there is no state that one could leave to the next."""
+        """All images in one product: there is no state that one could leave to the next."""
         rows = namespace(samples[0].views).stack([self._feature(each.views) for each in samples])
         logits = self.task.logit_scale * (rows @ self.task.text_features.T)  # (N, K)
         return self._predicted_rows(logits)

@@ -1,4 +1,4 @@
-"""Cache: one priority queue per class that keeps the most confident pictures.
+"""Cache: one priority queue per class that keeps the most confident images.
 
 A queue has M places. It holds the M offers of lowest entropy so far; of equal entropies
 the earlier stays. A queue may start with a seed, the text feature of its class at
@@ -19,7 +19,7 @@ from crg.types import Array, SampleId, namespace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """One cached picture; a seed has no sample id and infinite entropy."""
+    """One cached image; a seed has no sample id and infinite entropy."""
 
     feature: Array  # (D,)
     entropy: float
@@ -38,21 +38,21 @@ class Change:
 
 
 class Filing(Protocol):
-    """Decides under which class a picture is filed, in place of the method's own opinion."""
+    """Decides under which class an image is filed, in place of the method's own opinion."""
 
     def filed_under(self, label: int, sample_id: SampleId) -> int:
-        """The queue for a picture that the method takes for one of class ``label``."""
+        """The queue for an image that the method takes for one of class ``label``."""
         ...
 
     def was_kept(self, sample_id: SampleId) -> None:
-        """The picture has found a place in that queue."""
+        """The image has found a place in that queue."""
         ...
 
 
 class Cache(Stateful):
     """Priority queues of size ``size`` for ``n_classes`` classes.
 
-    ``filing`` is for experiments that file pictures under a wrong class on purpose.
+    ``filing`` is for experiments that file images under a wrong class on purpose.
     """
 
     _not_saved = frozenset({"size", "seeded", "filing"})
@@ -71,22 +71,22 @@ class Cache(Stateful):
         self.counts = np.zeros(n_classes, dtype=np.int64)
         self.ids: list[list[SampleId | None]] = [[None] * size for _ in range(n_classes)]
         self.n_offers = 0
-        self.n_pictures = 0
+        self.n_images = 0
         if seeded:
             self.features[:, 0, :] = text
             self.counts += 1
 
     @property
     def fill(self) -> float:
-        """Share of all places that hold a picture."""
-        return self.n_pictures / self.entropies.size
+        """Share of all places that hold an image."""
+        return self.n_images / self.entropies.size
 
     def offer(
         self, label: int, feature: Array, entropy: float, sample_id: SampleId
     ) -> Change | None:
-        """Put a picture into the queue of ``label`` if it is confident enough.
+        """Put an image into the queue of ``label`` if it is confident enough.
 
-        The change tells the queue, which ``filing`` may have made another one.
+        The change names the queue, which ``filing`` may have made another one.
         """
         if self.filing is None:
             return self._insert(label, feature, entropy, sample_id)
@@ -122,7 +122,7 @@ class Cache(Stateful):
         ids = self.ids[label]
         ids[place], ids[last] = ids[last], None
         self.counts[label] = last
-        self.n_pictures -= 1
+        self.n_images -= 1
 
     def _insert(
         self,
@@ -137,13 +137,13 @@ class Cache(Stateful):
         if count < self.size:
             place = count
             self.counts[label] = count = count + 1
-            self.n_pictures += 1
+            self.n_images += 1
         else:
             place = self._least_confident(label)
             if entropy >= self.entropies[label, place] and not certain:
                 return None
             removed = self._copy(self.features[label, place, :])
-            self.n_pictures += self.ids[label][place] is None
+            self.n_images += self.ids[label][place] is None
         self.features[label, place, :] = feature
         self.entropies[label, place] = entropy
         self.arrivals[label, place] = self.n_offers
@@ -189,7 +189,7 @@ class Cache(Stateful):
     def remove_class(self, index: int) -> None:
         """One queue less, with what it held."""
         keep = [k for k in range(len(self.ids)) if k != index]
-        self.n_pictures -= sum(not math.isinf(h) for h in self.entropies[index].tolist())
+        self.n_images -= sum(not math.isinf(h) for h in self.entropies[index].tolist())
         self.features = self.features[keep, :, :]
         self.entropies = self.entropies[keep]
         self.arrivals = self.arrivals[keep]

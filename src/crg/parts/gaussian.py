@@ -2,14 +2,14 @@
 
     h_k = mu_k . P x - 1/2 mu_k . P mu_k,    P = D (S + r I)^-1 (see ``precision``)
 
-The means mu_k = v+_k + R+_k all move at every picture, but by little, so the quadratic
+The means mu_k = v+_k + R+_k all move at every image, but by little, so the quadratic
 form is expanded around a reference m_k with w_k = (S + r I)^-1 m_k and q_k = m_k . w_k:
 
     mu . P mu / D = q + 2 w . d + d . (S + r I)^-1 d,    d = mu - m
 
 The last term is at most |d|^2 / r, and also at most (sum_i |d_i| sqrt(B_ii))^2 with B the
 inverse (the triangle inequality for the norm that B makes). It is left out where it cannot
-matter (``_TOLERANCE`` says how much). Where it can, a class that this picture stirs, one of
+matter (``_TOLERANCE`` says how much). Where it can, a class that this image stirs, one of
 its candidates, gets the term, and one that is far from its reference without being stirred
 has really moved away and gets a new reference.
 """
@@ -32,7 +32,7 @@ _TOLERANCE = {8: 1e-10, 4: 1e-5}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frame:
-    """A picture and the reference, as the precision sees them."""
+    """An image and the reference, as the precision sees them."""
 
     projected: Array  # (S + r I)^-1 x, (D,), double precision
     reference: Array  # m, (K, D)
@@ -48,7 +48,7 @@ class Expansion:
     along: Array  # w . d, (K,)
     distance: Array  # d . d, (K,)
     reach: Array  # |d| . spread, (K,)
-    stirred: Array  # whether the picture itself moved the class, (K,)
+    stirred: Array  # whether the image itself moved the class, (K,)
 
 
 class Gaussian(Stateful):

@@ -1,4 +1,4 @@
-"""Motion: the residual step, and how the moved prototypes look from the picture.
+"""Motion: the residual step, and how the moved prototypes look from the image.
 
 Two forms of one computation: plain array code for any library, and a compiled pass for
 NumPy arrays that keeps no intermediate (K, D) array but the two that are needed later.

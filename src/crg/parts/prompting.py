@@ -1,8 +1,13 @@
-"""Prompting: text features of classes under context vectors, and gradients back to them.
+"""Prompting: text features of classes under context vectors, and tuning these for one image.
 
 The text encoder runs over ``chunk`` classes at a time (0 for all at once). What it keeps for
 the gradient is then that of one chunk, however many classes there are: it is computed anew
 when the gradient is asked for. M context vectors of width E, K classes, D feature width.
+
+From words such as "a photo of a", AdamW lowers the entropy of the mean prediction of the kept
+views, H(mean over v of softmax(s f_v . t(c))), with the gradient carried through the text
+encoder to the context c. Every image starts from the same context, so its text features and
+the pass forwards through the encoder are shared by all images.
 """
 
 from __future__ import annotations
@@ -10,10 +15,12 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from crg.resources import PromptableTextEncoder
-from crg.types import Array
+from crg.needs import PromptableTextEncoder
+from crg.parts.residual import entropy_gradient
+from crg.types import Array, InputError, Task, like, namespace
 
 Tensor = Any  # a torch tensor; torch is optional and imported where it is used
 
@@ -101,3 +108,94 @@ def _chunks(
     for start in range(0, len(endings), size):
         rows = slice(start, start + size)
         yield context if context.ndim == 2 else context[rows], endings[rows]
+
+
+@dataclass(frozen=True, slots=True)
+class TuningRule:
+    """How the context is tuned."""
+
+    words: str  # that it starts from
+    lr: float
+    steps: int
+    weight_decay: float
+    chunk: int  # classes at a time, 0 for all
+
+
+class PromptTuning:
+    """Tunes a context for each image; keeps what all images share and nothing else."""
+
+    def __init__(self, encoder: PromptableTextEncoder, task: Task, rule: TuningRule) -> None:
+        self.encoder, self.rule = encoder, rule
+        self.scale, self.class_names = task.logit_scale, task.class_names
+        self.endings = endings_of(task.class_names)
+        self.start = encoder.context_of(rule.words).detach()  # (M, E)
+        _check_words(rule.words, self.start)
+        self._like = task.text_features[:1, :]
+        self.text = self.text_under(self.start)  # (K, D), under the words themselves
+        _check_width(self.text, task, encoder.name)
+
+    def text_under(self, context: Tensor) -> Array:
+        """Text features (K, D) under a context (M, E), in the library of the task."""
+        import torch
+
+        with torch.no_grad():
+            features = prompt_features(self.encoder, context, self.endings, self.rule.chunk)
+        return like(features, self._like)
+
+    def tune(self, kept: Sequence[Array]) -> list[Array]:
+        """Text features (K, D) under the context tuned for each image's kept views (m, D)."""
+        return [self.text_under(context) for context in self.tuned_contexts(kept)]
+
+    def tuned_contexts(self, kept: Sequence[Array]) -> Tensor:
+        """The context of each image after the steps of AdamW, (N, M, E)."""
+        import torch
+
+        rule = self.rule
+        with gradients_enabled():
+            context = self.start.expand(len(kept), *self.start.shape).clone()
+            # Entry by entry, so that the images' contexts may lie in one tensor.
+            optimiser = torch.optim.AdamW([context], rule.lr, weight_decay=rule.weight_decay)
+            for step in range(rule.steps):
+                context.grad = self._first(kept) if step == 0 else self._further(context, kept)
+                optimiser.step()
+        return context.detach()
+
+    def gradient(self, views: Array, text: Array) -> Array:
+        """dH / dt (K, D) for kept views (m, D): s slope^T f with slope = dH / dlogits."""
+        slope = entropy_gradient(self.scale * (views @ text.T))  # (m, K)
+        return self.scale * (slope.T @ views)
+
+    def _first(self, kept: Sequence[Array]) -> Tensor:
+        """Gradients at the shared start, (N, M, E)."""
+        xp = namespace(self.text)
+        slopes = xp.stack([self.gradient(views, self.text) for views in kept])
+        return self._pull_back(self.start, slopes)
+
+    def _further(self, contexts: Tensor, kept: Sequence[Array]) -> Tensor:
+        """Gradients where each image's context has come to, (N, M, E)."""
+        import torch
+
+        parts = [
+            self._pull_back(context, self.gradient(views, self.text_under(context))[None])
+            for context, views in zip(contexts.detach(), kept, strict=True)
+        ]
+        return torch.cat(parts)
+
+    def _pull_back(self, context: Tensor, slopes: Array) -> Tensor:
+        slopes = as_tensor(slopes, context)
+        return pull_back(self.encoder, context, self.endings, slopes, self.rule.chunk)
+
+
+def _check_words(words: str, start: Tensor) -> None:
+    if len(start) == 0:
+        raise InputError(
+            f"The context {words!r} has no words to tune: start from some, such as 'a photo of a'."
+        )
+
+
+def _check_width(text: Array, task: Task, name: str) -> None:
+    if text.shape[1] != task.width:
+        raise InputError(
+            f"The text encoder {name} gives features of width {text.shape[1]}, but the task's are "
+            f"{task.width} wide: give the text encoder of the model that encoded the images."
+        )

@@ -1,4 +1,4 @@
-"""Prototypes: what a class looks like, in pictures and in words.
+"""Prototypes: what a class looks like, in images and in words.
 
 v+_k  mean of the entries of queue k
 v-_k  mean of v+_j over j != k, from the sum over classes, never by a loop

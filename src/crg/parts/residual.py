@@ -1,7 +1,7 @@
-"""Residual: one gradient step per picture on three sets of prototypes, in closed form.
+"""Residual: one gradient step per image on three sets of prototypes, in closed form.
 
 With t' = normalize(t + R_T), v+' = normalize(v+ + R+), v-' = normalize(v- + R-) and the
-kept views f of one picture, the loss is
+kept views f of one image, the loss is
 
     L       = L_TPT + xi1 L_inter + xi2 L_pn
     L_TPT   = H(mean over kept views of softmax(z)),

@@ -1,4 +1,4 @@
-"""Selection: the confident views of a picture, with buffers that outlive a step."""
+"""Selection: the confident views of an image, with buffers that outlive a step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Numbers = np.ndarray[Any, Any]
 
 
 class Selection:
-    """``ops.confident_views``; holds nothing between pictures but buffers.
+    """``ops.confident_views``; holds nothing between images but buffers.
 
     For several views of many classes, making the temporaries of array code costs more than
     filling them. The buffers have the classes first, (K, V), the order in which the product
@@ -34,7 +34,7 @@ class Selection:
         self, views: Numbers, text: Numbers, scale: float, share: float
     ) -> Confident:
         """The same as ``ops.confident_views``; only kept views get probabilities."""
-        from crg.parts import view_kernels as kernels
+        from crg.parts import kernels
 
         logits, below, odds = self._room(len(text), len(views), text.dtype)
         np.matmul(text, views.T, out=logits)

@@ -17,8 +17,8 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from crg.atomic import replacing
 from crg.encoders.base import Vectors
-from crg.saving import replacing
 from crg.types import InputError
 
 Cache: TypeAlias = Path | Literal["default"] | None

@@ -41,10 +41,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Figure:
-    """Pictures with one caption and the numbers that they were drawn from."""
+    """Images with one caption and the numbers that they were drawn from."""
 
     name: str  # of the file that its data is saved as
-    pictures: tuple[str, ...]
+    images: tuple[str, ...]
     caption: str
     header: tuple[str, ...]
     data: tuple[tuple[str | float | int, ...], ...]
@@ -78,10 +78,10 @@ def footnotes(notes: Iterable[str]) -> str:
 
 
 def figure(shown: Figure) -> str:
-    """The pictures, what they show, and their data."""
+    """The images, what they show, and their data."""
     return (
         f"<figure class='{f'chart {shown.css}'.strip()}'>"
-        f"<div class='pictures' tabindex='0'>{''.join(shown.pictures)}</div>"
+        f"<div class='images' tabindex='0'>{''.join(shown.images)}</div>"
         f"<figcaption>{escape(shown.caption)} {data_link(shown)}</figcaption></figure>"
     )
 

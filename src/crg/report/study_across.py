@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from crg.evidence.averages import (
+from crg.report.evidence.averages import (
     Average,
     Group,
     average_note,
@@ -12,14 +12,14 @@ from crg.evidence.averages import (
     groups_of,
     settings_groups,
 )
-from crg.evidence.cells import row_mark
-from crg.evidence.study import Study, Table
-from crg.evidence.wording import many
-from crg.outline import Row, Source
+from crg.report.evidence.cells import row_mark
+from crg.report.evidence.study import Study, Table
+from crg.report.evidence.wording import many
 from crg.report.markup import Cell, Column, Entry, figure, folded, paragraph, table
 from crg.report.study_curves import mean_figures
 from crg.report.study_grids import all_lines, marked_gain
 from crg.report.study_tables import incomplete_mark, missing_cell, short_reasons, spread_cell
+from crg.results.outline import Row, Source
 
 
 def flags(source: Source) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from crg.evidence.study import Contrast, Curve, Line
-from crg.evidence.wording import quoted, shortened
+from crg.report.evidence.study import Contrast, Curve, Line
+from crg.report.evidence.wording import quoted, shortened
 from crg.report.wording import listed, percent
 
 
@@ -33,7 +33,7 @@ def learning_caption(curves: Mapping[str, Curve], base: str | None) -> str:
     ranked = sorted(curves, key=lambda name: curves[name][-1].mean, reverse=True)
     ends = [f"{quoted(name)} at {percent(curves[name][-1].mean)}" for name in ranked]
     words = f"{ends[0]} is highest and {ends[-1]} lowest" if len(ends) > 1 else ends[0]
-    said = f"After {next(iter(curves.values()))[-1].x:.0f} pictures {words}."
+    said = f"After {next(iter(curves.values()))[-1].x:.0f} images {words}."
     if base is None or base not in curves:
         return said
     others = {name: curve for name, curve in curves.items() if name != base}
@@ -52,7 +52,7 @@ def _soonest(since: Mapping[str, float]) -> str:
     if not since:
         return ""
     name = min(since, key=lambda each: since[each])
-    return f", {quoted(name)} for good from picture {since[name]:.0f} on, the soonest"
+    return f", {quoted(name)} for good from image {since[name]:.0f} on, the soonest"
 
 
 def _is_level(curve: Curve) -> bool:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from crg.evidence.captions import caption
-from crg.evidence.study import Contrast, Line, Study
 from crg.metrics import Interval
-from crg.report.charts.pens import pens_of
-from crg.report.charts.reliability import reliability_diagram
-from crg.report.charts.rows import Bar, interval_chart, waterfall_chart
+from crg.report.charts.axes import pens_of
+from crg.report.charts.lines import Bar, interval_chart, reliability_diagram, waterfall_chart
+from crg.report.evidence.captions import caption
+from crg.report.evidence.study import Contrast, Line, Study
 from crg.report.markup import Figure
 from crg.report.study_captions import reliability_caption
 from crg.report.wording import contrast_text, in_points, points
@@ -25,19 +24,19 @@ def forest_figure(study: Study, source: str) -> list[Figure]:
     ]  # fmt: skip
     if not bars:
         return []
-    picture = interval_chart(bars, "points of accuracy over zero-shot")
+    image = interval_chart(bars, "points of accuracy over zero-shot")
     data = tuple(_numbers(line.row.label, line.to_zero_shot) for line in lines)
     name = f"{study.outline.name} {source} gains"
-    return [Figure(name, (picture,), caption(study, source), _HEADER, data)]
+    return [Figure(name, (image,), caption(study, source), _HEADER, data)]
 
 
 def reliability_figure(study: Study, source: str) -> list[Figure]:
-    """How often answers of a confidence are right, a small picture per row."""
+    """How often answers of a confidence are right, a small image per row."""
     lines = [line for line in study.tables_of(source)[0].lines if line.reliability]
     if not lines:
         return []
     pens = pens_of(study.outline.rows)
-    pictures = tuple(
+    images = tuple(
         reliability_diagram(line.row.label, line.reliability, pens[line.row.label], _error(line))
         for line in lines
     )
@@ -48,7 +47,7 @@ def reliability_figure(study: Study, source: str) -> list[Figure]:
     )
     header = ("row", "answers", "confidence", "accuracy")
     name = f"{study.outline.name} {source} reliability"
-    return [Figure(name, pictures, reliability_caption(lines), header, data, css="small")]
+    return [Figure(name, images, reliability_caption(lines), header, data, css="small")]
 
 
 def waterfall_figure(study: Study, source: str) -> list[Figure]:
@@ -73,10 +72,10 @@ def waterfall_figure(study: Study, source: str) -> list[Figure]:
         (*_numbers(line.row.label, line.to_zero_shot), round(bar.start, 4))
         for line, bar in zip(lines, bars, strict=True)
     )
-    picture = waterfall_chart(bars, "points of accuracy over zero-shot")
+    image = waterfall_chart(bars, "points of accuracy over zero-shot")
     name = f"{study.outline.name} {source} steps"
     said = f"{caption(study, source)} Whiskers are 95% intervals against zero-shot."
-    return [Figure(name, (picture,), said, (*_HEADER, "starts at"), data)]
+    return [Figure(name, (image,), said, (*_HEADER, "starts at"), data)]
 
 
 def worst_figure(study: Study, source: str) -> list[Figure]:
@@ -85,7 +84,7 @@ def worst_figure(study: Study, source: str) -> list[Figure]:
     for table in study.tables_of(source):
         for line in table.lines:
             gain, label = line.to_zero_shot, line.row.label
-            if gain is None or not table.has_enough_pictures:
+            if gain is None or not table.has_enough_images:
                 continue
             if label not in worst or gain.interval.mean < worst[label][0].interval.mean:
                 worst[label] = (gain, table.setting.label)
@@ -97,13 +96,13 @@ def worst_figure(study: Study, source: str) -> list[Figure]:
         for label, (gain, where) in worst.items()
     ]  # fmt: skip
     data = tuple((*_numbers(label, gain), where) for label, (gain, where) in worst.items())
-    picture = interval_chart(bars, "points below or above zero-shot, at the worst")
+    image = interval_chart(bars, "points below or above zero-shot, at the worst")
     name = f"{study.outline.name} {source} worst"
-    return [Figure(name, (picture,), caption(study, source), (*_HEADER, "stream"), data)]
+    return [Figure(name, (image,), caption(study, source), (*_HEADER, "stream"), data)]
 
 
 def _row_before(line: Line, above: str) -> str:
-    """The row that a step goes on from: the one most like it, else the one above."""
+    """The row that a step continues from: the one most like it, else the one above."""
     return line.to_like.against if line.to_like is not None else above
 
 

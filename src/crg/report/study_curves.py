@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from crg.evidence.averages import Group, means_caption
-from crg.evidence.captions import caption, loss_caption
-from crg.evidence.study import Contrast, Curve, Line, Point, Study, Table
+from crg.report.charts.axes import pen, pens_of
 from crg.report.charts.lines import Series, Titles, band_chart, thinned
-from crg.report.charts.pens import pen, pens_of
+from crg.report.evidence.averages import Group, means_caption
+from crg.report.evidence.captions import caption, loss_caption
+from crg.report.evidence.study import Contrast, Curve, Line, Point, Study, Table
 from crg.report.markup import Figure
 from crg.report.study_captions import learning_caption
 
@@ -19,10 +19,10 @@ _WRONG = "share of cache insertions with a wrong label, %"
 
 
 def learning_figure(study: Study, source: str) -> list[Figure]:
-    """Accuracy so far against pictures seen."""
+    """Accuracy so far against images seen."""
     curves = {line.row.label: line.learning for line in _first(study, source).lines}
     base = zero_shot_label(study)
-    titles = Titles("pictures seen", "right so far, %")
+    titles = Titles("images seen", "right so far, %")
     return _figure(
         study, source, "learning", curves, titles, lambda: learning_caption(_drawn(curves), base)
     )
@@ -36,14 +36,14 @@ def cold_start_figure(study: Study, source: str) -> list[Figure]:
 
 
 def purity_figure(study: Study, source: str) -> list[Figure]:
-    """Error rate of the labels in the cache against pictures seen."""
+    """Error rate of the labels in the cache against images seen."""
     curves = {
         line.row.label: tuple(
             Point(p.x, 1 - p.mean, 1 - p.high, 1 - p.low) for p in line.purity_over_time
         )
         for line in _first(study, source).lines
     }
-    titles = Titles("pictures seen", "wrong labels in the cache, %")
+    titles = Titles("images seen", "wrong labels in the cache, %")
     return _figure(study, source, "cache-error", curves, titles, _told(study, source))
 
 
@@ -53,7 +53,7 @@ def sweep_figure(study: Study, source: str) -> list[Figure]:
 
 
 def shots_figure(study: Study, source: str) -> list[Figure]:
-    """Accuracy against places per class, which double from one to the next."""
+    """Accuracy against slots per class, which double from one to the next."""
     return _against_rows(study, source, "shots", math.log2, lambda x: 2**x)
 
 
@@ -182,7 +182,7 @@ def _figure(
     study: Study, source: str, what: str, curves: Mapping[str, Curve], titles: Titles,
     words: Callable[[], str], marked: bool = False, at: Callable[[float], float] = float,
 ) -> list[Figure]:  # fmt: skip
-    """A figure in per cent; none where nothing was measured. ``at`` undoes a stretched axis."""
+    """A figure in %; none where nothing was measured. ``at`` undoes a stretched axis."""
     drawn = _drawn(curves)
     if not drawn:
         return []

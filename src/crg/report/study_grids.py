@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from crg.evidence.cells import once_mark, realised_text, row_mark, scored_text
-from crg.evidence.leading import first_leading
-from crg.evidence.study import Contrast, Line, Study, Table
-from crg.outline import Setting
+from crg.report.evidence.cells import once_mark, realised_text, row_mark, scored_text
+from crg.report.evidence.leading import first_leading
+from crg.report.evidence.study import Contrast, Line, Study, Table
 from crg.report.markup import Cell, Column, Entry, Figure, data_link, table
 from crg.report.study_captions import heat_caption, settings_caption
 from crg.report.study_tables import (
@@ -25,6 +24,7 @@ from crg.report.study_tables import (
     whole_head,
 )
 from crg.report.wording import contrast_text, in_points, points, span
+from crg.results.outline import Setting
 
 _BLUE, _VERMILION = "0,114,178", "213,94,0"
 _STRONGEST = 0.5  # opacity at which text on it can still be read in both modes
@@ -35,8 +35,7 @@ def settings_table(study: Study, tables: Sequence[Table]) -> str:
     strongest = max((abs(c.interval.mean) for t in tables for c in _gains(t)), default=0) or 1
     columns = [Column("row", rises=True)]
     columns += [
-        Column(each.setting.label, "points over zero-shot", below=_pictures(each))
-        for each in tables
+        Column(each.setting.label, "points over zero-shot", below=_images(each)) for each in tables
     ]
     entries = []
     for place, line in enumerate(tables[0].lines):
@@ -47,9 +46,9 @@ def settings_table(study: Study, tables: Sequence[Table]) -> str:
     return with_caption(whole, _settings_data(study, tables))
 
 
-def _pictures(shown: Table) -> str:
-    """How many pictures were scored in an order of a setting."""
-    return "" if shown.scored is None else f"{scored_text(shown.scored)} pictures"
+def _images(shown: Table) -> str:
+    """How many images were scored in an order of a setting."""
+    return "" if shown.scored is None else f"{scored_text(shown.scored)} images"
 
 
 def all_lines(tables: Iterable[Table]) -> list[Line]:
@@ -58,7 +57,7 @@ def all_lines(tables: Iterable[Table]) -> list[Line]:
 
 
 def first_table(shown: Table) -> str:
-    """Accuracy over the first n pictures, and against zero-shot over the same ones."""
+    """Accuracy over the first n images, and against zero-shot over the same ones."""
     counts = sorted({count for line in shown.lines for count in line.first})
     if not counts:
         return ""

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from crg.evidence.cells import TIMES
-from crg.evidence.leading import BOLD
-from crg.evidence.sentences import verdicts_note
-from crg.evidence.study import Study
-from crg.outline import ENOUGH_ORDERS, ENOUGH_PICTURES
+from crg.report.evidence.cells import TIMES
+from crg.report.evidence.leading import BOLD
+from crg.report.evidence.sentences import verdicts_note
+from crg.report.evidence.study import Study
 from crg.report.markup import paragraph, slug
-from crg.report.sorting import SCRIPT
 from crg.report.study_section import study_section
-from crg.report.study_style import STUDY_STYLE
-from crg.report.style import STYLE
+from crg.report.style import SCRIPT, STUDY_STYLE, STYLE
 from crg.report.writing import GENERATOR
+from crg.results.outline import ENOUGH_IMAGES, ENOUGH_ORDERS
 
 _WHEN = "measured"
 TITLE = "Test-time adaptation: what was measured"
@@ -49,10 +47,10 @@ def _head(studies: Sequence[Study]) -> str:
 
 def _reading() -> str:
     return (
-        "<p class='lead'>Differences are in points of accuracy, on the same pictures in the same "
-        "order, with a paired 95% interval over pictures and orders. “Better” (▲) and “worse” "
+        "<p class='lead'>Differences are in points of accuracy, on the same images in the same "
+        "order, with a paired 95% interval over images and orders. “Better” (▲) and “worse” "
         "(▼) stand only where that interval leaves out zero, and only with at least "
-        f"{ENOUGH_ORDERS} orders of at least {ENOUGH_PICTURES} scored pictures each. "
+        f"{ENOUGH_ORDERS} orders of at least {ENOUGH_IMAGES} scored images each. "
         f"{escape(BOLD)} Bands are one standard deviation over stream orders unless the caption "
         "says otherwise.</p>"
     )

@@ -1,27 +1,105 @@
-"""The section of one experiment: what it is about, what it shows, and all that stands behind it."""
+"""The section of one experiment: its figures, its tables, and numbers of papers."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import PurePath
 
-from crg.evidence.cells import scored_text
-from crg.evidence.leading import bold_among
-from crg.evidence.sentences import TUNED, once_note, sentences_of, watermark
-from crg.evidence.study import Line, Shown, Study, Table
-from crg.outline import Source
-from crg.report.markup import figure, folded, listing, paragraph, slug
+from crg.report.evidence.cells import scored_text
+from crg.report.evidence.leading import bold_among
+from crg.report.evidence.sentences import TUNED, once_note, sentences_of, watermark
+from crg.report.evidence.study import Line, PrintedCell, PrintedTable, Shown, Study, Table
+from crg.report.evidence.unmeasured import (
+    cell_text,
+    introduction,
+    marks_of,
+    remarks_of,
+    title_of,
+)
+from crg.report.markup import (
+    Cell,
+    Column,
+    Entry,
+    Figure,
+    figure,
+    folded,
+    footnotes,
+    listing,
+    paragraph,
+    slug,
+    table,
+)
 from crg.report.study_across import flags, means_table, missing_table, overview_table
-from crg.report.study_figures import figures_of
+from crg.report.study_contrasts import (
+    forest_figure,
+    reliability_figure,
+    waterfall_figure,
+    worst_figure,
+)
+from crg.report.study_curves import (
+    cold_start_figure,
+    learning_figure,
+    noise_figures,
+    purity_figure,
+    shots_figure,
+    sweep_figure,
+)
 from crg.report.study_grids import first_table, heat_table, settings_table
-from crg.report.study_printed import printed_part
 from crg.report.study_tables import rows_table
+from crg.results.outline import Source
+
+Maker = Callable[[Study, str], list[Figure]]
+
+FIGURES: Mapping[str, tuple[Maker, ...]] = {
+    "table": (forest_figure, learning_figure, reliability_figure),
+    "learning": (cold_start_figure,),
+    "cold_start": (cold_start_figure,),
+    "purity": (purity_figure,),
+    "waterfall": (waterfall_figure,),
+    "sweep": (sweep_figure,),
+    "heat": (),  # a table in colours
+    "noise": (noise_figures,),
+    "streams": (worst_figure,),
+    "shots": (shots_figure,),
+}
+
+
+def figures_of(study: Study, source: str) -> list[Figure]:
+    """The figures of one source; a name that is not known has those of a table."""
+    makers = FIGURES.get(study.outline.figure, FIGURES["table"])
+    return [each for make in makers for each in make(study, source)]
+
+
+def printed_part(study: Study) -> str:
+    """A table per model; nothing where papers print nothing for what is missing."""
+    if not study.printed:
+        return ""
+    title = "<h3>What papers print for the datasets that are not there</h3>"
+    return folded(title, "".join(map(_printed, study.printed)), "source")
+
+
+def _printed(shown: PrintedTable) -> str:
+    remarks = remarks_of(shown)
+    columns = [Column("row", rises=True), *(Column(each) for each in shown.datasets)]
+    entries = [
+        Entry(Cell(escape(method), method), tuple(_cell(cell, remarks) for cell in cells))
+        for method, cells in shown.rows.items()
+    ]
+    heading = f"<h4>{escape(title_of(shown))}</h4>{paragraph(introduction(shown), 'facts')}"
+    return heading + table(columns, entries) + footnotes(remarks)
+
+
+def _cell(cell: PrintedCell, remarks: Sequence[str]) -> Cell:
+    marks = ", ".join(map(str, marks_of(cell, remarks)))
+    value = None if cell.reported is None else cell.reported.value
+    return Cell(cell_text(cell) + (f"<sup>{marks}</sup>" if marks else ""), value)
+
 
 _OPEN = 1  # sources whose figures are open from the start
 _SHOWN_PROMPTS = 3  # more are folded away
-_MOST_PICTURES = 12  # of a gallery
+_MOST_IMAGES = 12  # of a gallery
 
 
 def study_section(study: Study) -> str:
@@ -87,21 +165,21 @@ def _tables(study: Study, tables: Sequence[Table], drawn: str) -> list[str]:
 
 
 def _heading(table: Table) -> str:
-    """The setting with the number of pictures that were scored in an order."""
+    """The setting with the number of images that were scored in an order."""
     label = table.setting.label
     return label if table.scored is None else f"{label}: {_scored(table)}"
 
 
 def _scored(table: Table) -> str:
-    return f"{scored_text(table.scored)} scored pictures per order"
+    return f"{scored_text(table.scored)} scored images per order"
 
 
 def _facts(source: Source, tables: Sequence[Table]) -> str:
-    """Which pictures, which model, which prompts."""
+    """Which images, which model, which prompts."""
     counts = [
         f"{number:,} {name if number != 1 else name.removesuffix('es').removesuffix('s')}"
         for number, name in (
-            (source.n_samples, "pictures"),
+            (source.n_samples, "images"),
             (source.n_classes, "classes"),
             (source.n_views, "views"),
         )
@@ -137,23 +215,23 @@ def _more_prompts(templates: Sequence[str]) -> str:
     return folded(f"Prompts: {escape(more)}", listing(templates), "facts prompts")
 
 
-def _gallery(pictures: Sequence[Shown]) -> str:
-    """Pictures on which methods disagree, with their answers."""
-    if not pictures:
+def _gallery(images: Sequence[Shown]) -> str:
+    """Images on which methods disagree, with their answers."""
+    if not images:
         return ""
-    cards = "".join(_card(each) for each in pictures[:_MOST_PICTURES])
-    count = min(len(pictures), _MOST_PICTURES)
+    cards = "".join(_card(each) for each in images[:_MOST_IMAGES])
+    count = min(len(images), _MOST_IMAGES)
     return (
-        f"<h4>Where methods disagree</h4><p>{count} of the pictures that not all rows answer "
-        f"alike in the first order. {escape(_tally(pictures[:_MOST_PICTURES]))}</p>"
+        f"<h4>Where methods disagree</h4><p>{count} of the images that not all rows answer "
+        f"alike in the first order. {escape(_tally(images[:_MOST_IMAGES]))}</p>"
         f"<div class='gallery'>{cards}</div>"
     )
 
 
-def _tally(pictures: Sequence[Shown]) -> str:
-    """How many of the pictures that are shown each row gets right."""
+def _tally(images: Sequence[Shown]) -> str:
+    """How many of the images that are shown each row gets right."""
     right: dict[str, int] = {}
-    for each in pictures:
+    for each in images:
         for label, answer in each.answers.items():
             right[label] = right.get(label, 0) + (answer == each.truth)
     return "Right on these: " + ", ".join(f"{k} {v}" for k, v in right.items()) + "."

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 
-from crg.evidence.cells import TIMES, memory_text, once_mark, reasons_in_short
-from crg.evidence.full_sheets import change_title, change_words
-from crg.evidence.sentences import watermark
-from crg.evidence.study import Contrast, Line, Spread, Study, Table
+from crg.report.evidence.cells import TIMES, memory_text, once_mark, reasons_in_short
+from crg.report.evidence.full_sheets import change_title, change_words
+from crg.report.evidence.sentences import watermark
+from crg.report.evidence.study import Contrast, Line, Spread, Study, Table
 from crg.report.markup import Cell, Column, Entry, folded, footnotes, table
 from crg.report.wording import NOTHING, points, span, spread_text
 
@@ -37,7 +37,7 @@ def rows_table(study: Study, shown: Table) -> str:
 
 
 def head_cell(line: Line, is_bold: bool = False, once: str | None = None) -> Cell:
-    """The name of a row with what must be known about it; ``once`` tells of several settings."""
+    """The name of a row with what must be known about it; ``once`` reports several settings."""
     flags = [watermark(line)] if watermark(line) else []
     needs = f"<br><small>{escape('needs ' + ', '.join(line.row.needs))}</small>"
     small = (needs if line.row.needs else "") + _once(once_mark([line]) if once is None else once)
@@ -97,7 +97,7 @@ def incomplete_mark(line: Line) -> str:
 
 
 def missing_cell(line: Line) -> Cell:
-    """One cell of a row that came to nothing; its title says why."""
+    """One cell of a row that failed; its title says why."""
     why = f" title='{escape(line.reason, quote=True)}'" if line.reason else ""
     return Cell(f"<span{why}>{escape(line.status)}</span>", css="reason")
 
@@ -155,11 +155,11 @@ def _measures(notes: Sequence[str], change: Column) -> list[Measure]:
                 lambda line: spread_cell(line.nll, 1, 3)),
         Measure(Column("worst class %", "accuracy of the class that fares worst"),
                 lambda line: spread_cell(line.worst_class)),
-        Measure(Column("cache purity %", "cached pictures under their own class, at the end"),
+        Measure(Column("cache purity %", "cached images under their own class, at the end"),
                 lambda line: spread_cell(line.purity)),
         Measure(Column("mislabelled %", "cache insertions that got a wrong label on purpose"),
                 _mislabelled_cell),
-        Measure(Column("ms per picture", f"The method without the encoder. {TIMES}", rises=True),
+        Measure(Column("ms per image", f"The method without the encoder. {TIMES}", rises=True),
                 lambda line: spread_cell(line.milliseconds, 1, 2)),
         Measure(Column("peak MB", "most that a run held at a time, in 10⁶ bytes", rises=True),
                 _memory_cell),

@@ -5,21 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from crg.evidence.cells import TIMES
-from crg.evidence.leading import BOLD, bold_among
-from crg.evidence.sentences import once_note, sentences_of, verdicts_note
-from crg.evidence.sheet import Sheet, SheetRow
-from crg.evidence.sheets import sheets_of
-from crg.evidence.study import Study
-from crg.evidence.unmeasured import printed_sheets
-from crg.outline import ENOUGH_ORDERS, ENOUGH_PICTURES
+from crg.report.evidence.cells import TIMES
+from crg.report.evidence.full_sheets import Sheet, SheetRow
+from crg.report.evidence.leading import BOLD, bold_among
+from crg.report.evidence.sentences import once_note, sentences_of, verdicts_note
+from crg.report.evidence.sheets import sheets_of
+from crg.report.evidence.study import Study
+from crg.report.evidence.unmeasured import printed_sheets
+from crg.results.outline import ENOUGH_IMAGES, ENOUGH_ORDERS
 
 _LATEX_HEAD = "% Made by crg report. Needs \\usepackage{booktabs} and \\usepackage{graphicx}."
 _HOW_TO_READ = (
     "Mean ± standard deviation over stream orders; differences in points with 95% intervals of a "
-    "paired bootstrap over pictures and orders. Better and worse stand only where the interval "
+    "paired bootstrap over images and orders. Better and worse stand only where the interval "
     f"excludes zero, there are at least {ENOUGH_ORDERS} orders, and each has at least "
-    f"{ENOUGH_PICTURES} scored pictures. {BOLD} {TIMES}"
+    f"{ENOUGH_IMAGES} scored images. {BOLD} {TIMES}"
 )
 _LATEX = {
     "\\": r"\textbackslash{}",

@@ -1,17 +1,17 @@
-"""Numbers as people read them: shares in per cent, differences in points with their interval."""
+"""Numbers as people read them: shares in %, differences in points with their interval."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crg.evidence.study import Contrast, Spread
 from crg.metrics import Interval
+from crg.report.evidence.study import Contrast, Spread
 
 NOTHING = "-"
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """A share in per cent.
+    """A share in %.
 
     >>> percent(0.6123)
     '61.2%'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crg.saving import replacing
+from crg.atomic import replacing
 from crg.types import InputError
 
 GENERATOR = "<meta name='generator' content='crg'>"

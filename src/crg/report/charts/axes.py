@@ -1,4 +1,4 @@
-"""Axes, ticks and texts: what every chart is made of."""
+"""Axes, ticks, texts and pens: what every chart is made of."""
 
 from __future__ import annotations
 
@@ -8,16 +8,62 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from crg.results.outline import Row
+
+# Okabe and Ito's colours, which most colour-blind people can tell apart; zero-shot is grey. The
+# page may lighten one in the dark; an image that is taken out of it has the plain colour.
+COLOURS = (
+    "#777777", "#e69f00", "#009e73", "var(--blue,#0072b2)", "#d55e00", "#cc79a7", "#56b4e9",
+    "#b8a800",
+)  # fmt: skip
+UP, DOWN, NEITHER = "var(--blue,#0072b2)", "#d55e00", "#777777"
+
+_DASHES = ("", "8 4", "2.5 3", "9 3 2.5 3")
+_OWN = ("zero_shot", "tda", "dpe", "crg", "tip_adapter", "gda", "tpt", "difftpt", "coop")
+
+
+@dataclass(frozen=True)
+class Pen:
+    """How a row is drawn on every figure."""
+
+    colour: str
+    dash: str = ""
+
+    @property
+    def dashing(self) -> str:
+        """The attribute that dashes a line."""
+        return f' stroke-dasharray="{self.dash}"' if self.dash else ""
+
+
+def pen(number: int) -> Pen:
+    """The pen of a place; 32 places differ."""
+    turn, colour = divmod(number, len(COLOURS))
+    return Pen(COLOURS[colour], _DASHES[(colour + turn) % len(_DASHES)])
+
+
+def pens_of(rows: Sequence[Row]) -> dict[str, Pen]:
+    """A pen for each row. A method under its own name has the same one in every study."""
+    taken: dict[str, int] = {}
+    for row in rows:
+        if row.method in _OWN and (row.label == row.method or row.method == "zero_shot"):
+            if _OWN.index(row.method) not in taken.values():
+                taken[row.label] = _OWN.index(row.method)
+    for row in rows:
+        if row.label not in taken:
+            taken[row.label] = next(n for n in range(1, 99) if n not in taken.values())
+    return {row.label: pen(taken[row.label]) for row in rows}
+
+
 FONT_SIZE = 13
 LINE_HEIGHT = 15.0
 LETTER = 7.7  # mean width of a letter at that size, in the widest of usual fonts
-_LARGEST = 1.2  # times its own size a picture is shown, so that letters are alike on all
-_SMALLEST = 0.775  # below which letters could no longer be read: the picture scrolls instead
+_LARGEST = 1.2  # times its own size an image is shown, so that letters are alike on all
+_SMALLEST = 0.775  # below which letters could no longer be read: the image scrolls instead
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A range of values and where it lies on the picture."""
+    """A range of values and where it lies on the image."""
 
     low: float
     high: float
@@ -38,7 +84,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Canvas:
-    """The size of a picture and the margins around what is plotted."""
+    """The size of an image and the margins around what is plotted."""
 
     width: float
     height: float
@@ -56,7 +102,7 @@ class Canvas:
         return Axis(low, high, self.height - self.bottom, self.top)
 
     def svg(self, parts: Iterable[str], label: str) -> str:
-        """The whole picture; ``label`` is what a screen reader says of it."""
+        """The whole image; ``label`` is what a screen reader says of it."""
         smallest, largest = _SMALLEST * self.width, _LARGEST * self.width
         return (
             f'<svg viewBox="0 0 {self.width:g} {self.height:g}" role="img" '

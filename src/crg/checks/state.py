@@ -1,0 +1,213 @@
+"""Checks of state: it can be saved and copied, it does not grow, and classes may come and go."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+from crg.adapter import Adapter, load
+from crg.checks.answers import require_sound
+from crg.checks.base import Check, Make, require, require_close, require_same_bits, run
+from crg.checks.fixtures import ADDED, VIEW_COUNTS, another_direction, make_stream, make_task
+from crg.needs import TEXT_ENCODER
+from crg.types import Task
+
+
+def saved_state_continues(make: Make) -> None:
+    """Save, load, go on: the logits are those of an adapter that was not interrupted."""
+    _require_takes_up_again(make, _saved_and_loaded, "a saved and loaded adapter")
+
+
+def pickled_adapter_continues(make: Make) -> None:
+    """A pickled adapter continues like the original."""
+    _require_takes_up_again(make, lambda a: pickle.loads(pickle.dumps(a)), "a pickled adapter")
+
+
+def copied_adapter_continues(make: Make) -> None:
+    """A deep copy continues like the original, and neither influences the other."""
+    _require_takes_up_again(make, copy.deepcopy, "a deep copy")
+
+
+def state_is_bounded(make: Make) -> None:
+    """Once queues are full the state stops growing: 400 samples need no more room than 100."""
+    task = make_task()
+    for views in VIEW_COUNTS:
+        adapter = make(task)
+        stream = make_stream(task, 400, views)
+        run(adapter, stream[:100])
+        before = size_of(adapter)
+        run(adapter, stream[100:])
+        after = size_of(adapter)
+        require(after <= before, f"The state grew from {before} to {after} bytes with more samples")
+
+
+def _require_takes_up_again(make: Make, again: Callable[[Adapter], Adapter], what: str) -> None:
+    task = make_task()
+    for views in VIEW_COUNTS:
+        stream = make_stream(task, 120, views)
+        for pause in (0, 1, 70):
+            adapter = make(task)
+            run(adapter, stream[:pause])
+            _require_equal_futures(adapter, again(adapter), stream[pause : pause + 50], what)
+        adapter = _with_changed_classes(make(task), stream[:70])
+        _require_equal_futures(adapter, again(adapter), stream[70:], what + " of changed classes")
+
+
+def _require_equal_futures(original: Adapter, other: Adapter, stream: Any, what: str) -> None:
+    require(other.n_steps == original.n_steps, f"The step count of {what} is wrong")
+    require(other.config == original.config, f"The options of {what} are wrong")
+    names = other.task.class_names
+    require(names == original.task.class_names, f"The classes of {what} are wrong")
+    # The copy goes first: had it shared anything, the original would now be elsewhere.
+    ours, theirs = run(other, stream), run(original, stream)
+    require_same_bits(theirs, ours, f"The logits of {what} differ from the original's")
+
+
+def _with_changed_classes(adapter: Adapter, stream: Any) -> Adapter:
+    run(adapter, stream[:30])
+    adapter.add_class("one more", another_direction(adapter.task))
+    run(adapter, stream[30:50])
+    adapter.remove_class("class 1")
+    run(adapter, stream[50:])
+    return adapter
+
+
+def _saved_and_loaded(adapter: Adapter) -> Adapter:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "state.safetensors"
+        adapter.save(path)
+        elsewhere = {TEXT_ENCODER: adapter.task.resources.get(TEXT_ENCODER)}
+        return load(path, {need: thing for need, thing in elsewhere.items() if thing is not None})
+
+
+def size_of(thing: Any, seen: set[int] | None = None) -> int:
+    """Bytes that an object keeps: arrays by their size, any other plain value as eight."""
+    seen = set() if seen is None else seen
+    if id(thing) in seen or isinstance(thing, (type, FunctionType, ModuleType)):
+        return 0
+    if array_api_compat.is_array_api_obj(thing):
+        seen.add(id(thing))
+        return int(thing.itemsize * array_api_compat.size(thing))
+    if isinstance(thing, (str, bytes, bytearray)):
+        return len(thing)
+    if isinstance(thing, (int, float, complex, type(None))):
+        return 8
+    seen.add(id(thing))
+    return 8 + sum(size_of(part, seen) for part in _parts_of(thing))
+
+
+def _parts_of(thing: Any) -> list[Any]:
+    if isinstance(thing, dict):
+        return [*thing.keys(), *thing.values()]
+    try:
+        parts = list(thing)
+    except TypeError:
+        parts = []
+    slots = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ())]
+    parts += [getattr(thing, name) for name in slots if hasattr(thing, name)]
+    return parts + list(getattr(thing, "__dict__", {}).values())
+
+
+STATE: list[Check] = [
+    saved_state_continues,
+    pickled_adapter_continues,
+    copied_adapter_continues,
+    state_is_bounded,
+]
+
+
+def order_of_classes_does_not_matter(make: Make) -> None:
+    """Classes in another order give the same logits in that order."""
+    task = make_task()
+    order = np.random.default_rng(5).permutation(task.n_classes)
+    shuffled = Task(
+        tuple(task.class_names[k] for k in order), task.text_features[order], task.logit_scale
+    )
+    for views in VIEW_COUNTS:
+        stream = make_stream(task, 100, views)
+        expected = [logits[order] for logits in run(make(task), stream)]
+        sentence = "Classes in another order gave other logits"
+        require_close(expected, run(make(shuffled), stream), 1e-7, sentence)
+
+
+def class_added_at_once_counts_as_given(make: Make) -> None:
+    """A class added before the first sample counts like one that the task had from the start."""
+    task = make_task()
+    larger = task.with_class(ADDED, another_direction(task))
+    stream = make_stream(larger, 80, 8)
+    adapter = make(task)
+    adapter.add_class(ADDED, another_direction(task))
+    sentence = "A class added before the first sample is not like one given at the start"
+    require_close(run(make(larger), stream), run(adapter, stream), 1e-9, sentence)
+
+
+def class_removed_at_once_counts_as_never_given(make: Make) -> None:
+    """A class removed before the first sample counts like one that the task never had."""
+    larger = make_task(n_classes=6)
+    smaller = larger.without_class("class 2")
+    stream = make_stream(smaller, 80, 8)
+    adapter = make(larger)
+    adapter.remove_class("class 2")
+    sentence = "A class removed before the first sample left a trace"
+    require_close(run(make(smaller), stream), run(adapter, stream), 1e-9, sentence)
+
+
+def classes_may_come_and_go(make: Make) -> None:
+    """Adding and removing classes in mid-stream keeps predictions sound and names right."""
+    for dtype in ("float32", "float64"):
+        task = make_task(dtype)
+        larger = task.with_class(ADDED, another_direction(task))
+        stream = make_stream(larger, 120, 8)
+        adapter = make(task)
+        run(adapter, stream[:30])
+        adapter.add_class(ADDED, another_direction(task))
+        _require_sound_names(adapter.step(stream[30]).class_name, adapter.task, larger.class_names)
+        for views in stream[31:60]:
+            require_sound(adapter.step(views), adapter.task, " after a class was added")
+        adapter.remove_class("class 1")
+        remaining = tuple(name for name in larger.class_names if name != "class 1")
+        require(adapter.task.class_names == remaining, "Removing a class mixed up the names")
+        for views in stream[60:90]:
+            require_sound(adapter.step(views), adapter.task, " after a class was removed")
+        adapter.add_class("class 1", task.text_features[1])
+        for views in stream[90:]:
+            require_sound(adapter.step(views), adapter.task, " after a class came back")
+
+
+def classes_are_still_recognised_after_changes(make: Make) -> None:
+    """Rows stay with their classes: after changes clear images still get their own names."""
+    task = make_task().with_class(ADDED, another_direction(make_task()))
+    adapter = make(make_task())
+    run(adapter, make_stream(make_task(), 40, 8, noise=0.3))
+    adapter.add_class(ADDED, another_direction(task))
+    adapter.remove_class("class 0")
+    clear = make_stream(task, 60, 8, noise=0.3, seed=6)
+    names = [task.class_names[place % task.n_classes] for place in range(60)]
+    for views, name in zip(clear, names, strict=True):
+        if name != "class 0":
+            got = adapter.step(views).class_name
+            require(got == name, f"After changes a clear image of {name!r} was called {got!r}")
+
+
+def _require_sound_names(name: str, task: Task, expected: Sequence[str]) -> None:
+    require(task.class_names == expected, "Adding a class mixed up the names")
+    require(name in expected, f"{name!r} is no class of the task")
+
+
+CLASSES: list[Check] = [
+    order_of_classes_does_not_matter,
+    class_added_at_once_counts_as_given,
+    class_removed_at_once_counts_as_never_given,
+    classes_may_come_and_go,
+    classes_are_still_recognised_after_changes,
+]
+
+CHECKS = [*STATE, *CLASSES]

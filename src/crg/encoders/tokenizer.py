@@ -1,0 +1,183 @@
+"""CLIP's tokenizer without torch, and the tokenizers of exported models, described in JSON."""
+
+from __future__ import annotations
+
+import html
+import itertools
+import re
+import string
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crg.encoders.libraries import library
+from crg.types import InputError
+
+Tokens = np.ndarray[Any, np.dtype[np.int64]]  # (n, context length)
+CLEANERS = ("lower", "whitespace", "canonicalize")
+_END = "</w>"  # closes the last piece of a word
+_ENDINGS = "'s|'t|'re|'ve|'m|'ll|'d"
+_SKIPPED = "\u0345"  # a mark whose capital is a letter: the original's pattern matches neither
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+class ClipTokenizer:
+    """Sentences to rows of token numbers."""
+
+    def __init__(
+        self, merges: Sequence[tuple[str, str]], specials: Sequence[str], clean: str = "lower"
+    ) -> None:
+        letters = list(_byte_letters().values())
+        words = [*letters, *(letter + _END for letter in letters)]
+        words += ["".join(pair) for pair in merges] + list(specials)
+        self._number = {word: number for number, word in enumerate(words)}
+        self._rank = {pair: rank for rank, pair in enumerate(merges)}
+        self._letters = _byte_letters()
+        self._whole = set(specials)
+        self._fixed = re.compile("|".join([*map(re.escape, specials), _ENDINGS]), re.IGNORECASE)
+        self._start, self._stop = (self._number[word] for word in specials[:2])
+        self._clean = cleaner(clean)
+
+    def __call__(self, texts: Sequence[str], context_length: int) -> Tokens:
+        """One row per text, padded with zeros; a long text loses its end but not its last token."""
+        rows = np.zeros((len(texts), context_length), np.int64)
+        for row, text in zip(rows, texts, strict=True):
+            tokens = [self._start, *self._encode(text)][: context_length - 1]
+            row[: len(tokens) + 1] = [*tokens, self._stop]
+        return rows
+
+    def _encode(self, text: str) -> Iterator[int]:
+        for word in _words(self._clean(text), self._fixed):
+            letters = "".join(self._letters[byte] for byte in word.encode())
+            pieces = [letters] if letters in self._whole else self._merged(letters)
+            yield from (self._number[piece] for piece in pieces)
+
+    def _merged(self, letters: str) -> list[str]:
+        """The pieces of a word: the pair with the lowest rank is joined until none has one."""
+        pieces = [*letters[:-1], letters[-1] + _END]
+        unranked = len(self._rank)
+        while len(pieces) > 1:
+            best = min(itertools.pairwise(pieces), key=lambda pair: self._rank.get(pair, unranked))
+            if best not in self._rank:
+                break
+            pieces = _joined(pieces, best)
+        return pieces
+
+
+def cleaner(kind: str) -> Callable[[str], str]:
+    """The function that open_clip calls by this name; it tidies a text before it is cut up."""
+    tidy: dict[str, Callable[[str], str]] = {
+        "lower": lambda text: _spaced(text).lower(),
+        "whitespace": _spaced,
+        "canonicalize": lambda text: _spaced(_unpunctuated(text).lower()),
+    }
+    chosen = tidy[kind]
+    fix = library("ftfy", "onnx").fix_text
+    return lambda text: chosen(html.unescape(html.unescape(fix(text))).strip())
+
+
+def _unpunctuated(text: str) -> str:
+    return text.replace("_", " ").translate(_PUNCTUATION)
+
+
+def _spaced(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _words(text: str, fixed: re.Pattern[str]) -> Iterator[str]:
+    """Special words and endings, runs of letters, single digits, runs of anything else."""
+    start = 0
+    while start < len(text):
+        kind = _kind(text[start])
+        if match := fixed.match(text, start):
+            stop = match.end()
+        else:
+            stop = start + 1
+            while kind != "N" and stop < len(text) and _kind(text[stop]) == kind:
+                stop += 1
+        if kind != " ":
+            yield text[start:stop]
+        start = stop
+
+
+def _kind(character: str) -> str:
+    if character.isspace() or character == _SKIPPED:
+        return " "
+    major = unicodedata.category(character)[0]
+    return major if major in "LN" else "other"
+
+
+def _joined(pieces: list[str], pair: tuple[str, str]) -> list[str]:
+    joined: list[str] = []
+    waiting = iter(range(len(pieces)))
+    for i in waiting:
+        if tuple(pieces[i : i + 2]) == pair:
+            joined.append("".join(pair))
+            next(waiting, None)
+        else:
+            joined.append(pieces[i])
+    return joined
+
+
+def _byte_letters() -> dict[int, str]:
+    """A printable letter for each byte, in the order in which the vocabulary numbers them."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    letters = {byte: chr(byte) for byte in printable}
+    return letters | {byte: chr(256 + place) for place, byte in enumerate(others)}
+
+
+Tokenize = Callable[[Sequence[str], int], Tokens]
+
+
+def write_tokenizer(tokenizer: Any, folder: Path) -> dict[str, Any]:
+    """Write what ``read_tokenizer`` needs of an open_clip tokenizer; returns its description."""
+    clean = tokenizer.clean_fn.__name__.removeprefix("_clean_")
+    if hasattr(tokenizer, "bpe_ranks") and tokenizer.reduction_fn is None:
+        merges = "\n".join(" ".join(pair) for pair in tokenizer.bpe_ranks)
+        (folder / "merges.txt").write_text(merges, encoding="utf-8")
+        specials = [tokenizer.decoder[number] for number in tokenizer.all_special_ids]
+        return {"kind": "clip", "clean": clean, "specials": specials}
+    plain = type(tokenizer).__name__ == "HFTokenizer" and not tokenizer.tokenizer_mode
+    fast = getattr(tokenizer.tokenizer, "backend_tokenizer", None) if plain else None
+    if fast is None:
+        raise InputError(
+            f"A model with the tokenizer {type(tokenizer).__name__} cannot be exported: "
+            "use it through open_clip."
+        )
+    fast.save(str(folder / "tokenizer.json"))
+    inner = tokenizer.tokenizer
+    stripped = inner.sep_token_id if tokenizer.strip_sep_token else None
+    padding = {"pad_id": inner.pad_token_id, "pad_token": inner.pad_token}
+    return {"kind": "huggingface", "clean": clean, **padding, "stripped": stripped}
+
+
+def read_tokenizer(about: Mapping[str, Any], folder: Path) -> Tokenize:
+    """The tokenizer that ``about`` describes."""
+    if about["kind"] == "clip":
+        lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
+        merges = [(left, right) for left, right in (line.split(" ") for line in lines)]
+        return ClipTokenizer(merges, about["specials"], about["clean"])
+    if about["kind"] == "huggingface":
+        return _hugging_face(about, folder)
+    raise ValueError(f"the tokenizer {about['kind']!r} is not known")
+
+
+def _hugging_face(about: Mapping[str, Any], folder: Path) -> Tokenize:
+    tokenizers = library("tokenizers", "huggingface")
+    inner = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    clean = cleaner(about["clean"])
+
+    def tokenize(texts: Sequence[str], context_length: int) -> Tokens:
+        inner.enable_truncation(context_length)
+        inner.enable_padding(
+            pad_id=about["pad_id"], pad_token=about["pad_token"], length=context_length
+        )
+        rows = [each.ids for each in inner.encode_batch([clean(text) for text in texts])]
+        tokens = np.array(rows, np.int64).reshape(len(rows), context_length)
+        return np.where(tokens == about["stripped"], 0, tokens) if about["stripped"] else tokens
+
+    return tokenize

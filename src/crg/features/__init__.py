@@ -1,0 +1,1 @@
+"""Feature files, the store on disk, and what both must be like."""

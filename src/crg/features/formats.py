@@ -1,0 +1,174 @@
+"""The two file formats that hold named arrays: ``.npz`` and ``.safetensors``.
+
+What is read here is raw: arrays, strings and numbers by name, not yet checked against each
+other. Nothing is ever unpickled, so a file from a stranger cannot run code.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as to_safetensors
+
+from crg.atomic import replacing
+from crg.types import InputError
+
+Raw = dict[str, Any]
+
+_BROKEN_ZIP = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    ValueError,
+    RuntimeError,  # an encrypted member
+    OSError,
+)
+
+
+def read_raw(path: Path, wanted: Iterable[str]) -> Raw:
+    """The values stored under the ``wanted`` names, and ``None`` for every other name."""
+    reader = _by_suffix(path, _READERS)
+    _check_readable(path)
+    try:
+        raw: Raw = reader(path, frozenset(wanted))
+    except MemoryError:
+        raise InputError(
+            f"{path} holds an array that does not fit into memory: "
+            "split the file or store float16 values."
+        ) from None
+    return raw
+
+
+def write_raw(path: Path, values: Mapping[str, Any]) -> None:
+    """Write arrays, tuples of strings and numbers to one file, at once or not at all."""
+    writer = _by_suffix(path, _WRITERS)
+    with replacing(path) as partial:
+        writer(partial, values)
+
+
+def _by_suffix(path: Path, table: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
+    try:
+        return table[path.suffix.lower()]
+    except KeyError:
+        raise InputError(
+            f"{path} is not a feature file by its name: give one that ends in .npz or .safetensors."
+        ) from None
+
+
+def _check_readable(path: Path) -> None:
+    if not path.exists():
+        raise InputError(f"{path} does not exist: check the path.")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: give a feature file in it.")
+    try:
+        with path.open("rb") as file:
+            first = file.read(1)
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read ({error.strerror}): check the permissions."
+        ) from None
+    if not first:
+        raise InputError(f"{path} is empty: write it again or restore it from a copy.")
+
+
+def _read_npz(path: Path, wanted: frozenset[str]) -> Raw:
+    with path.open("rb") as file:  # NumPy would leave a damaged file open
+        if file.read(2) != b"PK":
+            raise InputError(f"{path} is not an .npz archive: write it with numpy.savez.")
+        file.seek(0)
+        try:
+            with np.load(file, allow_pickle=False) as archive:
+                return {
+                    key: _npz_member(path, archive, key) if key in wanted else None
+                    for key in archive.files
+                }
+        except InputError:
+            raise
+        except _BROKEN_ZIP as error:
+            raise InputError(
+                f"{path} is truncated or damaged ({_brief(error)}): "
+                "write it again or restore it from a copy."
+            ) from None
+
+
+def _npz_member(path: Path, archive: Any, key: str) -> Any:
+    try:
+        return archive[key]
+    except ValueError as error:
+        if "allow_pickle" not in str(error):
+            raise
+    are_names = key in ("class_names", "ids", "text_kind")
+    remedy = "strings (numpy.array(names, dtype=str))" if are_names else "numbers"
+    raise InputError(
+        f"{path} holds {key!r} as pickled Python objects, which are never loaded: "
+        f"store them as {remedy}."
+    )
+
+
+def _read_safetensors(path: Path, wanted: frozenset[str]) -> Raw:
+    try:
+        with safe_open(path, framework="np") as file:
+            texts = _metadata(path, file.metadata() or {}, wanted)
+            tensors = {
+                key: file.get_tensor(key) if key in wanted else None
+                for key in file.keys()  # noqa: SIM118
+            }
+            return texts | tensors
+    except (SafetensorError, OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{path} is truncated or damaged ({_brief(error)}): "
+            "write it again or restore it from a copy."
+        ) from None
+    except (TypeError, AttributeError) as error:  # NumPy has no bfloat16
+        raise InputError(
+            f"{path} holds a kind of number that NumPy lacks ({_brief(error)}): "
+            "store float16 or float32 values."
+        ) from None
+
+
+def _metadata(path: Path, metadata: Mapping[str, str], wanted: frozenset[str]) -> Raw:
+    values: Raw = {}
+    for key, text in metadata.items():
+        if key not in wanted:
+            values[key] = None
+            continue
+        try:
+            values[key] = json.loads(text)
+        except json.JSONDecodeError:
+            raise InputError(
+                f"{path} holds {key!r} in its metadata, but not as JSON: "
+                "store json.dumps of the value."
+            ) from None
+    return values
+
+
+def _write_npz(path: Path, values: Mapping[str, Any]) -> None:
+    with path.open("wb") as file:  # a path would get another suffix
+        arrays: dict[str, Any] = {key: np.asarray(value) for key, value in values.items()}
+        np.savez(file, **arrays)
+
+
+def _write_safetensors(path: Path, values: Mapping[str, Any]) -> None:
+    tensors = {
+        key: np.ascontiguousarray(value)
+        for key, value in values.items()
+        if isinstance(value, np.ndarray)
+    }
+    texts = {key: json.dumps(value) for key, value in values.items() if key not in tensors}
+    path.write_bytes(to_safetensors(tensors, texts))
+
+
+def _brief(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".:") if lines else type(error).__name__
+
+
+_READERS = {".npz": _read_npz, ".safetensors": _read_safetensors}
+_WRITERS = {".npz": _write_npz, ".safetensors": _write_safetensors}

@@ -1,0 +1,155 @@
+"""Joining files: images of several as one stream of several domains, or as labelled images."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from crg.features.files import Features
+from crg.needs import FewShot
+from crg.types import InputError, Task, like
+
+Numbers = np.ndarray[Any, Any]
+
+SIMULATED = "simulated"
+
+
+def joined(parts: Sequence[Features]) -> Features:
+    """All images over all classes; ``domains`` says which of the ``parts`` one comes from.
+
+    A class that several files name has the text feature of the first of them. An image is
+    called by the number of its file and its own id, such as ``1/photo-7``. Every image keeps
+    as many views as the file with the fewest has: the first ordinary ones, and of those that a
+    generator made, which stay last, the first ones too.
+    """
+    if not parts:
+        raise InputError("There is nothing to join: give at least one file.")
+    _check_alike(parts)
+    task = _union(parts)
+    places = [_places(part, task) for part in parts]
+    n_ordinary = min(part.n_views - (part.generated or 0) for part in parts)
+    n_generated = min(part.generated or 0 for part in parts)
+    views = [_cut(part, n_ordinary, n_generated) for part in parts]
+    few = [(part, place) for part, place in zip(parts, places, strict=True) if _has_few(part)]
+    return Features(
+        image_features=np.concatenate(views),
+        task=task,
+        labels=_labels(parts, places),
+        ids=tuple(f"{k}/{name}" for k, part in enumerate(parts) for name in part.sample_ids),
+        few_features=np.concatenate([part.few_features for part, _ in few]) if few else None,
+        few_labels=np.concatenate([place[part.few_labels] for part, place in few]) if few else None,
+        generated=n_generated or None,
+        model=next((part.model for part in parts if part.model), None),
+        source=parts[0].source,
+        sha256=joined_sha256(part.sha256 for part in parts),
+        text_kind=_text_kind(parts),
+        prompts=tuple(dict.fromkeys(each for part in parts for each in part.prompts)),
+        dataset=" + ".join(dict.fromkeys(p.dataset for p in parts if p.dataset)) or None,
+        domains=np.repeat(np.arange(len(parts)), [len(part) for part in parts]),
+    )
+
+
+def joined_sha256(digests: Iterable[str | None]) -> str | None:
+    """One digest for several files, in their order; None where one of them has none."""
+    known = list(digests)
+    if None in known:
+        return None
+    return hashlib.sha256("".join(map(str, known)).encode()).hexdigest()
+
+
+def _check_alike(parts: Sequence[Features]) -> None:
+    first = parts[0]
+    for part in parts[1:]:
+        pair = f"{first.source or 'the first file'} and {part.source or 'a later one'}"
+        if part.task.width != first.task.width:
+            widths = f"{first.task.width} and {part.task.width}"
+            raise InputError(f"{pair} are {widths} wide: encode both with the same model.")
+        if not math.isclose(part.task.logit_scale, first.task.logit_scale, rel_tol=1e-5):
+            scales = f"{first.task.logit_scale:g} and {part.task.logit_scale:g}"
+            raise InputError(f"{pair} have scales {scales}: encode both with the same model.")
+        if first.model and part.model and part.model != first.model:
+            models = f"{first.model} and {part.model}"
+            raise InputError(f"{pair} come from {models}: encode both with the same model.")
+        if (part.labels is None) != (first.labels is None):
+            raise InputError(f"Only one of {pair} has labels: give them to both or to neither.")
+
+
+def _union(parts: Sequence[Features]) -> Task:
+    rows = {
+        name: np.asarray(part.task.text_features)[k]
+        for part in reversed(parts)  # so that the first one has the last word
+        for k, name in enumerate(part.task.class_names)
+    }
+    names = tuple(dict.fromkeys(name for part in parts for name in part.task.class_names))
+    return Task(names, np.stack([rows[name] for name in names]), parts[0].task.logit_scale)
+
+
+def _places(part: Features, task: Task) -> Numbers:
+    """Where the classes of one file are in the joined task (K,)."""
+    place = {name: k for k, name in enumerate(task.class_names)}
+    return np.array([place[name] for name in part.task.class_names], dtype=np.int64)
+
+
+def _cut(part: Features, n_ordinary: int, n_generated: int) -> Numbers:
+    """The views that are kept, (N, D) where it is the original alone."""
+    if part.image_features.ndim == 2:
+        return part.image_features
+    if n_ordinary + n_generated == 1:
+        return np.asarray(part.image_features[:, 0])
+    first = part.n_views - (part.generated or 0)
+    kept = [*range(n_ordinary), *range(first, first + n_generated)]
+    return np.asarray(part.image_features[:, kept])
+
+
+def _labels(parts: Sequence[Features], places: Sequence[Numbers]) -> Numbers | None:
+    """All labels in the numbers of the joined task."""
+    if parts[0].labels is None:
+        return None
+    return np.concatenate([place[part.labels] for part, place in zip(parts, places, strict=True)])
+
+
+def _has_few(part: Features) -> bool:
+    return part.few_features is not None and part.few_labels is not None
+
+
+def _text_kind(parts: Sequence[Features]) -> str | None:
+    """Where the text features come from, if any do not come from the model."""
+    kinds = list(dict.fromkeys(part.text_kind for part in parts if part.text_kind))
+    return SIMULATED if SIMULATED in kinds else ", ".join(kinds) or None
+
+
+def few_for(task: Task, few: Features) -> FewShot:
+    """The original views of ``few`` with their labels, numbered as the classes of ``task``.
+
+    Both need the same classes, in any order.
+    """
+    where = few.source or "The file of labelled images"
+    if few.labels is None:
+        raise InputError(f"{where} has no labels: encode a labelled dataset.")
+    if few.task.width != task.width:
+        raise InputError(
+            f"{where} is {few.task.width} wide but the images {task.width}: "
+            "encode both with the same model."
+        )
+    odd = sorted(set(few.task.class_names) ^ set(task.class_names))
+    if odd:
+        raise InputError(
+            f"{where} has other classes ({odd[0]!r} is only in one of the two): "
+            "give labelled images of the same classes."
+        )
+    place = {name: k for k, name in enumerate(task.class_names)}
+    labels = tuple(place[few.task.class_names[label]] for label in few.labels)
+    rows = few.image_features if few.image_features.ndim == 2 else few.image_features[:, 0]
+    return FewShot(like(np.array(rows), task.text_features), labels)
+
+
+def with_few(features: Features, few: Features) -> Features:
+    """The features with the images of ``few`` as labelled ones."""
+    found = few_for(features.task, few)
+    labels = np.array(found.labels)
+    return dataclasses.replace(features, few_features=found.features, few_labels=labels)

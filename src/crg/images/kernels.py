@@ -1,0 +1,296 @@
+"""Compiled resizing, affine maps and mixing, where numba is installed: Pillow's, to the last bit.
+
+As in Pillow each direction is resized with weights in fixed point, 22 bits behind the point, and
+with whole pixel values in between. What differs is the order in memory: what comes first finds
+its lines as rows, so that both passes are sums of a few long rows, which the compiler
+vectorises. A flip is a matter of where a line is written.
+
+In an affine map each pixel lies between four pixels of the source. Neighbours in a row mostly
+have neighbours there too, so a row is cut into runs over which the source moves along, and a run
+is a sum of long rows, which the compiler vectorises.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,arg-type"
+
+
+compiled: Any = njit(cache=True, nogil=True, error_model="numpy")
+_BITS = 22
+_HALF = np.int32(1 << (_BITS - 1))
+_ONE = float(1 << _BITS)
+_TOGETHER = 4  # lines that are handled in one go
+
+
+@compiled
+def combine_lines(source, at, length, offset, first, weights, flipped, out):
+    """One direction: each row of ``out`` is a weighted sum of rows of ``source``.
+
+    Those are ``length`` rows from ``at`` on, and of each the bytes from ``offset`` on.
+    """
+    lines = source[at : at + length, offset : offset + out.shape[1]]
+    last, sums = out.shape[0] - 1, np.empty(out.shape[1], np.int32)
+    for i in range(out.shape[0]):
+        combine(lines, first[i], weights[i], sums, out[last - i if flipped else i])
+
+
+@compiled
+def axis_weights(length, scaled, begin, side, bicubic):
+    """For each of ``side`` places from ``begin`` on, the first pixel and the weights from there."""
+    step = length / scaled
+    stretch = max(step, 1.0)
+    reach = (2.0 if bicubic else 1.0) * stretch
+    n = min(length, math.ceil(reach) * 2 + 1)
+    n += -n % _TOGETHER
+    first, weights = np.empty(side, np.int64), np.zeros((side, n), np.int32)
+    row = np.empty(n)
+    for i in range(side):
+        centre = (begin + i + 0.5) * step
+        low = max(int(centre - reach + 0.5), 0)
+        high = min(int(centre + reach + 0.5), length)
+        total = 0.0
+        for j in range(high - low):
+            row[j] = kernel((j + low - centre + 0.5) / stretch, bicubic)
+            total += row[j]
+        for j in range(high - low):
+            weights[i, j] = math.floor(row[j] / total * _ONE + 0.5)
+        first[i] = low
+    return first, weights
+
+
+@compiled
+def kernel(distance, bicubic):
+    """How much a pixel at this distance counts."""
+    x = abs(distance)
+    if not bicubic:
+        return max(1.0 - x, 0.0)
+    if x < 1.0:
+        return (1.5 * x - 2.5) * x * x + 1.0
+    return (((x - 5.0) * x + 8.0) * x - 4.0) * -0.5 if x < 2.0 else 0.0
+
+
+@compiled
+def combine(rows, first, weights, sums, out):
+    """The weighted sum of the rows from ``first`` on; weights beyond the last row are zero."""
+    last = rows.shape[0] - 1
+    n = weights.shape[0]
+    while weights[n - 1] == 0:
+        n -= 1
+    a, b = rows[first], rows[min(first + 1, last)]
+    c, d = rows[min(first + 2, last)], rows[min(first + 3, last)]
+    if n <= 2:
+        return combine_two(a, b, weights, out)
+    if n <= _TOGETHER:
+        return combine_four(a, b, c, d, weights, out)
+    for i in range(out.shape[0]):
+        sums[i] = _HALF
+    for j in range(0, n, _TOGETHER):
+        a, b = rows[min(first + j, last)], rows[min(first + j + 1, last)]
+        c, d = rows[min(first + j + 2, last)], rows[min(first + j + 3, last)]
+        add_four(a, b, c, d, weights[j : j + _TOGETHER], sums)
+    for i in range(out.shape[0]):
+        out[i] = np.uint8(min(max(sums[i] >> _BITS, 0), 255))
+
+
+@compiled
+def combine_two(a, b, weights, out):
+    """Two rows, which is what enlarging needs."""
+    s, t = np.int32(weights[0]), np.int32(weights[1])
+    for i in range(out.shape[0]):
+        total = np.int32(np.int32(a[i]) * s + np.int32(b[i]) * t + _HALF)
+        out[i] = np.uint8(min(max(total >> _BITS, 0), 255))
+
+
+@compiled
+def combine_four(a, b, c, d, weights, out):
+    """Up to four rows."""
+    s, t = np.int32(weights[0]), np.int32(weights[1])
+    u, v = np.int32(weights[2]), np.int32(weights[3])
+    for i in range(out.shape[0]):
+        left = np.int32(np.int32(a[i]) * s + np.int32(b[i]) * t)
+        right = np.int32(np.int32(c[i]) * u + np.int32(d[i]) * v)
+        total = np.int32(left + right + _HALF)
+        out[i] = np.uint8(min(max(total >> _BITS, 0), 255))
+
+
+@compiled
+def add_four(a, b, c, d, weights, sums):
+    """Four more rows, added to the sums so far."""
+    s, t = np.int32(weights[0]), np.int32(weights[1])
+    u, v = np.int32(weights[2]), np.int32(weights[3])
+    for i in range(sums.shape[0]):
+        sums[i] += np.int32(
+            np.int32(a[i]) * s + np.int32(b[i]) * t + np.int32(c[i]) * u + np.int32(d[i]) * v
+        )
+
+
+@compiled
+def transpose(columns, rows):
+    """Pixels of three bytes, (S, 3 H) to (H, 3 S)."""
+    n = columns.shape[0]
+    whole = n - n % _TOGETHER
+    for x in range(0, whole, _TOGETHER):
+        stand_four(columns[x], columns[x + 1], columns[x + 2], columns[x + 3], x, rows)
+    for x in range(whole, n):
+        for y in range(rows.shape[0]):
+            for c in range(3):
+                rows[y, 3 * x + c] = columns[x, 3 * y + c]
+
+
+@compiled
+def stand_four(a, b, c, d, x, rows):
+    """Write four columns as the columns from x on; one at a time takes twice as long."""
+    for y in range(rows.shape[0]):
+        red, green, blue, out = 3 * y, 3 * y + 1, 3 * y + 2, rows[y, 3 * x : 3 * x + 12]
+        out[0], out[1], out[2] = a[red], a[green], a[blue]
+        out[3], out[4], out[5] = b[red], b[green], b[blue]
+        out[6], out[7], out[8] = c[red], c[green], c[blue]
+        out[9], out[10], out[11] = d[red], d[green], d[blue]
+
+
+@compiled
+def normalise(pixels, scale, shift, out):
+    """out (B, 3, S, S) = scale pixels (B, S, S, 3) - shift, the channels first."""
+    for i in range(pixels.shape[0]):
+        normalise_one(pixels[i].reshape(-1), scale, shift, out[i].reshape(3, -1))
+
+
+@compiled
+def normalise_one(pixels, scale, shift, out):
+    """The same for one image, in one pass over its pixels."""
+    red, green, blue = out[0], out[1], out[2]
+    for i in range(red.shape[0]):
+        red[i] = np.float32(pixels[3 * i]) * scale[0] - shift[0]
+        green[i] = np.float32(pixels[3 * i + 1]) * scale[1] - shift[1]
+        blue[i] = np.float32(pixels[3 * i + 2]) * scale[2] - shift[2]
+
+
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
+
+
+_OUTSIDE = np.int32(-9)  # in place of a column of the source
+
+
+@compiled
+def affine(old, matrix, new):
+    """new[y, x] = old at matrix (x, y), interpolated bilinearly, black outside."""
+    rows, columns = old.shape[0], old.shape[1]
+    source, target = old.reshape(rows, -1), new.reshape(rows, -1)
+    left, top = np.empty(columns, np.int32), np.empty(columns, np.int32)
+    dx, dy = np.empty(columns), np.empty(columns)
+    dx3, dy3 = np.empty(3 * columns), np.empty(3 * columns)
+    for i in range(rows):
+        locate(i, matrix, rows, columns, left, top, dx, dy)
+        triple(dx, dx3)
+        triple(dy, dy3)
+        j = 0
+        while j < columns:
+            end = end_of_run(left, top, j, columns)
+            here = slice(3 * j, 3 * end)
+            fill(source, left[j], top[j], dx3[here], dy3[here], target[i, here])
+            j = end
+
+
+@compiled
+def locate(i, matrix, rows, columns, left, top, dx, dy):
+    """For row i, the pixel to the upper left in the source and the distances from it."""
+    a, b, c = matrix[0], matrix[1], matrix[2]
+    d, e, f = matrix[3], matrix[4], matrix[5]
+    for j in range(columns):
+        x = a * (j + 0.5) + b * (i + 0.5) + c
+        y = d * (j + 0.5) + e * (i + 0.5) + f
+        inside = (x >= 0) & (x < columns) & (y >= 0) & (y < rows)
+        x, y = x - 0.5, y - 0.5
+        floor_x, floor_y = np.floor(x), np.floor(y)
+        left[j] = np.int32(floor_x) if inside else _OUTSIDE
+        top[j] = np.int32(floor_y)
+        dx[j], dy[j] = x - floor_x, y - floor_y
+
+
+@compiled
+def triple(values, out):
+    """Each value three times, once per channel."""
+    for i in range(values.shape[0]):
+        out[3 * i] = out[3 * i + 1] = out[3 * i + 2] = values[i]
+
+
+@compiled
+def end_of_run(left, top, begin, columns):
+    """Where the source stops to move along; pixels at its left and right end stand alone."""
+    end = begin + 1
+    if left[begin] == _OUTSIDE:
+        while end < columns and left[end] == _OUTSIDE:
+            end += 1
+    elif left[begin] >= 0:
+        ahead = left[begin] - begin
+        limit = min(columns, columns - 1 - ahead)
+        while end < limit and left[end] - end == ahead and top[end] == top[begin]:
+            end += 1
+    return end
+
+
+@compiled
+def fill(source, left, top, dx, dy, out):
+    """One run, starting from this pixel of the source; at its border the pixels repeat."""
+    if left == _OUTSIDE:
+        for i in range(out.shape[0]):
+            out[i] = 0
+        return
+    n, last = out.shape[0], source.shape[1] - 3
+    upper, lower = source[max(top, 0)], source[min(top + 1, source.shape[0] - 1)]
+    near, far = 3 * max(left, 0), min(3 * (left + 1), last)
+    blend(upper[near : near + n], upper[far : far + n],
+          lower[near : near + n], lower[far : far + n], dx, dy, out)  # fmt: skip
+
+
+@compiled
+def blend(a, b, c, d, dx, dy, out):
+    """Between four rows; cut off, not rounded."""
+    for i in range(out.shape[0]):
+        upper = np.float64(a[i]) + (np.float64(b[i]) - np.float64(a[i])) * dx[i]
+        lower = np.float64(c[i]) + (np.float64(d[i]) - np.float64(c[i])) * dx[i]
+        out[i] = np.uint8(np.int32(upper + (lower - upper) * dy[i]))
+
+
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
+
+
+__all__ = ["add_share", "affine", "count", "finish", "look_up"]
+
+
+@compiled
+def count(pixels, counts):
+    """How often each value occurs, per channel, (3, 256)."""
+    for i in range(0, pixels.shape[0], 3):
+        counts[0, pixels[i]] += 1
+        counts[1, pixels[i + 1]] += 1
+        counts[2, pixels[i + 2]] += 1
+
+
+@compiled
+def look_up(old, table, new):
+    """Each channel by its own table."""
+    for i in range(0, old.shape[0], 3):
+        new[i] = table[0, old[i]]
+        new[i + 1] = table[1, old[i + 1]]
+        new[i + 2] = table[2, old[i + 2]]
+
+
+@compiled
+def add_share(pixels, share, total):
+    """total += share pixels."""
+    for i in range(total.shape[0]):
+        total[i] += np.float32(pixels[i]) * share
+
+
+@compiled
+def finish(total, pixels):
+    """Whole values."""
+    for i in range(total.shape[0]):
+        pixels[i] = np.uint8(min(total[i] + np.float32(0.5), np.float32(255)))

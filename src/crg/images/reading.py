@@ -1,0 +1,242 @@
+"""Reading images: whatever is given becomes one upright RGB image, or one sentence.
+
+Choices that the formats leave open:
+
+- transparency is laid on white, as on a printed page;
+- of an animation the first frame counts;
+- 16-bit values are scaled to 8 bits, not clipped;
+- the orientation in the EXIF data is applied, and damaged EXIF data are ignored;
+- a truncated file is refused rather than filled up with grey.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from crg.types import InputError
+
+MAX_PIXELS = 150_000_000  # 12,000 x 9,000 and some more; in memory that is 600 MB
+IMAGE_SUFFIXES = frozenset(  # lower case, as in path.suffix.lower()
+    [".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg",
+     ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"]
+)  # fmt: skip
+# Only these, because others run programs (EPS) or are not images to a person (HDF5, MPEG).
+_FORMATS = (
+    *("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000"),
+    *(("AVIF",) if find_spec("PIL.AvifImagePlugin") else ()),  # from Pillow 11.3 on
+)
+_ORIENTATION = 0x0112  # the EXIF tag
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_WHITE = (255, 255, 255, 255)
+_ANOTHER = "give another file or leave this one out"
+_ACCEPTED = "give a path, the bytes of a file, a PIL image or a NumPy array"
+
+
+def read_image(source: Any) -> Image.Image:
+    """The image in RGB and upright, from a path, bytes, PIL image, array or ``.draw()``.
+
+    >>> read_image(np.zeros((2, 3), np.uint8)).size
+    (3, 2)
+    """
+    if isinstance(source, Image.Image):
+        return _finished(source, "The PIL image")
+    if isinstance(source, np.ndarray):
+        return _laid_on_white(Image.fromarray(_bytes_of(source)))
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return _decoded(bytes(source), "The image")
+    if isinstance(source, (str, os.PathLike)):
+        return _decoded(_content(source), shown(source))
+    if callable(getattr(source, "draw", None)):
+        return _finished(source.draw(), "The drawn image")
+    raise InputError(f"A value of type {type(source).__name__} is not an image: {_ACCEPTED}.")
+
+
+def shown(path: Any) -> str:
+    """A path as it can be printed in a sentence: on one line, whatever bytes it has.
+
+    >>> shown("a b/caf\\u00e9.jpg"), shown("line\\nbreak"), shown(b"\\xff.png")
+    ('a b/café.jpg', 'line\\\\nbreak', '\\\\udcff.png')
+    """
+    text = os.fsdecode(path)
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def _content(path: str | os.PathLike[str]) -> bytes:
+    name = shown(path)
+    try:
+        mode = os.stat(path).st_mode
+        if stat.S_ISDIR(mode):
+            raise InputError(f"{name} is a folder, not an image: name a file in it.")
+        if not stat.S_ISREG(mode):  # reading a pipe or a device might never end
+            raise InputError(f"{name} is not a regular file: {_ANOTHER}.")
+        with open(path, "rb") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(f"{name} does not exist: check the path.") from None
+    except PermissionError:
+        raise InputError(f"{name} may not be read: ask for permission to read it.") from None
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:  # a broken disk; a NUL in the name
+        raise InputError(f"{name} cannot be read ({_reason(error)}): check the path.") from None
+
+
+def _decoded(content: bytes, name: str) -> Image.Image:
+    if not content:
+        raise InputError(f"{name} is empty, with zero bytes: {_ANOTHER}.")
+    try:
+        with _pillow_quiet():
+            image = Image.open(io.BytesIO(content), formats=_FORMATS)
+    except Image.DecompressionBombError:
+        raise _too_large(name) from None
+    except UnidentifiedImageError:
+        raise InputError(
+            f"{name} is not an image of a known format: convert it to JPEG or PNG."
+        ) from None
+    except Exception as error:  # damaged headers make the decoders raise nearly anything
+        raise _damaged(name, error) from None
+    return _finished(image, name)
+
+
+def _finished(image: Image.Image, name: str) -> Image.Image:
+    """Loaded, upright and RGB; the image itself if it is all that already."""
+    if image.width * image.height > MAX_PIXELS:
+        raise _too_large(name)
+    if 0 in image.size:
+        raise InputError(f"{name} has no pixels: {_ANOTHER}.")
+    try:
+        with _pillow_quiet():
+            image.load()
+            turn = _UPRIGHT.get(_orientation(image))
+            return _as_rgb(image if turn is None else image.transpose(turn), name)
+    except InputError:
+        raise
+    except Exception as error:  # damaged data make the decoders raise nearly anything
+        raise _damaged(name, error) from None
+
+
+def _orientation(image: Image.Image) -> int:
+    try:
+        return int(image.getexif().get(_ORIENTATION, 1))
+    except Exception:  # the image itself may still be fine
+        return 1
+
+
+def _as_rgb(image: Image.Image, name: str) -> Image.Image:
+    if image.mode.startswith("I"):
+        return Image.fromarray(_bytes_of(_as_16_bit(np.asarray(image), name))).convert("RGB")
+    if image.mode == "F":
+        return Image.fromarray(_bytes_of(np.asarray(image))).convert("RGB")
+    return _laid_on_white(image)
+
+
+def _laid_on_white(image: Image.Image) -> Image.Image:
+    if not image.has_transparency_data:
+        return image if image.mode == "RGB" else image.convert("RGB")
+    page = Image.new("RGBA", image.size, _WHITE)
+    return Image.alpha_composite(page, image.convert("RGBA")).convert("RGB")
+
+
+def _as_16_bit(values: Any, name: str) -> Any:
+    """Grey values of more than eight bits, which Pillow also hands out as 32-bit integers."""
+    if values.min() < 0 or values.max() > 65535:
+        raise InputError(f"{name} holds integers of 32 bits: convert it to 8 or 16 bits.")
+    return values.astype(np.uint16)
+
+
+def _bytes_of(values: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """An array of pixels as 8-bit (H, W) or (H, W, 3 or 4)."""
+    if values.ndim == 3 and values.shape[2] == 1:
+        values = values[:, :, 0]
+    if values.ndim not in (2, 3) or 0 in values.shape or values.shape[2:] not in ((), (3,), (4,)):
+        raise InputError(
+            f"The image has the shape {values.shape}: give (height, width) or "
+            "(height, width, channels) with 1, 3 or 4 channels."
+        )
+    if values.dtype == np.bool_:
+        values = values * np.uint8(255)
+    elif values.dtype.kind == "f":
+        values = _from_unit_range(values)
+    elif values.dtype == np.uint16:
+        values = ((values.astype(np.uint32) + 128) // 257).astype(np.uint8)
+    if values.dtype != np.uint8:
+        raise InputError(f"The image holds {values.dtype} values: give uint8 from 0 to 255.")
+    return np.ascontiguousarray(values)
+
+
+def _from_unit_range(values: Any) -> Any:
+    if not np.all((values >= 0) & (values <= 1)):  # NaN is not either
+        raise InputError(
+            "The image holds floating-point values outside 0 to 1 or NaN: "
+            "divide by the largest possible value."
+        )
+    return np.floor(values.astype(np.float32) * 255 + 0.5).astype(np.uint8)
+
+
+def _too_large(name: str) -> InputError:
+    return InputError(f"{name} has more than {MAX_PIXELS:,} pixels: scale it down first.")
+
+
+def _damaged(name: str, error: Exception) -> InputError:
+    return InputError(f"{name} cannot be decoded ({_reason(error)}): {_ANOTHER}.")
+
+
+def _reason(error: Exception) -> str:
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(text.split()).rstrip(".").replace(". ", ", ")
+
+
+_lock = threading.Lock()
+_readers = 0  # threads that are inside _pillow_quiet
+_saved: list[warnings.catch_warnings[None]] = []
+
+
+@contextmanager
+def _pillow_quiet() -> Iterator[None]:
+    """No warnings from Pillow; what matters of them is an error here.
+
+    The filters belong to the whole process, so the first thread to come sets the filter and
+    the last one to leave takes it away.
+    """
+    _enter()
+    try:
+        yield
+    finally:
+        _leave()
+
+
+def _enter() -> None:
+    global _readers
+    with _lock:
+        _readers += 1
+        if _readers == 1:
+            _saved.append(warnings.catch_warnings())
+            _saved[0].__enter__()
+            warnings.filterwarnings("ignore", module=r"PIL\.")
+
+
+def _leave() -> None:
+    global _readers
+    with _lock:
+        _readers -= 1
+        if _readers == 0:
+            _saved.pop().__exit__(None, None, None)

@@ -1,0 +1,195 @@
+"""One image becomes V views: row 0 is the original, the others are random crops of it.
+
+Row 0 is what the model's own preprocessing makes of the image. Rows 1 to V - 1 are random
+resized crops, flipped half of the time, and with ``augment="augmix"`` also mixed with
+distorted copies of themselves, as in TPT (Shu et al., 2022). A view depends on the seed, the
+id of the image and its row, and on nothing else: neither on V, nor on the order of the
+images, nor on who makes it. Generated variations of the image may follow, each as row 0
+would be made of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from crg.images.augmix import DRAWS_FOR_AUGMIX, mix, random_mixture
+from crg.images.crops import DRAWS_FOR_CROPS, Crop, original, random_crop
+from crg.images.preprocessing import Interpolation, Pixels, Preprocessing
+from crg.images.reading import read_image
+from crg.images.resampling import ViewSource
+from crg.types import InputError
+
+Augment: TypeAlias = Literal["crops", "augmix"]
+_DRAWS = 64  # random numbers that belong to one view, used or not
+assert DRAWS_FOR_CROPS + DRAWS_FOR_AUGMIX <= _DRAWS
+_AHEAD = 2  # images that each worker may be ahead of who takes them
+_VIEWS_PER_THREAD = 8  # fewer are not worth a thread
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How many views of which kind; with ``dataclasses.asdict`` it can be kept as JSON.
+
+    TPT resizes its crops bilinearly whatever the model uses, and so does this by default.
+    """
+
+    views: int = 1  # V, row 0 included
+    augment: Augment = "crops"
+    seed: int = 0
+    least_area: float = 0.08  # share of the image that a crop has at least
+    crop_interpolation: Interpolation = "bilinear"
+
+    def __post_init__(self) -> None:
+        if not _is_whole(self.views) or self.views < 1:
+            raise InputError(f"views is {self.views!r}: give a whole number from 1 on.")
+        if not _is_whole(self.seed):
+            raise InputError(f"The seed of the views is {self.seed!r}: give a whole number.")
+        if not 0 < self.least_area <= 1:
+            raise InputError(f"least_area is {self.least_area}: give a share above 0, at most 1.")
+        _check_choice("augment", self.augment, get_args(Augment))
+        _check_choice("crop_interpolation", self.crop_interpolation, get_args(Interpolation))
+
+
+def make_views(
+    image: Any,
+    preprocessing: Preprocessing,
+    recipe: Recipe,
+    sample_id: str,
+    threads: int | None = None,
+) -> Pixels:
+    """The views of an image, (V, S, S, 3), made by as many threads as there are cores.
+
+    ``image`` is anything that ``read_image`` takes.
+
+    >>> from PIL import Image
+    >>> clip = Preprocessing(224, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+    >>> make_views(Image.new("RGB", (640, 480)), clip, Recipe(views=3), "a.jpg").shape
+    (3, 224, 224, 3)
+    """
+    original = read_image(image)
+    draws = _random_numbers(recipe.seed, sample_id, recipe.views)
+    crops = _crops(original.size, preprocessing, recipe, draws)
+    source, views = (
+        ViewSource(original, recipe.views),
+        np.empty(_shape(preprocessing, recipe), np.uint8),
+    )
+
+    def make(rows: range) -> None:
+        for row in rows:
+            source.cut(crops[row], views[row])
+            if row > 0 and recipe.augment == "augmix":
+                mixture = random_mixture(draws[row][DRAWS_FOR_CROPS:], preprocessing.size)
+                mix(views[row], mixture, compiled=source.is_compiled)
+
+    _share_out(make, recipe.views, threads or _cores())
+    return views
+
+
+def iter_views(
+    sources: Iterable[Any],
+    ids: Iterable[str],
+    preprocessing: Preprocessing,
+    recipe: Recipe,
+    workers: int,
+    variations: Callable[[str], Sequence[Any]] | None = None,
+) -> Iterator[Pixels | InputError]:
+    """The views of each image in turn, or why it could not be read.
+
+    What ``variations`` gives for the id of an image is read too, and comes last.
+    With ``workers`` above zero that many threads read ahead, by two images each; with zero
+    each image is read when it is asked for. Closing the iterator ends the threads.
+    """
+    tasks = zip(sources, ids, strict=True)
+    if workers < 1:
+        for source, name in tasks:
+            yield _views_or_error(source, name, preprocessing, recipe, None, variations)
+        return
+    pool = ThreadPoolExecutor(workers, "crg-views")
+    waiting: deque[Future[Pixels | InputError]] = deque()
+    try:
+        for source, name in tasks:
+            job = (source, name, preprocessing, recipe, 1, variations)
+            waiting.append(pool.submit(_views_or_error, *job))
+            if len(waiting) > _AHEAD * workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _views_or_error(
+    source: Any,
+    name: str,
+    preprocessing: Preprocessing,
+    recipe: Recipe,
+    threads: int | None,
+    variations: Callable[[str], Sequence[Any]] | None,
+) -> Pixels | InputError:
+    try:
+        views = make_views(source, preprocessing, recipe, name, threads)
+        if variations is None:
+            return views
+        others = [make_views(each, preprocessing, Recipe(), name, 1) for each in variations(name)]
+        return np.concatenate([views, *others])
+    except InputError as error:
+        return error
+
+
+def _crops(
+    size: tuple[int, int], wanted: Preprocessing, recipe: Recipe, draws: list[list[float]]
+) -> list[Crop]:
+    side, how = wanted.size, recipe.crop_interpolation
+    others = [random_crop(*size, side, how, row, recipe.least_area) for row in draws[1:]]
+    return [original(*size, side, wanted.interpolation, wanted.fit == "squash"), *others]
+
+
+def _random_numbers(seed: int, sample_id: str, views: int) -> list[list[float]]:
+    """The numbers in [0, 1) of each row, the same on every machine; row 0 needs none.
+
+    The raw output of a bit generator is all that NumPy promises never to change.
+    """
+    name = f"{seed}\0{sample_id}".encode("utf-8", "surrogatepass")  # file names may need it
+    key = np.frombuffer(hashlib.sha256(name).digest()[:16], "<u8")
+    raw = np.random.Philox(key=key).random_raw((views - 1) * _DRAWS)
+    rows: list[list[float]] = ((raw >> 11) * 2.0**-53).reshape(-1, _DRAWS).tolist()
+    return [[], *rows]
+
+
+def _share_out(make: Callable[[range], None], n_views: int, threads: int) -> None:
+    """Call ``make`` for all rows, split among threads if there are enough of them."""
+    n = max(1, min(threads, n_views // _VIEWS_PER_THREAD))
+    parts = [range(i, n_views, n) for i in range(n)]
+    if n == 1:
+        return make(parts[0])
+    with ThreadPoolExecutor(n - 1, "crg-views") as pool:
+        others = [pool.submit(make, part) for part in parts[1:]]
+        make(parts[0])
+        for other in others:
+            other.result()
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _shape(preprocessing: Preprocessing, recipe: Recipe) -> tuple[int, int, int, int]:
+    return (recipe.views, preprocessing.size, preprocessing.size, 3)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise InputError(f"{name} is {value!r}: give {' or '.join(map(repr, choices))}.")

@@ -1,0 +1,1 @@
+"""Predictions on files: the stream of files in, the answers out."""

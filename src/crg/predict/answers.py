@@ -1,0 +1,200 @@
+"""Predictions on disk: one line per image as it is decided, as JSON lines or CSV.
+
+Every line has the same fields, and an image that could not be read has its ``error`` instead
+of an answer. A file that was cut off is continued: its whole lines stay as they are.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any, Literal, Self, TypeAlias
+
+from crg.atomic import replacing
+from crg.types import InputError
+
+Format: TypeAlias = Literal["jsonl", "csv"]
+Line: TypeAlias = dict[str, Any]
+
+FIELDS = (
+    "path",
+    "label",
+    "probability",
+    "zero_shot_label",
+    "zero_shot_probability",
+    "changed",
+    "step",
+    "error",
+)
+
+
+class AnswerFile:
+    """Writes lines and flushes each; closes what it opened at the end of a ``with`` block."""
+
+    def __init__(
+        self,
+        target: Path | IO[str],
+        layout: Format,
+        resume: bool = False,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Open ``target``; a file that exists is only touched to ``resume`` it.
+
+        ``settings`` are kept beside a file, so that nobody resumes it with others.
+        """
+        self._layout = layout
+        self._owned = isinstance(target, Path)
+        self._name = str(target) if isinstance(target, Path) else "standard output"
+        self.before: list[Line] = []  # the lines that were there
+        if not isinstance(target, Path):
+            self._file = target
+        else:
+            if resume and target.exists():
+                check_settings(target, settings)
+                self.before = read_answers(target, layout)
+            self._file = _opened(target, resume)
+            if settings is not None:
+                _keep_settings(target, settings)
+        if layout == "csv" and not (isinstance(target, Path) and target.stat().st_size):
+            self._write(_csv_line(FIELDS))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if not self._owned:
+            return
+        try:
+            self._file.close()  # which tries once more to write what a full disk refused
+        except OSError as error:
+            if kind is None:
+                raise self._unwritable(error) from None
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Write one line."""
+        whole = {field: line.get(field) for field in FIELDS}
+        if self._layout == "csv":
+            self._write(_csv_line(["" if value is None else value for value in whole.values()]))
+        else:
+            known = {field: value for field, value in whole.items() if value is not None}
+            self._write(_json_line(known))
+
+    def _write(self, text: str) -> None:
+        try:
+            self._file.write(text)
+            self._file.flush()
+        except BrokenPipeError:  # whoever read us has gone, which is no fault
+            raise
+        except OSError as error:
+            raise self._unwritable(error) from None
+
+    def _unwritable(self, error: OSError) -> InputError:
+        remedy = "make room and use --resume, for the lines before are kept"
+        return InputError(
+            f"{self._name} cannot be written ({error.strerror}): "
+            f"{remedy if self._owned else 'make room there'}."
+        )
+
+
+def check_settings(path: Path, settings: Mapping[str, Any] | None) -> None:
+    """Refuse to continue with answers that were made with other settings."""
+    try:
+        kept = json.loads(settings_file(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return  # nothing is known of them
+    for name, value in json.loads(json.dumps(settings or {})).items():
+        if kept.get(name, value) != value:
+            raise InputError(
+                f"{path} was made with other {name} ({_brief(kept[name])}, not {_brief(value)}): "
+                "use the same ones or another --out."
+            )
+
+
+def settings_file(path: Path) -> Path:
+    """Where the settings of a file of answers are kept."""
+    return path.with_name(f"{path.name}.settings.json")
+
+
+def _keep_settings(path: Path, settings: Mapping[str, Any]) -> None:
+    with replacing(settings_file(path)) as partial:
+        partial.write_text(json.dumps(settings, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+def _brief(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def read_answers(path: Path, layout: Format) -> list[Line]:
+    """The whole lines of a file; numbers and truth values in their types."""
+    text = _whole_lines(path)
+    try:
+        if layout == "jsonl":
+            lines = [json.loads(line) for line in text.splitlines()]
+        else:
+            lines = [_typed(row) for row in csv.DictReader(io.StringIO(text))]
+        if not all(isinstance(line, dict) and "path" in line for line in lines):
+            raise ValueError("a line has no path")
+    except (ValueError, TypeError, csv.Error) as error:
+        raise InputError(
+            f"{path} holds no predictions ({error}): name another file with --out."
+        ) from None
+    return lines
+
+
+def layout_of(path: Path | None, asked: Format | None) -> Format:
+    """The format that was asked for, or the one that the suffix names, or JSON lines."""
+    if asked is not None:
+        return asked
+    return "csv" if path is not None and path.suffix.lower() == ".csv" else "jsonl"
+
+
+def _opened(path: Path, resume: bool) -> IO[str]:
+    try:
+        if not resume:
+            return path.open("x", encoding="utf-8", errors="surrogateescape", newline="")
+        whole = len(_whole_lines(path).encode("utf-8", "surrogateescape")) if path.exists() else 0
+        file = path.open("a", encoding="utf-8", errors="surrogateescape", newline="")
+        file.truncate(whole)  # a line that a crash cut off is decided again
+        return file
+    except FileExistsError:
+        raise InputError(
+            f"{path} exists already: continue with it by --resume or choose another name."
+        ) from None
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written ({error.strerror}): "
+            "choose a folder that exists and is writable."
+        ) from None
+
+
+def _whole_lines(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}): check the path.") from None
+    return data[: data.rfind(b"\n") + 1].decode("utf-8", "surrogateescape")
+
+
+def _json_line(known: Mapping[str, Any]) -> str:
+    line = json.dumps(known, ensure_ascii=False)
+    if any("\ud800" <= character <= "\udfff" for character in line):
+        line = json.dumps(known)  # a name that is not UTF-8 is spelled out, so that the file is
+    return line + "\n"
+
+
+def _csv_line(values: Any) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(values)
+    return text.getvalue()
+
+
+def _typed(row: Mapping[str, str]) -> Line:
+    line: Line = {name: value for name, value in row.items() if value}
+    if "step" in line:
+        line["step"] = int(line["step"])
+        line["changed"] = line["changed"] == "True"
+    return line

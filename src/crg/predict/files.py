@@ -1,0 +1,122 @@
+"""The stream of files: folders, globs, tables and single files, also as they arrive."""
+
+from __future__ import annotations
+
+import csv
+import glob
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from crg.images.reading import IMAGE_SUFFIXES
+from crg.types import InputError
+
+STANDARD_INPUT = "-"
+TABLE_SUFFIXES = {".csv": ",", ".tsv": "\t"}
+_GLOB_CHARACTERS = frozenset("*?[")
+
+
+def list_images(arguments: Iterable[str]) -> list[Path]:
+    """Every image that the arguments mean, each once, in a fixed order.
+
+    A folder means all images below it, a ``.csv`` or ``.tsv`` file those of its column
+    ``path``, a glob whatever it matches, and any other file itself.
+    """
+    found = [path for argument in arguments for path in _meant(argument)]
+    return list(dict.fromkeys(found))
+
+
+def iter_lines(lines: Iterable[str]) -> Iterator[Path]:
+    """One path per line, each once, as soon as its line is there."""
+    seen = set()
+    for line in lines:
+        name = line.rstrip("\r\n")
+        if name and name not in seen:
+            seen.add(name)
+            yield Path(name)
+
+
+def images_below(folder: Path) -> list[Path]:
+    """The images in a folder and its folders, sorted; hidden ones are left out."""
+    found: list[Path] = []
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found += [Path(place, name) for name in sorted(files) if _is_image_name(name)]
+    return found
+
+
+def _meant(argument: str) -> Sequence[Path]:
+    path = Path(argument)
+    if path.is_dir():
+        return images_below(path)
+    if path.is_file():
+        delimiter = TABLE_SUFFIXES.get(path.suffix.lower())
+        return [path] if delimiter is None else _listed(path, delimiter)
+    if _GLOB_CHARACTERS & set(argument):
+        return [Path(each) for each in sorted(glob.glob(argument, recursive=True))
+                if _is_image_name(os.path.basename(each))]  # fmt: skip
+    raise InputError(
+        f"{argument} does not exist: give a folder, a glob in quotes, a CSV file, "
+        "images, or - for a list on standard input."
+    )
+
+
+def _listed(table: Path, delimiter: str) -> list[Path]:
+    """The column ``path`` of a table; paths are relative to the table's folder."""
+    try:
+        with table.open(newline="", encoding="utf-8-sig") as file:
+            rows = csv.DictReader(file, delimiter=delimiter)
+            if "path" not in (rows.fieldnames or ()):
+                raise InputError(
+                    f"{table} has no column 'path': name the columns in its first line."
+                )
+            return [table.parent / row["path"] for row in rows if row["path"]]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(
+            f"{table} cannot be read ({error}): give a table in UTF-8 with a column 'path'."
+        ) from None
+
+
+def _is_image_name(name: str) -> bool:
+    return not name.startswith(".") and Path(name).suffix.lower() in IMAGE_SUFFIXES
+
+
+_Stamp = tuple[int, int]  # bytes and time of the last change
+
+
+def iter_arrivals(
+    list_now: Callable[[], Iterable[Path]],
+    interval: float = 0.5,
+    idle: float | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[Path]:
+    """Each image of ``list_now()`` in the order of arrival, for ever.
+
+    A file that has changed since the last look is still being written and has to wait for
+    the next one. One that changes after it was given is given again: it may have been taken
+    in the middle of a slow copy. After ``idle`` seconds without an image the watch ends.
+    """
+    before: dict[Path, _Stamp] = {}
+    given: dict[Path, _Stamp] = {}
+    waited = 0.0
+    while True:
+        stamps = ((path, _stamp(path)) for path in list_now())
+        now = {path: stamp for path, stamp in stamps if stamp and given.get(path) != stamp}
+        settled = [path for path, stamp in now.items() if before.get(path) == stamp]
+        before = now
+        for path in sorted(settled, key=lambda path: (now[path][1], path)):
+            given[path] = now[path]
+            yield path
+        waited = 0.0 if settled else waited + interval
+        if idle is not None and waited > idle:
+            return
+        sleep(interval)
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    try:
+        facts = path.stat()
+    except OSError:  # it went away again
+        return None
+    return facts.st_size, facts.st_mtime_ns

@@ -1,0 +1,1 @@
+"""Results: the ledger of runs, what was measured, and what papers print."""

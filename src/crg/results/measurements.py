@@ -1,0 +1,151 @@
+"""What a run keeps of every step, what is measured from it, and how it is packed into a line.
+
+Bits become hexadecimal text, and class numbers compressed bytes in base64. What is by row of
+the file lets runs in different orders pair up image by image.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from crg import metrics
+from crg.streams.orders import Stream
+from crg.types import Step
+
+Numbers = np.ndarray[Any, Any]
+
+NOT_STREAMED = 65_535  # in place of a class number
+
+
+def packed_bits(bits: Numbers) -> str:
+    """One bit each, as hexadecimal text.
+
+    >>> packed_bits(np.array([True, False, False, True]))
+    '90'
+    """
+    return np.packbits(bits).tobytes().hex()
+
+
+def unpacked_bits(text: str, count: int) -> Numbers:
+    """The first ``count`` bits that ``packed_bits`` packed.
+
+    >>> unpacked_bits("90", 4).tolist()
+    [True, False, False, True]
+    """
+    packed = np.frombuffer(bytes.fromhex(text), dtype=np.uint8)
+    return np.unpackbits(packed, count=count).astype(bool)
+
+
+def packed_classes(classes: Numbers) -> str:
+    """Class numbers, compressed; -1 for a row that did not come."""
+    known = np.where(classes < 0, NOT_STREAMED, classes).astype("<u2")
+    return base64.b64encode(zlib.compress(known.tobytes(), 9)).decode("ascii")
+
+
+def correct_rows(metrics_of_run: Mapping[str, Any], n_rows: int) -> Numbers:
+    """Which rows of the file were predicted rightly (N,), from the ``correct`` of a run."""
+    return unpacked_bits(metrics_of_run["correct"], n_rows)
+
+
+def scored_rows(metrics_of_run: Mapping[str, Any], n_rows: int) -> Numbers:
+    """Which rows of the file came and had a class (N,): all, unless the run tells otherwise."""
+    told = metrics_of_run.get("streamed")
+    return np.ones(n_rows, dtype=bool) if told is None else unpacked_bits(told, n_rows)
+
+
+def right_in_order(metrics_of_run: Mapping[str, Any]) -> Numbers:
+    """Which answers were right, by place in the stream; images of no class are left out."""
+    return unpacked_bits(metrics_of_run["right_in_order"], metrics_of_run["n_scored"])
+
+
+def predicted_rows(metrics_of_run: Mapping[str, Any]) -> Numbers:
+    """The answer for each row of the file (N,), as class numbers; -1 where it did not come."""
+    content = zlib.decompress(base64.b64decode(metrics_of_run["predicted"]))
+    answers = np.frombuffer(content, dtype="<u2").astype(np.int64)
+    return np.where(answers == NOT_STREAMED, -1, answers)
+
+
+@dataclass
+class Measurements:
+    """The few figures per step that the metrics need; logits would fill the memory."""
+
+    predicted: list[int] = field(default_factory=list)
+    confidence: list[float] = field(default_factory=list)
+    surprise: list[float] = field(default_factory=list)  # of images that have a class
+    milliseconds: list[float] = field(default_factory=list)
+    purity: list[list[float]] = field(default_factory=list)  # [step, purity]
+
+    def add(self, step: Step) -> None:
+        """Take down one step."""
+        self.predicted.append(step.prediction.label)
+        self.confidence.append(float(step.prediction.probs[step.prediction.label]))
+        self.milliseconds.append(step.milliseconds)
+        if step.label is not None:
+            logits = np.asarray(step.prediction.logits)[None, :]
+            self.surprise.append(float(metrics.surprises(logits, np.array([step.label]))[0]))
+        if step.purity is not None:
+            self.purity.append([step.index + 1, step.purity])
+
+    def speed(self) -> dict[str, Any]:
+        """Times, which need no labels."""
+        times = np.array(self.milliseconds)
+        return {
+            "ms_per_step": metrics.mean_milliseconds(times),
+            "ms_per_step_median": metrics.median_milliseconds(times),
+        }
+
+    def quality(self, stream: Stream) -> dict[str, Any]:
+        """Everything that needs labels; plain values, ready for JSON.
+
+        Images of no class are answered, but not scored.
+        """
+        assert stream.labels is not None
+        truth = stream.labels[stream.rows]
+        scored = truth >= 0
+        labels, predicted = truth[scored], np.array(self.predicted)[scored]
+        confidence, right = np.array(self.confidence)[scored], predicted == labels
+        names = stream.features.task.class_names
+        return {
+            "accuracy": metrics.accuracy(predicted, labels),
+            "per_class_accuracy": _by_class(predicted, labels, names),
+            "worst_class_accuracy": metrics.worst_class_accuracy(predicted, labels, len(names)),
+            "ece": metrics.expected_calibration_error(confidence, right),
+            "nll": float(np.mean(self.surprise)),
+            "reliability": [list(each) for each in metrics.reliability(confidence, right)],
+            "purity": self.purity[-1][1] if self.purity else None,
+            "purity_over_time": self.purity,
+            "n_scored": len(labels),
+            "n_outside": len(truth) - len(labels),
+            **self._by_image(stream, scored, right),
+        }
+
+    def _by_image(self, stream: Stream, scored: Numbers, right: Numbers) -> dict[str, str]:
+        """What is reported every image, by row of the file and by place in the stream."""
+        n_rows, rows = len(stream.features), stream.rows[scored]
+        answers = np.full(n_rows, -1)
+        answers[stream.rows] = self.predicted
+        told = {
+            "correct": packed_bits(_marked(rows[right], n_rows)),
+            "right_in_order": packed_bits(right),
+            "predicted": packed_classes(answers),
+        }
+        return (
+            told if len(rows) == n_rows else told | {"streamed": packed_bits(_marked(rows, n_rows))}
+        )
+
+
+def _by_class(predicted: Numbers, labels: Numbers, names: Sequence[str]) -> dict[str, float | None]:
+    shares = metrics.per_class_accuracy(predicted, labels, len(names)).tolist()
+    return {n: None if np.isnan(share) else share for n, share in zip(names, shares, strict=True)}
+
+
+def _marked(rows: Numbers, n_rows: int) -> Numbers:
+    by_row = np.zeros(n_rows, dtype=bool)
+    by_row[rows] = True
+    return by_row

@@ -1,0 +1,1 @@
+"""The rendered default dataset: drawn shapes, clean or shifted in graded severity."""

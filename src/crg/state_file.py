@@ -1,0 +1,182 @@
+"""An adapter's state as one safetensors file, written atomically and read with suspicion."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import array_api_compat
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as to_bytes
+
+from crg.atomic import replacing
+from crg.needs import FEW, GENERATED, TEXT_ENCODER, FewShot
+from crg.types import Array, InputError, Task
+
+FORMAT = "crg-state"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a state file holds."""
+
+    method: str
+    options: Mapping[str, Any]
+    task: Task
+    n_steps: int
+    state: Mapping[str, Any]
+    model: str | None = None  # whose text encoder the method needs
+
+
+def write(
+    path: str | os.PathLike[str],
+    method: str,
+    config: Any,
+    task: Task,
+    n_steps: int,
+    state: Mapping[str, Any],
+) -> None:
+    """Write one file; arrays as tensors, everything else as JSON in the header."""
+    arrays = {
+        key: value for key, value in state.items() if array_api_compat.is_array_api_obj(value)
+    }
+    plain = {key: value for key, value in state.items() if key not in arrays}
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "method": method,
+        "options": dataclasses.asdict(config),
+        "class_names": task.class_names,
+        "logit_scale": task.logit_scale,
+        "n_steps": n_steps,
+        "torch_device": _torch_device(task.text_features),
+        **_resources_header(task),
+        "plain": plain,
+    }
+    tensors = {f"state.{key}": _on_host(value) for key, value in arrays.items()}
+    tensors["text_features"] = _on_host(task.text_features)
+    if task.resources.get(FEW) is not None:
+        tensors["few_features"] = _on_host(task.resources[FEW].features)
+    header["sha256"] = _digest(tensors)
+    with replacing(path) as partial:
+        partial.write_bytes(to_bytes(tensors, {"crg": json.dumps(header)}))
+
+
+def read(path: str | os.PathLike[str]) -> Saved:
+    """Read what ``write`` wrote; anything else is refused in one sentence."""
+    header, tensors = _contents(Path(path))
+    version = header.get("version")
+    if version != VERSION:
+        raise InputError(
+            f"{path} is a state of format version {version} but this crg reads version {VERSION}: "
+            "use the crg that wrote it or start over."
+        )
+    _check_kinds(path, header)
+    if header.get("sha256") != _digest(tensors):
+        raise InputError(
+            f"{path} is damaged (its checksum does not fit): restore it from a copy or start over."
+        )
+    try:
+        text = _placed(tensors.pop("text_features"), header["torch_device"])
+        resources = _resources(header, tensors)
+        arrays = {key.removeprefix("state."): value for key, value in tensors.items()}
+        return Saved(
+            method=header["method"],
+            options=header["options"],
+            task=Task(header["class_names"], text, header["logit_scale"], resources),
+            n_steps=header["n_steps"],
+            state={**arrays, **header["plain"]},
+            model=header.get("model"),
+        )
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{path} is damaged ({error} is missing or wrong): start over.") from None
+
+
+def _resources_header(task: Task) -> dict[str, Any]:
+    """What of the resources goes into the header; a text encoder is only named."""
+    few, encoder = task.resources.get(FEW), task.resources.get(TEXT_ENCODER)
+    facts: dict[str, Any] = {} if few is None else {"few_labels": list(few.labels)}
+    if GENERATED in task.resources:
+        facts[GENERATED] = task.resources[GENERATED]
+    return facts if encoder is None else {**facts, "model": encoder.name}
+
+
+def _resources(header: Mapping[str, Any], tensors: dict[str, Any]) -> dict[str, Any]:
+    found = {GENERATED: int(header[GENERATED])} if GENERATED in header else {}
+    if "few_features" not in tensors:
+        return found
+    features = _placed(tensors.pop("few_features"), header["torch_device"])
+    return {**found, FEW: FewShot(features, header["few_labels"])}
+
+
+def _digest(tensors: Mapping[str, np.ndarray[Any, Any]]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(tensors[name]).data)
+    return digest.hexdigest()
+
+
+def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: give a file that adapter.save wrote.")
+    try:
+        with safe_open(path, framework="np") as file:
+            header = json.loads((file.metadata() or {}).get("crg", "{}"))
+            if header.get("format") != FORMAT:
+                raise InputError(
+                    f"{path} is not a saved crg state: give a file that adapter.save wrote."
+                )
+            return header, {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error}): check the path.") from None
+    except (SafetensorError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{path} is damaged or not a state file ({error}): "
+            "restore it from a copy or start over."
+        ) from None
+
+
+def _check_kinds(path: str | os.PathLike[str], header: Mapping[str, Any]) -> None:
+    """An edited header is refused before anything is built from it."""
+    kinds = {"method": str, "options": dict, "class_names": list, "n_steps": int, "plain": dict}
+    for key, kind in kinds.items():
+        if not isinstance(header.get(key), kind):
+            raise InputError(
+                f"{path} is damaged ({key!r} is missing or wrong): "
+                "restore it from a copy or start over."
+            )
+
+
+def _on_host(array: Array) -> np.ndarray[Any, Any]:
+    if isinstance(array, np.ndarray):
+        return np.ascontiguousarray(array)
+    return np.ascontiguousarray(array.detach().cpu().numpy())
+
+
+def _torch_device(array: Array) -> str | None:
+    return str(array.device) if array_api_compat.is_torch_array(array) else None
+
+
+def _placed(array: np.ndarray[Any, Any], torch_device: str | None) -> Array:
+    if torch_device is None:
+        return array
+    try:
+        import torch
+    except ImportError:
+        raise InputError(
+            "The state was saved from torch tensors but torch is not installed: "
+            "install crg-tta[torch]."
+        ) from None
+    try:
+        return torch.from_numpy(array.copy()).to(torch_device)
+    except (RuntimeError, AssertionError):
+        return torch.from_numpy(array.copy())  # the device of old is not on this machine

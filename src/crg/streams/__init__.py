@@ -1,0 +1,1 @@
+"""Streams: orders, scenarios, label noise, and a made stream for trials."""

@@ -1,0 +1,255 @@
+"""Streams: which images of a file reach a method, and in which order.
+
+Each order is a pure function of the labels (or domains) and a seed that gives rows; classes
+without images do not count. ``lay_out`` makes a stream of a file for a scenario.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from crg.features.files import Features
+from crg.needs import FEW, FewShot
+from crg.streams.scenario import SHUFFLED, STRENGTHS, Scenario
+from crg.types import InputError
+
+Rows = np.ndarray[Any, np.dtype[np.int64]]
+Numbers = np.ndarray[Any, Any]
+
+NO_CLASS = -1  # label of an image that belongs to none of the classes of the task
+_SUBSET_SEED = 8  # of the images that a limited stream consists of, for all orders
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """A file as a method meets it, and what evaluation knows beyond that."""
+
+    features: Features  # with the task that the method sees
+    rows: Rows  # rows of the file in the order in which they come
+    labels: Numbers | None  # (N,) by row of the file, in classes of that task; -1 for none
+
+
+def lay_out(features: Features, scenario: Scenario, seed: int) -> Stream:
+    """The stream that a scenario makes of a file; the shuffle and the classes are the seed's."""
+    offered = _subset(features, scenario.images)
+    if scenario.order == SHUFFLED:
+        return Stream(features, offered[shuffled(len(offered), seed)], features.labels)
+    if scenario.order == "domains":
+        if features.domains is None:
+            raise InputError(
+                "The order 'domains' needs images of several files: name the files that follow."
+            )
+        rows = offered[by_domain(features.domains[offered], seed)]
+        return Stream(features, rows, features.labels)
+    if features.labels is None:
+        raise InputError(
+            f"The order {scenario.order!r} needs labels: give a file that has them, or shuffle."
+        )
+    strength, labels = scenario.chosen_strength, features.labels[offered]
+    k = features.task.n_classes
+    if scenario.order == "outsiders":
+        assert strength is not None
+        gone = outside_classes(labels, k, seed, strength)
+        rows = offered[shuffled(len(offered), seed)]
+        return Stream(_without(features, gone), rows, _renumbered(features.labels, gone, k))
+    return Stream(features, offered[_ordered(labels, k, scenario, seed)], features.labels)
+
+
+def _ordered(labels: Numbers, n_classes: int, scenario: Scenario, seed: int) -> Rows:
+    """The orders that need labels and leave the task alone."""
+    if scenario.order == "by_class":
+        return by_class(labels, seed)
+    strength = scenario.chosen_strength
+    assert strength is not None
+    if scenario.order == "dirichlet":
+        return dirichlet(labels, seed, strength)
+    if scenario.order == "imbalanced":
+        return imbalanced(labels, seed, strength)
+    return few_present(labels, n_classes, seed, strength)
+
+
+def shuffled(n: int, seed: int) -> Rows:
+    """The numbers 0 to n - 1 in an order that depends on ``n`` and ``seed`` alone.
+
+    >>> shuffled(5, seed=0).tolist() == shuffled(5, seed=0).tolist()
+    True
+    """
+    return _generator(seed).permutation(n).astype(np.int64)
+
+
+def as_stored(n: int) -> Rows:
+    """The order of the file. Files are often sorted by class, which is a hard stream."""
+    return np.arange(n, dtype=np.int64)
+
+
+def by_class(labels: Numbers, seed: int) -> Rows:
+    """One class after the other, in an order that the seed decides; shuffled within a class.
+
+    >>> labels = np.array([0, 1, 0, 1])
+    >>> labels[by_class(labels, seed=0)].tolist()
+    [0, 0, 1, 1]
+    """
+    rng = _generator(seed)
+    members = _members(labels)
+    return _in_turn(rng.permutation(members[k]) for k in rng.permutation(len(members)))
+
+
+def by_domain(domains: Numbers, seed: int) -> Rows:
+    """Domain after domain by its number, shuffled within.
+
+    >>> domains = np.array([1, 0, 1, 0])
+    >>> domains[by_domain(domains, seed=0)].tolist()
+    [0, 0, 1, 1]
+    """
+    rng = _generator(seed)
+    return _in_turn(rng.permutation(rows) for rows in _members(domains))
+
+
+def dirichlet(labels: Numbers, seed: int, strength: float = STRENGTHS["dirichlet"]) -> Rows:
+    """Classes in bursts: there are as many slots as classes, one after the other.
+
+    The images of each class are split over the slots in proportions from a Dirichlet
+    distribution of concentration ``strength``: near zero a class keeps to one slot, and a
+    large one makes a plain shuffle of it. Within a slot all is shuffled.
+
+    >>> sorted(dirichlet(np.array([0, 1, 0, 1, 1]), seed=3).tolist())
+    [0, 1, 2, 3, 4]
+    """
+    rng = _generator(seed)
+    members = _members(labels)
+    slots: list[list[Rows]] = [[] for _ in members]
+    for rows in members:
+        shares = rng.dirichlet(np.full(len(slots), strength))
+        cuts = np.rint(np.cumsum(shares)[:-1] * len(rows)).astype(np.int64)
+        for slot, part in zip(slots, np.split(rng.permutation(rows), cuts), strict=True):
+            slot.append(part)
+    return _in_turn(rng.permutation(np.concatenate(slot)) for slot in slots)
+
+
+def imbalanced(labels: Numbers, seed: int, factor: float = STRENGTHS["imbalanced"]) -> Rows:
+    """A long tail: few classes are frequent and most are rare; shuffled.
+
+    The class of rank r of K keeps n factor^(-r / (K - 1)) of its images, n being the size
+    of the largest class, but at least one and at most all. The seed decides ranks and images.
+
+    >>> labels = np.repeat([0, 1, 2], 100)
+    >>> sorted(np.bincount(labels[imbalanced(labels, seed=0, factor=25)]).tolist())
+    [4, 20, 100]
+    """
+    rng = _generator(seed)
+    members = _members(labels)
+    largest, last = max(len(rows) for rows in members), max(1, len(members) - 1)
+    kept = []
+    for rank, place in enumerate(rng.permutation(len(members))):
+        count = max(1, round(largest * factor ** (-rank / last)))
+        kept.append(rng.permutation(members[place])[:count])
+    return rng.permutation(np.concatenate(kept)).astype(np.int64)
+
+
+def few_present(
+    labels: Numbers, n_classes: int, seed: int, share: float = STRENGTHS["few_present"]
+) -> Rows:
+    """The images of a ``share`` of the classes, at least two, that the seed chooses; shuffled.
+
+    >>> labels = np.arange(100) % 10
+    >>> len(few_present(labels, 10, seed=0)), len(set(labels[few_present(labels, 10, seed=0)]))
+    (20, 2)
+    """
+    rng = _generator(seed)
+    members = _members(labels)
+    count = max(2, math.ceil(share * n_classes - 1e-9))
+    chosen = rng.permutation(len(members))[:count]
+    return rng.permutation(np.concatenate([members[k] for k in chosen])).astype(np.int64)
+
+
+def outside_classes(
+    labels: Numbers, n_classes: int, seed: int, share: float = STRENGTHS["outsiders"]
+) -> tuple[int, ...]:
+    """Classes that are taken out of the task, so that their images belong to none.
+
+    A ``share`` of the classes, at least one; two classes of the task are left, and one that
+    has images.
+
+    >>> len(outside_classes(np.arange(100) % 10, 10, seed=0))
+    2
+    """
+    present = np.unique(labels)
+    most = min(n_classes - 2, len(present) - 1)
+    if most < 1:
+        raise InputError(
+            "The order 'outsiders' needs at least three classes, two of them with images, and "
+            f"here are {n_classes}, {len(present)} of them with images: give another file."
+        )
+    count = min(most, max(1, round(share * n_classes)))
+    return tuple(sorted(_generator(seed).permutation(present)[:count].tolist()))
+
+
+def _generator(seed: int) -> np.random.Generator:
+    if seed < 0:
+        raise InputError(f"The seed is {seed}: give a whole number that is not negative.")
+    return np.random.Generator(np.random.PCG64(seed))
+
+
+def _members(groups: Numbers) -> list[Rows]:
+    """The rows of each group that has some, by the number of the group."""
+    order = np.argsort(groups, kind="stable").astype(np.int64)
+    _, counts = np.unique(groups, return_counts=True)
+    return np.split(order, np.cumsum(counts)[:-1])
+
+
+def _in_turn(parts: Iterable[Rows]) -> Rows:
+    return np.concatenate(list(parts)).astype(np.int64)
+
+
+def _subset(features: Features, count: int | None) -> Rows:
+    """The rows that take part, sorted: all, or ``count`` at random, the same for every seed.
+
+    Where several files were joined, each gives the same number as far as it has enough.
+    """
+    everything = as_stored(len(features))
+    if count is None or count >= len(everything):
+        return everything
+    rng = np.random.Generator(np.random.PCG64([_SUBSET_SEED, len(everything)]))
+    groups = [everything] if features.domains is None else _members(features.domains)
+    sizes = _equal_parts(count, [len(rows) for rows in groups])
+    drawn = [rng.permutation(rows)[:size] for rows, size in zip(groups, sizes, strict=True)]
+    return np.sort(np.concatenate(drawn)).astype(np.int64)
+
+
+def _equal_parts(total: int, available: list[int]) -> list[int]:
+    """``total`` in parts as equal as what is available allows.
+
+    >>> _equal_parts(10, [2, 9, 9]), _equal_parts(5, [9, 9])
+    ([2, 4, 4], [3, 2])
+    """
+    parts = [0] * len(available)
+    smallest_first = sorted(range(len(available)), key=lambda k: (available[k], -k))
+    for done, k in enumerate(smallest_first):
+        parts[k] = min(available[k], (total - sum(parts)) // (len(available) - done))
+    return parts
+
+
+def _without(features: Features, classes: Iterable[int]) -> Features:
+    """The file with a task that lacks some classes, whose labelled images go with them."""
+    task = features.task
+    for name in [task.class_names[k] for k in classes]:
+        task = task.without_class(name)
+    few: FewShot | None = task.resources.get(FEW)
+    kept: dict[str, Any] = {"few_features": None, "few_labels": None}
+    if few is not None and few.labels:
+        kept = {"few_features": few.features, "few_labels": np.array(few.labels)}
+    return dataclasses.replace(features, task=task, labels=None, **kept)
+
+
+def _renumbered(labels: Numbers, gone: Iterable[int], n_classes: int) -> Numbers:
+    """Labels in the numbers of the classes that are left; -1 where the class is gone."""
+    number = np.full(n_classes, NO_CLASS, dtype=np.int64)
+    left = sorted(set(range(n_classes)) - set(gone))
+    number[left] = np.arange(len(left))
+    return np.asarray(number[labels])

@@ -1,0 +1,181 @@
+"""Running an experiment: nothing twice, nothing lost, and failures that end nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from crg.bench.run import Keeper, Machinery, begin, missing_jobs, run_jobs
+from crg.cli import main
+from crg.results import ledger
+from crg.types import InputError
+from made_experiments import FILES, ROWS, lines_of, planned, save_experiment
+from made_files import save_stream
+
+FAILING = '''
+"""A method that fails on one of its orders."""
+from dataclasses import dataclass
+import crg
+
+@crg.register
+class Failing(crg.Method):
+    """Fails at once."""
+
+    name = "failing"
+    paper = "none"
+
+    @dataclass(frozen=True)
+    class Config:
+        """Nothing."""
+
+    def reset(self):
+        """Nothing is kept."""
+
+    def step(self, sample):
+        """Fails."""
+        raise RuntimeError("out of luck")
+'''
+
+
+def _finish(folder: Path, text: str = f"orders = 2\n{ROWS}\n{FILES}") -> tuple[Path, int]:
+    made, path = planned(folder, text), folder / "results" / "small.jsonl"
+    begin(made, path)
+    return path, len(list(run_jobs(missing_jobs(made, path), (), path, Machinery())))
+
+
+def test_the_outline_comes_first_and_every_run_follows(tmp_path: Path) -> None:
+    """One line of the kind experiment, then one line per run under the key of its cells."""
+    path, count = _finish(tmp_path)
+    first, *runs = lines_of(path)
+    assert first["kind"] == "experiment" and count == len(runs) == 6
+    keys = {cell["key"] for cell in first["experiment"]["cells"]}
+    assert keys == {run["key"] for run in runs}
+
+
+def test_only_what_is_missing_is_run(tmp_path: Path) -> None:
+    """A second call runs nothing; a lost line, a new row and a new order run alone."""
+    path, _ = _finish(tmp_path)
+    assert _finish(tmp_path) == (path, 0) and len(lines_of(path)) == 7
+    path.write_text("\n".join(path.read_text().splitlines()[:-1]) + "\n")
+    assert _finish(tmp_path)[1] == 1
+    more = f'orders = 2\n{ROWS}[[row]]\nmethod = "dpe"\n{FILES}'
+    assert _finish(tmp_path, more)[1] == 2
+    assert [line.get("kind") for line in lines_of(path)].count("experiment") == 2
+    assert _finish(tmp_path, more.replace("orders = 2", "orders = 3"))[1] == 4
+
+
+def test_an_interruption_keeps_what_is_done(tmp_path: Path) -> None:
+    """Runs that were yielded are on disk, and the next call does the others."""
+    made, path = planned(tmp_path, f"orders = 2\n{ROWS}\n{FILES}"), tmp_path / "small.jsonl"
+    begin(made, path)
+    runs = run_jobs(missing_jobs(made, path), (), path, Machinery())
+    next(runs)
+    runs.close()
+    assert len(lines_of(path)) == 2 and len(missing_jobs(made, path)) == 5
+
+
+def test_what_another_command_has_written_is_not_written_again(tmp_path: Path) -> None:
+    """Two writers of one file have the same runs to do, and each run is there once."""
+    made, path = planned(tmp_path, f"orders = 2\n{ROWS}\n{FILES}"), tmp_path / "small.jsonl"
+    begin(made, path)
+    jobs, one = missing_jobs(made, path), Machinery(workers=1)
+    slow = run_jobs(jobs, (), path, one)
+    next(slow)
+    quick = [done.job.key for done in run_jobs(jobs[1:4], (), path, one)]
+    assert len([*slow]) == 5 and len(quick) == 3
+    keys = [line["key"] for line in lines_of(path)[1:]]
+    assert len(keys) == len(set(keys)) == 6
+
+
+def test_a_keeper_notices_a_file_that_was_replaced(tmp_path: Path) -> None:
+    """A run that went away with the file is written to the new one."""
+    path, _ = _finish(tmp_path)
+    outline, run, *_ = lines_of(path)
+    keeper = Keeper(path)
+    assert not keeper.add(run)
+    path.write_text(json.dumps(outline) + "\n")
+    assert keeper.add(run) and not keeper.add(run)
+    path.unlink()
+    assert keeper.add(run) and lines_of(path) == [run]
+
+
+def test_a_failed_run_is_a_line_and_is_tried_again(tmp_path: Path) -> None:
+    """The others go on; the failure says why; it does not count as done."""
+    plugin = tmp_path / "failing.py"
+    plugin.write_text(FAILING)
+    data, out = save_stream(tmp_path / "a.npz"), tmp_path / "small.jsonl"
+    file = save_experiment(
+        tmp_path, f'orders = 1\n[[row]]\nmethod = "failing"\n[[row]]\nmethod = "tda"\n{FILES}'
+    )
+    words = ["--plugin", str(plugin), "bench", str(file), "--data", str(data)]
+    for expected in (1, 2):
+        done = CliRunner().invoke(main, [*words, "--workers", "1", "--results", str(out)])
+        assert done.exit_code == 1, done.output
+        assert "1 run failed: the same command tries it again." in done.stderr
+        failures = [line for line in lines_of(out) if line.get("kind") == "failure"]
+        assert len(failures) == expected and failures[0]["reason"] == "RuntimeError: out of luck"
+        assert len([line for line in lines_of(out) if line.get("method") == "tda"]) == 1
+    assert "failed: RuntimeError: out of luck" in done.output
+
+
+def test_ctrl_c_says_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command ends with 130 and says how many runs are in the file."""
+    file = save_experiment(tmp_path, f"orders = 1\n{ROWS}\n{FILES}")
+    data = save_stream(tmp_path / "a.npz")
+    whole = ledger.append
+    keep: list[object] = []
+
+    def append(path: Path, record: dict[str, object]) -> None:
+        if len(keep) == 2:
+            raise KeyboardInterrupt
+        keep.append(record)
+        whole(path, record)
+
+    monkeypatch.setattr(ledger, "append", append)
+    out = tmp_path / "small.jsonl"
+    words = ["bench", str(file), "--data", str(data), "--workers", "1", "--results", str(out)]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 130
+    assert "Stopped: 1 of 3 runs are kept" in done.output
+
+
+def test_only_ray_has_an_address() -> None:
+    """An address for processes of this machine is refused."""
+    with pytest.raises(InputError, match="add --engine ray"):
+        Machinery("processes", address="here:1")
+
+
+def test_an_experiment_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two shifts are rendered, run in two processes, shown in tables and kept with a gallery."""
+    monkeypatch.chdir(tmp_path)
+    text = f'gallery = true\norders = 2\n{ROWS}[[setting]]\n[[setting]]\norder = "domains"\n'
+    text += '[[data]]\nshapes = ["night", "fog"]\nimages = 40\nviews = 2\n'
+    text += '[[data]]\ndatasets = ["dtd"]\nmodels = ["RN50"]\n'
+    file = save_experiment(tmp_path, text)
+    listed = CliRunner().invoke(main, ["bench", str(file), "--list"])
+    assert "At most 18 runs." in listed.output and not (tmp_path / "build").exists()
+    done = CliRunner().invoke(main, ["bench", str(file), "--workers", "2", "--quick"])
+    assert done.exit_code == 0, done.output
+    assert "shapes:night, then fog" in done.output and "crg encode dtd" in done.output
+    lines = lines_of(tmp_path / "results" / "small-quick.jsonl")
+    kinds = [line.get("kind", "run") for line in lines]
+    assert kinds == ["experiment", *["run"] * 18, "gallery", "gallery"]
+    assert {len(line["metrics"]["right_in_order"]) for line in lines[1:19]} == {10, 20}
+    image = lines[-1]["images"][0]
+    assert set(image["answers"]) == {"zero_shot", "tda", "crg"}
+    assert len(set(image["answers"].values())) > 1
+    again = CliRunner().invoke(main, ["bench", str(file), "--quick"])
+    runs = lines_of(tmp_path / "results" / "small-quick.jsonl")
+    assert again.exit_code == 0 and len(runs) == len(lines)  # nothing was run or written again
+
+
+def test_only_chooses_sources_by_name(tmp_path: Path) -> None:
+    """A part of a name is enough; a name that no source has is refused."""
+    file = save_experiment(tmp_path, f'{ROWS}[[data]]\nshapes = ["night", "fog"]\n')
+    listed = CliRunner().invoke(main, ["bench", str(file), "--list", "--only", "FOG"])
+    assert "shapes:fog:3" in listed.output and "night" not in listed.output
+    refused = CliRunner().invoke(main, ["bench", str(file), "--list", "--only", "rain"])
+    assert refused.exit_code == 2 and "there is 'shapes:night:3', 'shapes:fog:3'." in refused.output

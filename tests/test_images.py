@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import io
+import os
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image, ImageOps
+
+from crg import InputError
+from crg.images.reading import IMAGE_SUFFIXES, MAX_PIXELS, read_image
+from made_images import claiming, encoded, gradient, grey_16_bit_png, rgb_16_bit_png, same
+from sentences import refused_in_one_sentence
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000"])
+def test_formats(form: str, tmp_path: Path) -> None:
+    """Each format is read as Pillow reads it, from a path, a string and bytes."""
+    content = encoded(gradient(40, 30), form)
+    wanted = Image.open(io.BytesIO(content)).convert("RGB")
+    path = tmp_path / "image"
+    path.write_bytes(content)
+    for source in (path, str(path), content, bytearray(content), memoryview(content)):
+        assert read_image(source).mode == "RGB"
+        assert same(read_image(source), wanted)
+
+
+@pytest.mark.parametrize(
+    "name", ["with space.png", "grüße-日本.png", "two\nlines.png", b"\xff.png"]
+)
+def test_names(name: str | bytes, tmp_path: Path) -> None:
+    """Any name can be read, and stays on one line where it is complained about."""
+    path = tmp_path / os.fsdecode(name)
+    with refused_in_one_sentence("does not exist"):
+        read_image(path)
+    path.write_bytes(encoded(gradient(5, 4), "PNG"))
+    assert read_image(path).size == (5, 4)
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "GIF", "TIFF"])
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.6, 0.9])
+def test_truncated_files(form: str, share: float, tmp_path: Path) -> None:
+    """A file that ends too early is refused by name."""
+    content = encoded(gradient(200, 150), form)
+    path = tmp_path / "cut.jpg"
+    path.write_bytes(content[: int(len(content) * share)])
+    with refused_in_one_sentence("cut.jpg"):
+        read_image(path)
+
+
+def test_damaged_files_are_refused_or_read() -> None:
+    """Bytes changed anywhere in a file lead to an image or to one sentence, nothing else."""
+    random = np.random.default_rng(0)
+    for form in ("JPEG", "PNG", "GIF", "TIFF", "BMP", "WEBP", "PPM"):
+        content = encoded(gradient(30, 20), form)
+        for _ in range(60):
+            damaged = bytearray(content)
+            for place in random.integers(0, len(damaged), 3):
+                damaged[place] = random.integers(256)
+            try:
+                assert read_image(damaged).mode == "RGB"
+            except InputError as error:
+                assert str(error).endswith(".") and "\n" not in str(error)
+
+
+def test_decompression_bombs_are_refused() -> None:
+    """A few bytes that claim 50,000 x 50,000 pixels are refused before anything is decoded."""
+    bomb = claiming(50_000, 50_000)
+    assert len(bomb) < 200
+    with refused_in_one_sentence(f"{MAX_PIXELS:,} pixels"):
+        read_image(bomb)
+    with refused_in_one_sentence(f"{MAX_PIXELS:,} pixels"):
+        read_image(claiming(MAX_PIXELS // 1000 + 1, 1000))
+
+
+def test_large_images_are_read() -> None:
+    """An image of 12,000 x 9,000 is read, though Pillow warns of it."""
+    image = read_image(encoded(Image.new("1", (12_000, 9_000), 1), "PNG"))
+    assert image.size == (12_000, 9_000)
+    assert image.getpixel((11_999, 8_999)) == (255, 255, 255)
+
+
+def test_cmyk() -> None:
+    """A CMYK JPEG looks as its colours do."""
+    content = encoded(Image.new("CMYK", (16, 16), (0, 255, 255, 0)), "JPEG")
+    red, green, blue = np.asarray(read_image(content))[8, 8]
+    assert red > 240 and green < 15 and blue < 15
+
+
+def test_sixteen_bits_are_scaled() -> None:
+    """Grey and colour values of 16 bits keep their order and range."""
+    values = np.linspace(0, 65535, 256).astype(np.uint16)
+    grey = np.asarray(read_image(grey_16_bit_png(values[None, :])))
+    assert np.array_equal(grey[0, :, 0], np.arange(256))
+    assert np.array_equal(grey[..., 0], grey[..., 2])
+    colour = np.asarray(read_image(rgb_16_bit_png(np.repeat(values[None, :, None], 3, axis=2))))
+    assert np.abs(colour[0, :, 1].astype(int) - np.arange(256)).max() <= 1
+
+
+def test_wide_integers_and_floats_in_files() -> None:
+    """TIFF files of 32-bit integers are refused where they exceed 16 bits, floats beyond 1 too."""
+    small = encoded(Image.fromarray(np.full((2, 2), 65535, np.int32)), "TIFF")
+    assert read_image(small).getpixel((0, 0)) == (255, 255, 255)
+    with refused_in_one_sentence("32 bits"):
+        read_image(encoded(Image.fromarray(np.full((2, 2), 70000, np.int32)), "TIFF"))
+    half = encoded(Image.fromarray(np.full((2, 2), 0.5, np.float32)), "TIFF")
+    assert read_image(half).getpixel((0, 0)) == (128, 128, 128)
+    with refused_in_one_sentence("0 to 1"):
+        read_image(encoded(Image.fromarray(np.full((2, 2), 3.0, np.float32)), "TIFF"))
+
+
+def test_transparency_is_laid_on_white() -> None:
+    """What is transparent becomes white, what is opaque stays, for LA, RGBA and palettes."""
+    for mode, colour in (("LA", (0, 0)), ("RGBA", (9, 9, 9, 0)), ("PA", (3, 0))):
+        image = Image.new(mode, (2, 2), colour)
+        assert read_image(image).getpixel((0, 0)) == (255, 255, 255), mode
+    assert read_image(Image.new("RGBA", (2, 2), (1, 2, 3, 255))).getpixel((0, 0)) == (1, 2, 3)
+    assert read_image(Image.new("RGBA", (1, 1), (0, 0, 0, 128))).getpixel((0, 0)) == (127,) * 3
+
+
+def test_palettes() -> None:
+    """A palette is looked up; its transparent entries, given as one or as bytes, are white."""
+    image = Image.new("P", (2, 1))
+    image.putpalette([10, 20, 30, 200, 100, 50])
+    image.putpixel((1, 0), 1)
+    first, second = [10, 20, 30], [200, 100, 50]
+    assert np.asarray(read_image(encoded(image, "PNG"))).tolist() == [[first, second]]
+    for transparency in (0, bytes([0, 255])):
+        shown = read_image(encoded(image, "PNG", transparency=transparency))
+        assert np.asarray(shown).tolist() == [[[255, 255, 255], second]]
+
+
+@pytest.mark.parametrize("form", ["GIF", "WEBP"])
+def test_animations(form: str) -> None:
+    """Of an animation the first frame counts."""
+    frames = [Image.new("RGB", (8, 8), colour) for colour in ((250, 0, 0), (0, 250, 0))]
+    content = encoded(frames[0], form, save_all=True, append_images=frames[1:])
+    red, green, _ = np.asarray(read_image(content))[4, 4]
+    assert red > 200 and green < 50
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("form", ["JPEG", "PNG"])
+def test_exif_rotation(orientation: int, form: str) -> None:
+    """All eight orientations come out upright, as Pillow's own function has them."""
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    content = encoded(gradient(24, 16), form, exif=exif)
+    image = Image.open(io.BytesIO(content))
+    wanted = ImageOps.exif_transpose(image).convert("RGB")
+    assert same(read_image(content), wanted)
+    assert read_image(content).size == ((24, 16) if orientation < 5 else (16, 24))
+    assert same(read_image(image), wanted)
+
+
+def test_damaged_exif_is_ignored() -> None:
+    """An image whose EXIF data make no sense is read as it lies."""
+    content = encoded(gradient(24, 16), "JPEG", exif=b"Exif\0\0II*\0\xff\xff\xff\xff\x12")
+    assert read_image(content).size == (24, 16)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 50), (50, 1)])
+def test_thin_images(size: tuple[int, int]) -> None:
+    """Images of one pixel or one line are images."""
+    assert read_image(encoded(gradient(*size), "PNG")).size == size
+
+
+def test_what_is_no_image(tmp_path: Path) -> None:
+    """Text, nothing, folders, devices and missing files get a sentence each."""
+    path = tmp_path / "notes.jpg"
+    path.write_text("these are notes, not pixels")
+    with refused_in_one_sentence("notes.jpg", "JPEG or PNG"):
+        read_image(path)
+    path.write_bytes(b"")
+    with refused_in_one_sentence("notes.jpg", "empty"):
+        read_image(path)
+    with refused_in_one_sentence("folder"):
+        read_image(tmp_path)
+    with refused_in_one_sentence("does not exist"):
+        read_image(path / "below-a-file.jpg")
+    with refused_in_one_sentence("regular"):
+        read_image(os.devnull)
+    with refused_in_one_sentence("check the path"):
+        read_image("nul\0in name.png")
+    with refused_in_one_sentence("int", "NumPy array"):
+        read_image(7)
+
+
+def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that may not be read is said to be so."""
+    path = tmp_path / "secret.png"
+    path.write_bytes(encoded(gradient(3, 3), "PNG"))
+    path.chmod(0)
+    if os.access(path, os.R_OK):  # the superuser may read everything
+
+        def refuse(*_: Any) -> None:
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr("builtins.open", refuse)
+    with refused_in_one_sentence("secret.png", "permission"):
+        read_image(path)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(4, 5), (4, 5, 1), (4, 5, 3), (4, 5, 4)])
+def test_arrays(dtype: Any, shape: tuple[int, ...]) -> None:
+    """White is white in each type and shape, and the size is width by height."""
+    white = 1 if np.dtype(dtype).kind == "f" else np.iinfo(dtype).max
+    image = read_image(np.full(shape, white, dtype))
+    assert image.size == (5, 4) and image.getpixel((4, 3)) == (255, 255, 255)
+
+
+def test_array_values() -> None:
+    """Bytes stay as they are, in whatever order they lie; booleans are black and white."""
+    values = np.arange(60, dtype=np.uint8).reshape(4, 5, 3)
+    assert same(read_image(values), values)
+    assert same(read_image(values[::-1, ::2]), values[::-1, ::2])
+    assert read_image(np.array([[True, False]])).getpixel((0, 0)) == (255, 255, 255)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.zeros((3, 4, 5), np.uint8), np.zeros(9, np.uint8), np.zeros((0, 4, 3), np.uint8),
+        np.zeros((1, 2, 3, 3), np.uint8), np.full((2, 2), np.nan), np.full((2, 2), 1.5),
+        np.full((2, 2), -0.1), np.zeros((2, 2), np.int64), np.zeros((2, 2), complex),
+        np.array([["a"]]),
+    ],
+)  # fmt: skip
+def test_wrong_arrays(values: Any) -> None:
+    """Arrays of other shapes, types and ranges get a sentence."""
+    with refused_in_one_sentence("The image h"):
+        read_image(values)
+
+
+def test_drawn_images() -> None:
+    """Whatever can draw itself is drawn."""
+
+    class Dot:
+        def draw(self) -> Image.Image:
+            return Image.new("L", (3, 2), 9)
+
+    assert read_image(Dot()).getpixel((0, 0)) == (9, 9, 9)
+
+
+def test_nothing_is_copied_needlessly() -> None:
+    """An upright RGB image is handed back itself."""
+    image = gradient(4, 4)
+    assert read_image(image) is image
+    with refused_in_one_sentence("no pixels"):
+        read_image(Image.new("RGB", (0, 3)))
+
+
+def test_warnings_stay_as_they_were() -> None:
+    """Reading in many threads leaves the filters of the process alone."""
+    before = list(warnings.filters)
+    image = Image.new("P", (2, 1))
+    content = encoded(image, "PNG", transparency=bytes([0, 255]))
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(read_image, [content] * 50))
+    assert list(warnings.filters) == before
+
+
+def test_suffixes() -> None:
+    """The usual suffixes count as images, in lower case and with their dot."""
+    assert {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"} <= IMAGE_SUFFIXES
+    assert all(each == each.lower() and each.startswith(".") for each in IMAGE_SUFFIXES)

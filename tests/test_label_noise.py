@@ -1,0 +1,174 @@
+"""Label noise: images that are filed under a wrong class on purpose."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import crg
+from crg.evaluate import iter_run, run
+from crg.features.files import Features
+from crg.parts.cache import Cache
+from crg.parts.precision import Precision
+from crg.parts.prototypes import VisualPrototypes
+from crg.streams.label_noise import LabelNoise
+from crg.streams.orders import shuffled
+from crg.streams.scenario import Scenario
+from crg.streams.synthetic import gaussian_stream
+from sentences import refused_in_one_sentence
+
+CACHED = ("tda", "dpe", "crg")
+
+
+@pytest.fixture(scope="module")
+def stream() -> Features:
+    """A small labelled stream."""
+    return gaussian_stream(n=80, n_classes=5, width=12, n_views=3)
+
+
+def hits(share: float, n: int = 2000, seed: int = 0, keeps: int = 1) -> tuple[set[int], int]:
+    """Images that get another class than the method's, which is 1 of 6, and how many are kept.
+
+    An image is kept if its own class was left to it and ``keeps`` divides its number, or if it
+    was given another: what is hit is taken in ``keeps`` times as often.
+    """
+    filing = LabelNoise(share, {}, 6, seed)
+    found = set()
+    for name in range(n):
+        is_hit = filing.filed_under(1, name) != 1
+        if is_hit or name % keeps == 0:
+            filing.was_kept(name)
+        if is_hit:
+            found.add(name)
+    return found, filing.insertions
+
+
+@pytest.mark.parametrize("keeps", [1, 2, 7])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.35, 0.6, 1.0])
+def test_the_share_of_insertions_is_reached(share: float, keeps: int) -> None:
+    """However much more readily wrong queues take images in, and not only at the end."""
+    for n in (50, 300, 2000):
+        found, insertions = hits(share, n, keeps=keeps)
+        assert abs(len(found) - share * insertions) <= 1
+
+
+def test_a_seed_decides_what_is_hit() -> None:
+    """Another seed hits other images, and hits are spread over them without a pattern."""
+    some, others = hits(0.3)[0], hits(0.3, seed=1)[0]
+    assert some != others
+    gaps = np.diff(sorted(some))
+    assert len(set(gaps.tolist())) > 4
+
+
+@given(st.integers(2, 9), st.data())
+def test_the_class_is_always_wrong(n_classes: int, data: st.DataObject) -> None:
+    """It is never the true one, and never the method's unless two classes leave no other."""
+    truth = data.draw(st.integers(-1, n_classes - 1))
+    label = data.draw(st.integers(0, n_classes - 1))
+    name = data.draw(st.one_of(st.integers(), st.text(max_size=5)))
+    wrong = LabelNoise(1.0, {name: truth}, n_classes, 0).filed_under(label, name)
+    assert 0 <= wrong < n_classes and wrong != truth
+    assert wrong != label or (n_classes == 2 and truth not in (-1, label))
+
+
+def test_wrong_classes_are_equally_likely() -> None:
+    """All classes but the true one and the method's come, each about as often."""
+    filing = LabelNoise(1.0, dict.fromkeys(range(6000), 4), 6, 0)
+    counts = np.bincount([filing.filed_under(1, name) for name in range(6000)], minlength=6)
+    assert counts[[1, 4]].tolist() == [0, 0]
+    assert counts[[0, 2, 3, 5]] == pytest.approx([1500] * 4, rel=0.1)
+
+
+def test_another_process_hits_the_same_images() -> None:
+    """Nothing depends on Python's own hashes, which differ from process to process."""
+    code = (
+        "from crg.streams.label_noise import LabelNoise as M;"
+        "f = M(0.5, {}, 9, 3); print([f.filed_under(1, f'photo {i}') for i in range(50)])"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    filing = LabelNoise(0.5, {}, 9, 3)
+    assert told.stdout.strip() == str([filing.filed_under(1, f"photo {i}") for i in range(50)])
+
+
+def test_what_found_a_place_is_counted() -> None:
+    """Offers that a full queue refuses are no insertions."""
+    cache = Cache(np.eye(2, 4), 1, seeded=False)
+    cache.filing = filing = LabelNoise(1.0, {}, 2, 0)
+    for number, entropy in enumerate((0.5, 0.9, 0.1)):
+        cache.offer(0, np.ones(4), entropy, number)
+    assert filing.as_record() == {"insertions": 2, "mislabelled": 2}
+    assert [len(cache.entries(k)) for k in (0, 1)] == [0, 1]
+    assert "filing" not in cache.state()
+
+
+def test_what_crg_derives_follows_the_queue_that_was_used(stream: Features) -> None:
+    """Prototypes and precision are those of the cache as it is, read off it from scratch."""
+    adapter = crg.create("crg", stream.task)
+    method: Any = adapter._method
+    method.cache.filing = LabelNoise(0.5, {}, 5, 0)
+    list(iter_run(adapter, stream, range(80)))
+    prototypes, precision = VisualPrototypes(method.cache), Precision(method.cache)
+    np.testing.assert_allclose(method.visual.positive, prototypes.positive, atol=1e-6)
+    np.testing.assert_allclose(method.visual.total, prototypes.total, atol=1e-6)
+    rows = np.eye(12)
+    kept_up, fresh = method.gaussian.precision.solve(rows), precision.solve(rows)
+    np.testing.assert_allclose(kept_up, fresh, atol=1e-2 * np.abs(fresh).max())
+
+
+def test_the_negative_cache_of_tda_is_not_misled(stream: Features) -> None:
+    """Only the queues that are shown to people are; what is possible stays in its place."""
+    clean, misled = (crg.create("tda", stream.task) for _ in range(2))
+    misled._method.queues.filing = LabelNoise(0.5, {}, 5, 0)  # type: ignore[union-attr]
+    states = []
+    for adapter in (clean, misled):
+        list(iter_run(adapter, stream, range(80)))
+        states.append(adapter._method.state())
+    for name in ("negative.features", "negative.entropies", "masks"):
+        np.testing.assert_array_equal(states[0][name], states[1][name])
+    assert not np.array_equal(states[0]["positive.features"], states[1]["positive.features"])
+
+
+@pytest.mark.parametrize("method", CACHED)
+def test_nobody_mislabelled_is_as_without(method: str, stream: Features) -> None:
+    """With a fraction of zero, or a filing that never hits, a run is the same to the last bit."""
+    told: list[Any] = []
+    plain = run(stream, method, on_step=lambda s: told.append(s.prediction.logits.tolist()))
+    none = run(stream, method, scenario=Scenario(mislabelled=0.0))
+    assert none.metrics["predicted"] == plain.metrics["predicted"]
+    assert none.metrics["mislabelled"] is None
+    adapter = crg.create(method, stream.task)
+    adapter._method.queues.filing = LabelNoise(0.0, {}, 5, 0)  # type: ignore[union-attr]
+    steps = iter_run(adapter, stream, shuffled(80, 0), block=32)
+    assert [step.prediction.logits.tolist() for step in steps] == told
+
+
+@pytest.mark.parametrize("method", CACHED)
+def test_a_run_counts_what_it_misfiled(method: str, stream: Features) -> None:
+    """The fraction of what was kept got a wrong class, and the cache is less pure for it."""
+    clean = run(stream, method)
+    noisy = run(stream, method, scenario=Scenario(mislabelled=0.5))
+    counts = noisy.metrics["mislabelled"]
+    assert counts["insertions"] >= 15
+    assert abs(counts["mislabelled"] - 0.5 * counts["insertions"]) <= 1
+    assert noisy.metrics["purity"] < clean.metrics["purity"]
+    assert noisy.zero_shot["predicted"] == clean.zero_shot["predicted"]
+    assert noisy.zero_shot["mislabelled"] is None
+
+
+def test_methods_without_a_cache_are_not_misled(stream: Features) -> None:
+    """Zero-shot has nothing to misfile and says so."""
+    assert (
+        run(stream, "zero_shot", scenario=Scenario(mislabelled=1.0)).metrics["mislabelled"] is None
+    )
+
+
+def test_a_share_beyond_one_is_refused() -> None:
+    """Shares are from 0 to 1."""
+    with refused_in_one_sentence("share"):
+        LabelNoise(1.5, {}, 3, 0)

@@ -1,0 +1,186 @@
+"""What some methods need beyond a task."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import crg
+from crg import Diagnostics, Features, Method, Prediction, Sample, Task
+from crg.cli import main
+from crg.encoders import equipped, load_text_encoder
+from crg.features.joining import with_few
+from crg.methods import registry
+from crg.needs import FEW, TEXT_ENCODER, FewShot
+from sentences import refused_in_one_sentence
+
+NAMES = ("cat", "dog", "fox")
+
+
+class FirstImages(Method):
+    """The nearest labelled image decides."""
+
+    name = "first_images"
+    paper = "a method of the tests"
+    needs = (FEW,)
+
+    @dataclass(frozen=True)
+    class Config:
+        """Nothing to set."""
+
+    def reset(self) -> None:
+        """There is no state."""
+
+    def step(self, sample: Sample) -> Prediction:
+        """The largest cosine with an image of each class."""
+        few = self.task.resources[FEW]
+        logits = np.full(self.task.n_classes, -1.0)
+        np.maximum.at(logits, list(few.labels), few.features @ sample.views[0])
+        return self._predicted(logits, Diagnostics(0.0, 0))
+
+
+@pytest.fixture
+def nearest() -> Iterator[None]:
+    """The method is known while the test runs."""
+    crg.register(FirstImages)
+    yield
+    del registry._methods["first_images"]
+
+
+def features(names: tuple[str, ...] = NAMES, seed: int = 0, views: int | None = None) -> Features:
+    """Twelve labelled images near the unit vectors of their classes."""
+    rng = np.random.default_rng(seed)
+    directions = {name: np.eye(3, 8)[place] for place, name in enumerate(NAMES)}
+    labels = np.arange(12) % len(names)
+    rows = np.stack([directions[names[label]] for label in labels])
+    shape = rows.shape if views is None else (12, views, 8)
+    rows = rows if views is None else np.repeat(rows[:, None], views, axis=1)
+    text = np.stack([directions[name] for name in names])
+    return Features(rows + 0.1 * rng.standard_normal(shape), Task(names, text), labels)
+
+
+def test_shots_are_the_first_of_each_class() -> None:
+    """So many images of each class stay, in their order, and fewer where there are fewer."""
+    few = FewShot(np.eye(5), (0, 1, 0, 0, 1)).shots(2)
+    assert few.labels == (0, 1, 0, 1)
+    assert few.features.argmax(axis=1).tolist() == [0, 1, 2, 4]
+
+
+def test_labels_belong_to_images() -> None:
+    """A wrong number of labels is refused."""
+    with refused_in_one_sentence("one label each"):
+        FewShot(np.eye(3), (0, 1))
+
+
+def test_images_go_with_their_class() -> None:
+    """When a class is removed its labelled images go, and the others are renumbered."""
+    task = Task(NAMES, np.eye(3, 8)).with_resources({FEW: FewShot(np.eye(3, 8), (0, 1, 2))})
+    left = task.without_class("dog").resources[FEW]
+    assert left.labels == (0, 1) and left.features.argmax(axis=1).tolist() == [0, 2]
+
+
+def test_a_missing_need_is_told_before_any_work(nearest: None) -> None:
+    """A task without labelled images is refused with where to get some."""
+    with refused_in_one_sentence("'first_images'", "few_features"):
+        crg.create("first_images", Task(NAMES, np.eye(3, 8)))
+
+
+def test_files_bring_their_labelled_images(nearest: None) -> None:
+    """few_features and few_labels of a file reach the method."""
+    given = features()
+    rows = np.asarray(given.image_features)
+    whole = Features(rows, given.task, given.labels, few_features=rows, few_labels=given.labels)
+    assert crg.evaluate.run(whole, "first_images").metrics["accuracy"] == 1.0
+
+
+def test_labelled_images_come_from_another_file(nearest: None) -> None:
+    """The original views of another file serve, whatever the order of its classes."""
+    other = features(("fox", "cat", "dog"), seed=1, views=3)
+    joined = with_few(features(), other)
+    assert crg.evaluate.run(joined, "first_images").metrics["accuracy"] == 1.0
+
+
+def test_other_classes_widths_and_missing_labels_are_refused() -> None:
+    """Labelled images must be labelled, of the same classes and from the same model."""
+    given, other = features(), features(seed=1)
+    with refused_in_one_sentence("no labels"):
+        with_few(given, Features(other.image_features, other.task))
+    with refused_in_one_sentence("'fox'"):
+        with_few(given, features(("cat", "dog")))
+    wide = Features(np.eye(4, 9), Task(NAMES, np.eye(3, 9)), np.array([0, 1, 2, 0]))
+    with refused_in_one_sentence("9 wide"):
+        with_few(given, wide)
+
+
+def test_a_saved_state_keeps_labelled_images(nearest: None, tmp_path: Path) -> None:
+    """An adapter that was saved is loaded with the images that it needs."""
+    joined = with_few(features(), features(seed=1))
+    adapter = crg.create("first_images", joined.task)
+    adapter.save(tmp_path / "state")
+    again = crg.load(tmp_path / "state")
+    views = joined.views(0)
+    assert np.array_equal(adapter.step(views).logits, again.step(views).logits)
+
+
+def test_the_command_line_names_them(
+    nearest: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``--few`` gives a method what it needs, is in the record, and is reported when missing."""
+    monkeypatch.chdir(tmp_path)
+    crg.write_features("stream.npz", features())
+    crg.write_features("few.npz", features(seed=1))
+    words = ["run", "stream.npz", "--method", "first_images"]
+    refused = CliRunner().invoke(main, words)
+    assert refused.exit_code == 2 and "labelled images" in refused.stderr
+    done = CliRunner().invoke(main, [*words, "--few", "few.npz", "--json"])
+    assert done.exit_code == 0, done.output
+    record = json.loads(done.stdout)
+    assert record["few"]["path"].endswith("few.npz") and "--few" in record["command"]
+    compared = CliRunner().invoke(
+        main, ["compare", "stream.npz", "--methods", "first_images", "--few", "few.npz",
+               "--orders", "1", "--workers", "1", "--json"]
+    )  # fmt: skip
+    rows = json.loads(compared.stdout)["files"]["stream.npz"]
+    assert rows["first_images"]["accuracy"]["mean"] == 1.0
+
+
+def test_a_comparison_is_refused_as_a_whole(
+    nearest: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If one method's need is not met, no run is begun."""
+    monkeypatch.chdir(tmp_path)
+    crg.write_features("stream.npz", features())
+    words = ["compare", "stream.npz", "--methods", "zero_shot,first_images"]
+    refused = CliRunner().invoke(main, words)
+    assert refused.exit_code == 2 and "'first_images'" in refused.stderr
+    assert not Path("crg-results.jsonl").exists()
+
+
+def test_text_encoders_are_loaded_where_they_are_needed() -> None:
+    """A task gets the text encoder of its model only if the method needs one."""
+    task = Task(NAMES, np.eye(3, 8))
+    assert equipped(task, (), "mini") is task
+    assert equipped(task, (TEXT_ENCODER,), None) is task
+
+
+def test_models_without_embeddings_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text encoder that takes no embeddings is refused by name."""
+    load_text_encoder.cache_clear()
+    monkeypatch.setattr("crg.encoders.load_encoder", lambda name: object())
+    with refused_in_one_sentence("onnx:here", "open_clip"):
+        load_text_encoder("onnx:here")
+
+
+def test_no_labelled_images_may_be_left(nearest: None, tmp_path: Path) -> None:
+    """When the last class with labelled images goes, the adapter goes on and can be saved."""
+    few = FewShot(np.eye(1, 8), (0,))
+    adapter = crg.create("first_images", Task(NAMES, np.eye(3, 8)).with_resources({FEW: few}))
+    adapter.remove_class("cat")
+    adapter.save(tmp_path / "state")
+    assert crg.load(tmp_path / "state").task.resources[FEW].labels == ()

@@ -1,0 +1,140 @@
+"""A stream of image files, one line each, resumable at any moment."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from colour_encoder import COLOURS, ColourEncoder, save_image, save_stream
+from crg.classifier import Classifier
+from crg.predict.answers import AnswerFile, read_answers
+from crg.predict.run import Counts, ImageStream
+from sentences import refused_in_one_sentence
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Text features are kept beside the test."""
+    monkeypatch.setenv("CRG_CACHE", str(tmp_path / "cache"))
+
+
+def run(
+    folder: Path, paths: list[Path], stop_after: int | None = None, live: bool = False, **more: Any
+) -> Counts:
+    """A stream into the files of ``folder``, resumed if they are there; may be cut short."""
+    state = folder / "state"
+    known = {"state": state} if state.exists() else {"classes": list(COLOURS)}
+    classifier = Classifier(ColourEncoder(), views=3, **known)
+    counts = Counts()
+    with AnswerFile(folder / "answers.jsonl", "jsonl", resume=True) as answers:
+        stream = ImageStream(classifier, answers, state, **more)
+        tallies = stream.run(paths, live)
+        for counts in itertools.islice(tallies, stop_after):  # noqa: B007 - the last one counts
+            pass
+        tallies.close()  # type: ignore[attr-defined]
+    return counts
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_every_image_gets_a_line(tmp_path: Path, live: bool) -> None:
+    """There is one line per image, in order, and the counts counts them."""
+    paths = save_stream(tmp_path / "images")
+    counts = run(tmp_path, paths, live=live)
+    lines = read_answers(tmp_path / "answers.jsonl", "jsonl")
+    assert [line["path"] for line in lines] == [str(path) for path in paths]
+    assert [line["step"] for line in lines] == list(range(1, 13))
+    assert (counts.answered, counts.unreadable) == (12, 0)
+    assert counts.changed == sum(line["changed"] for line in lines)
+
+
+@pytest.mark.parametrize("stop_after", [1, 5, 11])
+def test_a_stream_that_was_stopped_continues(tmp_path: Path, stop_after: int) -> None:
+    """Stopped and resumed gives the same lines and the same state as never stopped."""
+    paths = save_stream(tmp_path / "images")
+    for name in ("whole", "parts"):
+        (tmp_path / name).mkdir()
+    run(tmp_path / "whole", paths)
+    run(tmp_path / "parts", paths, stop_after)
+    run(tmp_path / "parts", paths)
+    for file in ("answers.jsonl", "state"):
+        assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "parts" / file).read_bytes()
+
+
+@pytest.mark.parametrize("kept", ["no state", "an old state"])
+def test_lines_beyond_the_state_are_replayed(tmp_path: Path, kept: str) -> None:
+    """After a crash the state may be older than the lines; the images between are shown again."""
+    paths = save_stream(tmp_path / "images")
+    for name in ("whole", "parts"):
+        (tmp_path / name).mkdir()
+    run(tmp_path / "whole", paths)
+    parts = tmp_path / "parts"
+    run(parts, paths, 4)
+    old = (parts / "state").read_bytes()
+    run(parts, paths, 5)
+    (parts / "state").unlink()
+    if kept == "an old state":
+        (parts / "state").write_bytes(old)
+    run(parts, paths)
+    for file in ("answers.jsonl", "state"):
+        assert (tmp_path / "whole" / file).read_bytes() == (parts / file).read_bytes()
+
+
+def test_a_broken_image_stops_with_everything_kept(tmp_path: Path) -> None:
+    """The lines before a broken image and the state are there; repaired, the stream goes on."""
+    paths = save_stream(tmp_path / "images")
+    good = paths[6].read_bytes()
+    paths[6].write_bytes(good[:40])
+    with refused_in_one_sentence("006.png"):
+        run(tmp_path, paths)
+    assert len(read_answers(tmp_path / "answers.jsonl", "jsonl")) == 6
+    paths[6].write_bytes(good)
+    assert run(tmp_path, paths).answered == 6
+
+
+def test_a_broken_image_can_be_skipped(tmp_path: Path) -> None:
+    """On request it gets a line with its error, one only, and is tried again when resumed."""
+    paths = save_stream(tmp_path / "images")
+    paths[6].write_bytes(b"")
+    counts = run(tmp_path, paths, skip_unreadable=True)
+    assert (counts.answered, counts.unreadable) == (11, 1)
+    [bad] = [x for x in read_answers(tmp_path / "answers.jsonl", "jsonl") if "error" in x]
+    assert "006.png" in bad["path"] and "step" not in bad
+    counts = run(tmp_path, paths, skip_unreadable=True)
+    assert (counts.answered, counts.unreadable) == (0, 1)
+    lines = read_answers(tmp_path / "answers.jsonl", "jsonl")
+    assert len(lines) == 12
+    save_image(paths[6], "red")
+    assert run(tmp_path, paths).answered == 1
+
+
+def test_a_state_from_another_stream_is_refused(tmp_path: Path) -> None:
+    """A state that has seen more than the answers tell of does not belong to them."""
+    paths = save_stream(tmp_path / "images")
+    run(tmp_path, paths)
+    answers = tmp_path / "answers.jsonl"
+    answers.write_bytes(b"".join(answers.read_bytes().splitlines(keepends=True)[:5]))
+    with refused_in_one_sentence("12", "5"):
+        run(tmp_path, paths)
+
+
+def test_an_image_that_vanished_is_reported(tmp_path: Path) -> None:
+    """An image that has a line but cannot be shown again stops the resumption."""
+    paths = save_stream(tmp_path / "images")
+    run(tmp_path, paths, 5)
+    (tmp_path / "state").unlink()
+    paths[1].unlink()
+    with refused_in_one_sentence("001.png", "put it back"):
+        run(tmp_path, paths)
+
+
+def test_the_state_is_saved_now_and_then(tmp_path: Path) -> None:
+    """While the stream goes on, the state on disk is at most so many images old."""
+    paths = save_stream(tmp_path / "images")
+    classifier = Classifier(ColourEncoder(), list(COLOURS))
+    with AnswerFile(tmp_path / "answers.jsonl", "jsonl") as answers:
+        stream = ImageStream(classifier, answers, tmp_path / "state", save_every=4)
+        for counts in stream.run(paths):
+            assert (tmp_path / "state").exists() == (counts.answered >= 4)

@@ -1,0 +1,168 @@
+"""Runs over streams of every kind: what is scored and reported, and that it can be repeated."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import crg
+from crg.checks import CheckSkipped
+from crg.checks.fixtures import furnished, make_stream, make_task
+from crg.evaluate import iter_run, run
+from crg.features.files import Features
+from crg.features.joining import joined
+from crg.methods.registry import get_method
+from crg.results import measurements
+from crg.streams.orders import lay_out
+from crg.streams.scenario import ORDERS, Scenario
+from crg.streams.synthetic import gaussian_stream
+from sentences import refused_in_one_sentence
+
+CHEAP = ("zero_shot", "tda", "dpe", "crg", "tip_adapter", "gda")
+UNTIMED = ("ms_per_step", "ms_per_step_median")
+N = 90
+
+
+@pytest.fixture(scope="module")
+def features() -> Features:
+    """Two labelled files of six classes, joined, with labelled images beside them."""
+    whole = gaussian_stream(n=N + 24, n_classes=6, width=12, n_views=3)
+    assert whole.labels is not None
+    parts = [
+        Features(
+            whole.image_features[rows],
+            whole.task,
+            whole.labels[rows],
+            few_features=whole.image_features[N:, 0],
+            few_labels=whole.labels[N:],
+        )
+        for rows in (slice(0, 40), slice(40, N))
+    ]
+    return joined(parts)
+
+
+def untimed(metrics: Any) -> dict[str, Any]:
+    """What can be repeated to the last bit."""
+    return {name: value for name, value in metrics.items() if name not in UNTIMED}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("method", CHEAP)
+def test_every_method_runs_over_every_stream(method: str, order: str, features: Features) -> None:
+    """A run is plain JSON, says the same twice, and zero-shot saw the same stream and task."""
+    scenario = Scenario(order, mislabelled=0.3)
+    first, again = (run(features, method, seed=2, scenario=scenario) for _ in range(2))
+    json.dumps(dataclasses.asdict(first), allow_nan=False)
+    assert untimed(first.metrics) == untimed(again.metrics)
+    assert untimed(first.zero_shot) == untimed(again.zero_shot)
+    by_itself = run(features, "zero_shot", seed=2, scenario=scenario)
+    assert untimed(by_itself.metrics) == untimed(first.zero_shot)
+    stream = lay_out(features, scenario, 2)
+    assert stream.labels is not None
+    n_scored = int((stream.labels[stream.rows] >= 0).sum())
+    for told in (first.metrics, first.zero_shot):
+        assert (told["n_scored"], told["n_outside"]) == (n_scored, len(stream.rows) - n_scored)
+        assert list(told["per_class_accuracy"]) == list(stream.features.task.class_names)
+        _check_told(told, stream.rows, stream.labels)
+    assert (first.metrics["mislabelled"] is None) == (method not in ("tda", "dpe", "crg"))
+
+
+def _check_told(told: Any, rows: Any, labels: Any) -> None:
+    """What a run reports every image fits together, and gives its accuracy again."""
+    answers, scored = measurements.predicted_rows(told), measurements.scored_rows(told, N)
+    streamed = np.isin(np.arange(N), rows)
+    np.testing.assert_array_equal(scored, streamed & (labels >= 0))
+    np.testing.assert_array_equal(answers >= 0, streamed)
+    assert ("streamed" in told) == (not scored.all())
+    right = (answers == labels) & scored
+    np.testing.assert_array_equal(measurements.correct_rows(told, N), right)
+    in_order = measurements.right_in_order(told)
+    np.testing.assert_array_equal(in_order, right[rows[labels[rows] >= 0]])
+    assert told["accuracy"] == in_order.mean()
+    assert sum(n for n, _, _ in told["reliability"]) == told["n_scored"]
+    hits = sum(n * share for n, _, share in told["reliability"] if n)
+    assert hits == pytest.approx(in_order.sum())
+    gaps = [n * abs(trust - share) for n, trust, share in told["reliability"] if n]
+    assert told["ece"] == pytest.approx(sum(gaps) / told["n_scored"])
+
+
+def test_a_plain_scenario_is_a_plain_run(features: Features) -> None:
+    """Without anything unusual a scenario changes nothing."""
+    plain, told = run(features, "crg", seed=1), run(features, "crg", seed=1, scenario=Scenario())
+    assert untimed(plain.metrics) == untimed(told.metrics)
+    assert "streamed" not in plain.metrics and plain.metrics["n_outside"] == 0
+
+
+def test_cached_outsiders_are_impure(features: Features) -> None:
+    """Images of no class are offered to the cache, and wherever they are they are wrong."""
+    stream = lay_out(features, Scenario("outsiders", 0.5), 0)
+    adapter = crg.create("tda", stream.features.task, positive_size=50)
+    steps = list(iter_run(adapter, stream.features, stream.rows, labels=stream.labels))
+    assert stream.labels is not None
+    truth = dict(zip(features.sample_ids, stream.labels.tolist(), strict=True))
+    cached = [
+        (queue, truth[entry.sample_id])
+        for queue, entries in enumerate(adapter.cache.values())
+        for entry in entries
+        if entry.sample_id is not None
+    ]
+    assert sum(label == -1 for _, label in cached) > 10
+    assert steps[-1].purity == sum(queue == label for queue, label in cached) / len(cached)
+    assert {step.label for step in steps if truth[step.sample_id] == -1} == {None}
+
+
+def test_outsiders_change_the_state_and_not_the_score(features: Features) -> None:
+    """Accuracy is over images of the task, though the method met the others too."""
+    seen: list[Any] = []
+    scenario = Scenario("outsiders")
+    result = run(features, "tda", scenario=scenario, on_step=seen.append)
+    assert len(seen) == result.n_samples == N
+    scored = [step for step in seen if step.label is not None]
+    right = [step.prediction.label == step.label for step in scored]
+    assert result.metrics["accuracy"] == np.mean(right)
+    assert result.metrics["n_scored"] == len(scored) < N
+
+
+def test_an_order_and_another_order_are_refused(features: Features) -> None:
+    """Both an order of one's own and a scenario with one cannot be had."""
+    with refused_in_one_sentence("order", "scenario"):
+        run(features, "zero_shot", order=[0, 1], scenario=Scenario("by_class"))
+    share = Scenario(mislabelled=1.0)
+    assert run(features, "tda", order=[0, 1], scenario=share).metrics["mislabelled"] is not None
+
+
+def test_zero_shot_may_predict_the_confident_views(features: Features) -> None:
+    """With the same views as the other methods it answers softmax of s x . t, x their mean."""
+    adapter = crg.create("zero_shot", features.task, predict_on="confident", view_share=0.67)
+    views, text = features.views(7), features.task.text_features
+    logits = 100 * views @ text.T
+    probs = np.exp(logits - logits.max(axis=1, keepdims=True))
+    probs /= probs.sum(axis=1, keepdims=True)
+    kept = np.argsort(-(probs * np.log(probs)).sum(axis=1))[:2]
+    x = views[kept].mean(axis=0)
+    expected = 100 * text @ (x / np.linalg.norm(x))
+    np.testing.assert_allclose(adapter.step(views).logits, expected, rtol=1e-4)
+    confident = run(features, "zero_shot", {"predict_on": "confident"})
+    plain = run(features, "zero_shot")
+    assert confident.metrics["predicted"] != confident.zero_shot["predicted"]
+    assert untimed(confident.zero_shot) == untimed(plain.metrics)
+
+
+@pytest.mark.parametrize("method", crg.list_methods())
+def test_methods_that_forget_say_so(method: str) -> None:
+    """A method forgets if, and only if, an image is answered alike whatever came before."""
+    task = make_task()
+    try:
+        task = furnished(task, get_method(method).needs)
+    except CheckSkipped as reason:
+        pytest.skip(str(reason))
+    stream = make_stream(task, 40, 8)
+    options = {"epochs": 1} if method == "coop" else {}
+    used, fresh = (crg.create(method, task, **options) for _ in range(2))
+    used.step_many(stream[:39])
+    same = np.allclose(used.step(stream[39]).logits, fresh.step(stream[39]).logits, rtol=1e-9)
+    assert same == get_method(method).forgets

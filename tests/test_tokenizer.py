@@ -1,0 +1,120 @@
+"""Our tokenizers against those of open_clip."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crg.encoders import load_encoder
+from crg.encoders.export import export
+from crg.encoders.tokenizer import Tokenize, read_tokenizer, write_tokenizer
+from sentences import refused_in_one_sentence
+from small_models import MODELS, save_model
+from torchvision_operators import open_clip
+
+# What people write, what breaks tokenizers, and the words that mean something to this one.
+AWKWARD = [
+    *("it's", "WE'LL", "a_b", "...", "3.14", "x" * 50, "<start_of_text>", "<END_OF_TEXT>x"),
+    *("don\u2019t", "'\u017f", "&amp;lt;", "\xc3\xa9", "\ufb01g", "\uff21", "e\u0301", "\xbd\xb2"),
+    *("漢字かな", "😀👩\u200d👧", "\u200b", "\xa0", "\x1c", "\u0345", "\u21165"),
+]
+_known = st.characters(exclude_categories=["Cs", "Cn"])
+TEXTS = st.lists(st.one_of(st.sampled_from(AWKWARD), st.text(_known, max_size=8)), max_size=8)
+
+
+with_transformers = pytest.mark.skipif(
+    importlib.util.find_spec("transformers") is None,
+    reason="transformers is not installed: install crg-tta[huggingface]",
+)
+
+
+@pytest.fixture(scope="module", params=["lower", "whitespace", "canonicalize"])
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """open_clip's tokenizer and ours, which read what was written of it."""
+    theirs = open_clip().SimpleTokenizer(clean=request.param)
+    folder = tmp_path_factory.mktemp("tokenizer")
+    return theirs, _written_and_read(theirs, folder)
+
+
+def test_known_texts_have_the_same_tokens(pair: tuple[Any, Tokenize]) -> None:
+    """Prompts, awkward texts and texts that are too long are cut up in the same way."""
+    theirs, ours = pair
+    prompts = [f"a photo of a {word}, a type of {word}." for word in AWKWARD]
+    texts = [*AWKWARD, *prompts, "", " ", "word " * 75, "word " * 76, "cat " * 999]
+    for length in (77, 16, 3):
+        assert np.array_equal(ours(texts, length), theirs(texts, length).numpy())
+
+
+@settings(max_examples=300, deadline=None)
+@given(pieces=TEXTS)
+def test_any_text_has_the_same_tokens(pair: tuple[Any, Tokenize], pieces: list[str]) -> None:
+    """Whatever the text, the tokens are those of open_clip."""
+    theirs, ours = pair
+    text = " ".join(pieces[:3]) + "".join(pieces[3:])
+    assert np.array_equal(ours([text], 77), theirs([text]).numpy())
+
+
+def test_random_shortening_cannot_be_exported(tmp_path: Path) -> None:
+    """A tokenizer that drops random words is refused."""
+    theirs = open_clip().SimpleTokenizer(reduction_mask="random")
+    with refused_in_one_sentence("SimpleTokenizer", "open_clip"):
+        write_tokenizer(theirs, tmp_path)
+
+
+@with_transformers
+@pytest.mark.parametrize("strip", [True, False])
+def test_tokenizers_from_hugging_face(tmp_path: Path, strip: bool) -> None:
+    """A tokenizer of transformers is written down and cuts up texts in the same way."""
+    theirs = _hugging_face_tokenizer(tmp_path / "original", strip)
+    (tmp_path / "written").mkdir()
+    ours = _written_and_read(theirs, tmp_path / "written")
+    texts = ["a photo of a cat", "A  dog!", "", "cat " * 99, "unknown &amp; words"]
+    for length in (16, 5):
+        assert np.array_equal(ours(texts, length), theirs(texts, length).numpy())
+
+
+@with_transformers
+def test_a_model_with_such_a_tokenizer_is_exported(tmp_path: Path) -> None:
+    """Its exported text features agree, although torch and transformers are not asked."""
+    pytest.importorskip("onnx")
+    _hugging_face_tokenizer(tmp_path / "words", strip=False)
+    text = {"context_length": 16, "vocab_size": 10, "width": 32, "heads": 2, "layers": 1}
+    words = {"hf_tokenizer_name": str(tmp_path / "words"), "pool_type": "last"}
+    about = {**MODELS["small-vit"], "custom_text": True, "text_cfg": {**text, **words}}
+    (tmp_path / "small-words.json").write_text(json.dumps(about))
+    open_clip().add_model_config(tmp_path / "small-words.json")
+    encoder = load_encoder(f"small-words:{save_model('small-words', tmp_path / 'w.pt')}")
+    exported = load_encoder(export(encoder.name, tmp_path / "out").name)
+    texts = ["a photo of a cat", "a dog!", "cat " * 99]
+    assert np.allclose(exported.encode_texts(texts), encoder.encode_texts(texts), atol=1e-5)
+    assert (tmp_path / "out" / "tokenizer.json").is_file()
+
+
+def _written_and_read(tokenizer: Any, folder: Path) -> Tokenize:
+    about = json.loads(json.dumps(write_tokenizer(tokenizer, folder)))
+    return read_tokenizer(about, folder)
+
+
+def _hugging_face_tokenizer(folder: Path, strip: bool) -> Any:
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "photo", "of", "cat", "dog", "!"]
+    inner = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, "[UNK]"))
+    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    ends = [("[CLS]", 2), ("[SEP]", 3)]
+    inner.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", None, ends)
+    special = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]"}
+    named = {f"{kind}_token": token for kind, token in special.items()}
+    outer: Any = PreTrainedTokenizerFast
+    outer(tokenizer_object=inner, **named).save_pretrained(folder)
+    return open_clip().tokenizer.HFTokenizer(
+        str(folder), context_length=16, clean="canonicalize", strip_sep_token=strip
+    )

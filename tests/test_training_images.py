@@ -1,0 +1,155 @@
+"""Labelled images of the catalogue: other splits, draws per class, and experiments with them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from crg.bench.plan import Plan, plan
+from crg.bench.reading import read_design
+from crg.bench.sources import Prospect, discover, find_prospects
+from crg.cli import main
+from crg.datasets import load_dataset
+from crg.datasets.catalog import catalogue, find_split, get_entry
+from crg.datasets.sampling import drawn_indices
+from crg.engine import run_spec
+from encoding_fakes import HashEncoder, dot_files, run
+from encoding_fakes import small_blocks as small_blocks
+from made_datasets import make_split_dataset, put_all, split_of
+from made_experiments import FILES, save_experiment, save_store
+from sentences import refused_in_one_sentence
+
+ROWS = '[[row]]\nmethod = "tip_adapter"\noptions = { shots = 2 }\n'
+CATALOGUED = '[[data]]\ndatasets = ["dtd"]\nmodels = ["RN50"]\n'
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A copy of DTD with images in every split."""
+    make_split_dataset(tmp_path / "root", get_entry("dtd"), split_of(train=5, val=3, test=4))
+    return tmp_path / "root"
+
+
+def _encode(root: Path, out: Path, split: str, shots: int | None = None, tag: str = "") -> Path:
+    images = load_dataset("dtd", root=root, split=split, shots=shots)
+    run(images, out, HashEncoder(f"RN50{tag}", f"weights{tag}"))
+    return out
+
+
+def _prospects(folder: Path, text: str, *data: Path) -> dict[str, Prospect]:
+    design = read_design(save_experiment(folder, f"{ROWS}{text}"))
+    return {each.name: each for each in find_prospects(design, discover(data), folder / "bench")}
+
+
+def _plan(folder: Path, *data: Path) -> Plan:
+    design = read_design(save_experiment(folder, f"{ROWS}{FILES}"))
+    return plan(design, find_prospects(design, discover(data), folder), folder)
+
+
+def test_shots_are_a_draw_of_each_class(tmp_path: Path) -> None:
+    """At most so many of each class, by the seed; a smaller draw begins a larger one."""
+    put_all(
+        tmp_path / f"{name}/{n}.jpg" for name, count in (("a", 9), ("b", 2)) for n in range(count)
+    )
+    whole, some = load_dataset(str(tmp_path)), load_dataset(str(tmp_path), shots=3)
+    assert some.labels == (0, 1, 0, 1, 0)
+    assert [some.class_names[k] for k in some.labels] == [name[0] for name in some.ids]
+    assert some.sources == tuple(tmp_path / name for name in some.ids)
+    surest = whole.ids[drawn_indices(11, 1)[0]]  # what --limit 1 draws is the first of its class
+    assert surest in load_dataset(str(tmp_path), shots=1).ids == some.ids[:2]
+    assert set(load_dataset(str(tmp_path), shots=9).ids) == set(whole.ids)
+    others = {load_dataset(str(tmp_path), shots=3, seed=seed).ids for seed in range(5)}
+    assert len(others) > 1
+
+
+def test_shots_need_labels_and_stand_alone(tmp_path: Path) -> None:
+    """Without labels, beside a limit or below one they are refused."""
+    dot_files(tmp_path / "files", 2)
+    (tmp_path / "bare.csv").write_text("path\nfiles/dot 00.png\nfiles/dot 01.png\n")
+    with refused_in_one_sentence("has no labels"):
+        load_dataset(str(tmp_path / "bare.csv"), shots=1)
+    with refused_in_one_sentence("one of the two"):
+        load_dataset("shapes", limit=4, shots=1)
+    with refused_in_one_sentence("shots is 0"):
+        load_dataset("shapes", shots=0)
+
+
+def test_shapes_have_shots_too() -> None:
+    """Every class of the rendered shapes has as many as were asked for."""
+    labels = load_dataset("shapes", shots=2).labels
+    assert labels is not None and set(Counter(labels).values()) == {2}
+
+
+def test_names_tell_the_split() -> None:
+    """Each split of each dataset has a name of its own by which it is found again."""
+    names = [(entry, split) for entry in catalogue().values() for split in entry.splits]
+    assert len({entry.name_of(split) for entry, split in names}) == len(names)
+    for entry, split in names:
+        assert find_split(entry.name_of(split)) == (entry, split)
+    assert get_entry("dtd").name_of("test") == "dtd"  # as it always was
+    assert find_split("shapes:fog:3") is None and find_split("dtd:fog") is None
+
+
+@pytest.mark.parametrize("text", [CATALOGUED, FILES, f"{CATALOGUED}{FILES}"])
+def test_training_images_go_with_their_dataset(
+    text: str, small_blocks: None, root: Path, tmp_path: Path
+) -> None:
+    """They are the labelled images of the test set, and no source of their own."""
+    test, train = tmp_path / "1", tmp_path / "0"
+    stores = _encode(root, train, "train", 2), _encode(root, test, "test")
+    assert _prospects(tmp_path, text, *stores) == {
+        "dtd, RN50": Prospect("dtd, RN50", "dtd", (test,), few=train, model="RN50")
+    }
+    alone = _prospects(tmp_path, text, train).values()
+    assert all(each.missing for each in alone)
+
+
+def test_the_best_labelled_images_are_taken(small_blocks: None, root: Path, tmp_path: Path) -> None:
+    """Train before val, more before fewer, and never those of other weights."""
+    test = _encode(root, tmp_path / "test", "test")
+    wrong = _encode(root, tmp_path / "wrong", "train", tag=":yfcc15m")
+    val = _encode(root, tmp_path / "val", "val")
+    one = _encode(root, tmp_path / "one", "train", 1)
+    two = _encode(root, tmp_path / "two", "train", 2)
+    for there, best in (((wrong,), None), ((wrong, val), val), ((one, val), one),
+                        ((wrong, one, two, val), two)):  # fmt: skip
+        assert _prospects(tmp_path, CATALOGUED, test, *there)["dtd, RN50"].few == best
+
+
+def test_few_shot_rows_run_with_them(small_blocks: None, root: Path, tmp_path: Path) -> None:
+    """The run reads the labelled images, and the source names them."""
+    train = _encode(root, tmp_path / "train", "train", 2)
+    made = _plan(tmp_path, _encode(root, tmp_path / "test", "test"), train)
+    [source] = made.outline.sources
+    assert source.few == str(train) and all(cell.key for cell in made.outline.cells)
+    [job] = [job for job in made.jobs if job.spec.method == "tip_adapter"]
+    assert job.spec.few == str(train)
+    assert run_spec(job.spec).metrics["n_scored"] == 8
+
+
+def test_the_list_shows_what_was_found(small_blocks: None, root: Path, tmp_path: Path) -> None:
+    """``crg bench --list`` names the labelled images beside their source."""
+    stores = _encode(root, tmp_path / "test", "test"), _encode(root, tmp_path / "train", "train")
+    words = ["bench", str(save_experiment(tmp_path, f"{ROWS}{CATALOGUED}")), "--list"]
+    done = CliRunner().invoke(main, [*words, *(f"--data={store}" for store in stores)])
+    assert f"dtd, RN50: {stores[0]}, labelled images {stores[1]}\n" in done.output, done.output
+
+
+def test_the_reason_names_the_command(small_blocks: None, root: Path, tmp_path: Path) -> None:
+    """Where labelled images are missing, a few-shot row says how to make and name them."""
+    outline = _plan(tmp_path, _encode(root, tmp_path / "test", "test")).outline
+    [reason] = {cell.reason for cell in outline.cells if cell.row == 1}
+    assert "crg encode dtd --split train --shots 16" in str(reason)
+    assert "--model RN50" in str(reason) and "name STORE with --data" in str(reason)
+
+
+def test_datasets_without_a_train_split_are_not_sent_for_one(
+    small_blocks: None, tmp_path: Path
+) -> None:
+    """ImageNet-V2 has test images only, so that the remedy is another."""
+    outline = _plan(tmp_path, save_store(tmp_path / "store", "imagenet-v2")).outline
+    [reason] = {cell.reason for cell in outline.cells if cell.row == 1}
+    assert "few_features" in str(reason) and "crg encode" not in str(reason)
