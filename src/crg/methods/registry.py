@@ -20,6 +20,8 @@ from crg.types import InputError
 
 M = TypeVar("M", bound=type[Method])
 
+DEFAULT = "anchored"  # the method of people who name none
+
 _methods: dict[str, type[Method]] = {}
 
 
