@@ -41,6 +41,7 @@ from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
 from crg.needs import FEW, TEXT_ENCODER, check_needs
+from crg.parts.cache import labelled_queues
 from crg.parts.context import (
     Context,
     Numbers,
@@ -53,7 +54,6 @@ from crg.parts.context import (
     starting_context,
     write_context,
 )
-from crg.parts.labelled_images import labelled_queues
 from crg.parts.prompting import as_tensor, endings_of, prompt_features
 from crg.types import Array, InputError, Prediction, Sample, Task, like, namespace
 
