@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from crg.ops import confident_views, softmax, softmax_and_entropy
@@ -58,6 +58,14 @@ class Method(Stateful, ABC):
     def step_many(self, samples: Sequence[Sample]) -> list[Prediction]:
         """What ``step`` gives for each of ``samples`` in turn; override where a batch is faster."""
         return [self.step(sample) for sample in samples]
+
+    def batches(self, samples: Sequence[Sample]) -> Iterator[Sequence[Sample]]:
+        """``samples`` in the portions that one call of ``step_many`` takes."""
+        if type(self).step_many is not Method.step_many:
+            yield samples
+            return
+        for sample in samples:
+            yield [sample]
 
     @property
     def queues(self) -> Cache | None:
