@@ -15,14 +15,15 @@ import operator
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from crg import state_file
 from crg.encoders import equipped
 from crg.methods.base import Method
-from crg.methods.options import build_config
+from crg.methods.options import build_config, check_saved_options, saved_options
 from crg.methods.registry import get_method
-from crg.needs import check_needs
+from crg.needs import TEXT_ENCODER, check_needs
 from crg.parts.cache import Entry
 from crg.threads import HeldSignals
 from crg.types import (
@@ -68,12 +69,25 @@ def load(path: str | os.PathLike[str], resources: Mapping[str, Any] | None = Non
     among the ``resources`` that are given.
     """
     saved = state_file.read(path)
+    kind = get_method(saved.method)
+    check_saved_options(kind.Config, saved.options)
     task = saved.task.with_resources(resources or {})
-    task = equipped(task, get_method(saved.method).needs, saved.model)
+    if TEXT_ENCODER in kind.needs and TEXT_ENCODER not in task.resources:
+        _check_not_a_file(saved.model or "")
+    task = equipped(task, kind.needs, saved.model)
     adapter = create(saved.method, task, **saved.options)
     adapter._method.restore(saved.state)
     adapter.n_steps = saved.n_steps
     return adapter
+
+
+def _check_not_a_file(model: str) -> None:
+    """Files are named by people: what a state names might be a stranger's."""
+    if os.path.sep in model or "/" in model or (model and Path(model).exists()):
+        raise InputError(
+            f"The state names a model that is not known by its name alone, {model}: load the model "
+            "yourself and give its text encoder among the resources."
+        )
 
 
 _STEPS_PER_COPY = 64  # samples that are taken again, at the most, when a step fails
@@ -220,7 +234,12 @@ class Adapter:
         with self._lock:
             method = self._method
             state_file.write(
-                path, method.name, method.config, method.task, self.n_steps, method.state()
+                path,
+                method.name,
+                saved_options(method.config),
+                method.task,
+                self.n_steps,
+                method.state(),
             )
 
     @contextlib.contextmanager

@@ -114,6 +114,18 @@ class Cache(Stateful):
                 self.features[label, 0, :] = text[label, :]
                 self.counts[label] = 1
 
+    def _is_sound(self) -> bool:
+        lengths = {len(queue) if isinstance(queue, list) else -1 for queue in self.ids}
+        counts = self.counts
+        return (
+            len(self.ids) == len(counts)
+            and lengths == {self.size}
+            and bool(((counts >= int(self.seeded)) & (counts <= self.size)).all())
+            and bool((self.arrivals >= 0).all())
+            and bool(namespace(self.features).all(namespace(self.features).isfinite(self.features)))
+            and self.n_images <= self.entropies.size
+        )
+
     def _drop(self, label: int, place: int) -> None:
         """Empty a place by moving the last entry of the queue there."""
         last = int(self.counts[label]) - 1
