@@ -160,6 +160,8 @@ class Adapter:
             )
         n, n_views = rows.shape[0], 1 if rows.ndim == 2 else rows.shape[1]
         given = range(self.n_steps, self.n_steps + n) if sample_ids is None else sample_ids
+        if not hasattr(given, "__len__"):
+            raise InputError(f"The ids are a {type(given).__name__}: give a list, one per image.")
         if len(given) != n:
             raise InputError(f"There are {n} images but {len(given)} ids: give one id per image.")
         if n == 0:
@@ -329,8 +331,11 @@ def _checked_id(given: Any) -> SampleId:
     if isinstance(given, str):
         return str(given)
     try:
-        return operator.index(given)  # NumPy's integers too
+        number = operator.index(given)  # NumPy's integers too
     except TypeError:
+        number = 2**63
+    if abs(number) >= 2**63:
         raise InputError(
-            f"The sample id {given!r} is neither a whole number nor a text: give one of these."
-        ) from None
+            f"The sample id {given!r} is neither a whole number of 64 bits nor a text: give one of these."
+        )
+    return number

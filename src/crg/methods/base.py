@@ -107,11 +107,8 @@ class Method(Stateful, ABC):
         probs = softmax(logits) if probs is None else probs
         return Prediction(logits, probs, label, self.task.class_names[label], diagnostics)
 
-    def _predicted_rows(self, logits: Array) -> list[Prediction]:
-        """The answers that follow from rows of logits (N, K) without any cache."""
-        probs, entropies = softmax_and_entropy(logits)
-        labels = namespace(logits).argmax(logits, axis=1)
-        return [
-            self._predicted(row, Diagnostics(float(h), int(label)), p)
-            for row, p, h, label in zip(logits, probs, entropies, labels, strict=True)
-        ]
+    def _predicted_plainly(self, logits: Array) -> Prediction:
+        """The answer that follows from ``logits`` (K,) without any cache."""
+        probs, entropy = softmax_and_entropy(logits)
+        label = int(namespace(logits).argmax(logits))
+        return self._predicted(logits, Diagnostics(float(entropy), label), probs)

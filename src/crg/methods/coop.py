@@ -112,14 +112,8 @@ class CoOp(Method):
 
     def step(self, sample: Sample) -> Prediction:
         """logits = s f_0 . t(v)."""
-        return self.step_many([sample])[0]
-
-    def step_many(self, samples: Sequence[Sample]) -> list[Prediction]:
-        """All images in one product."""
         self._learn()
-        originals = namespace(samples[0].views).stack([sample.views[0, :] for sample in samples])
-        logits = self.task.logit_scale * (originals @ self.text.T)  # (N, K)
-        return self._predicted_rows(logits)
+        return self._predicted_plainly(self.task.logit_scale * (self.text @ sample.views[0, :]))
 
     def learnt_context(self) -> Context:
         """What was learnt; it is learnt now if that has not been done yet."""

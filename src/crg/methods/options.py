@@ -88,7 +88,7 @@ def _checked(field: dataclasses.Field[Any], value: Any) -> Any:
     kind = type(field.default)
     value = _converted(field.name, kind, value)
     rules = field.metadata
-    if kind in (int, float) and not math.isfinite(value):
+    if kind is float and not math.isfinite(value):
         raise InputError(f"Option {field.name!r} is {value}: give a finite number.")
     if rules.get("choices") and value not in rules["choices"]:
         raise InputError(

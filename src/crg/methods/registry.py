@@ -48,7 +48,7 @@ def register(method: M) -> M:
 def get_method(name: str) -> type[Method]:
     """The class registered under ``name``."""
     _discover()
-    if name not in _methods:
+    if not isinstance(name, str) or name not in _methods:
         raise InputError(f"There is no method {name!r}: {nearest(name, _methods)}")
     return _methods[name]
 
