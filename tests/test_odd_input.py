@@ -25,7 +25,7 @@ FEATURES: dict[str, Callable[[], Any]] = {
     "big-endian text": lambda: np.array(["1"] * 4, dtype=">U3"),
     "dates": lambda: np.array(["2020-01-01"] * 4, dtype="datetime64[D]"),
     "durations": lambda: np.array([1] * 4, dtype="timedelta64[D]"),
-    "masked": lambda: np.ma.masked_array([1.0, 2, 3, 4], mask=[0, 1, 0, 0]),
+    "masked": lambda: np.ma.masked_array([1.0, 2, 3, 4], mask=[False, True, False, False]),
     "huge integers": lambda: [HUGE, 1, 1, 1],
     "complex": lambda: np.ones(4, dtype=complex),
     "nothing": lambda: None,

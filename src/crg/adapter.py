@@ -336,6 +336,7 @@ def _checked_id(given: Any) -> SampleId:
         number = 2**63
     if abs(number) >= 2**63:
         raise InputError(
-            f"The sample id {given!r} is neither a whole number of 64 bits nor a text: give one of these."
+            f"The sample id {given!r} is neither a whole number of 64 bits nor a "
+            "text: give one of these."
         )
     return number
