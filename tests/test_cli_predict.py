@@ -153,7 +153,7 @@ def test_the_default_model_says_what_it_knows(folder: Path) -> None:
         (["nowhere", *MODEL], "nowhere"),
         (["in/*.tif", *MODEL], "No images"),
         (["in", *MODEL, "--method", "crgg"], "'crg'"),
-        (["in", *MODEL, "-o", "queue_sise=3"], "queue_size"),
+        (["in", *MODEL, "-o", "memori=3"], "memory"),
         (["in", *MODEL, "--template", "a photo."], "{}"),
         (["in", *MODEL, "--views", "0"], "--views"),
         (["in", *MODEL, "--resume"], "--out"),

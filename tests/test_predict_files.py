@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from crg.predict.files import iter_arrivals
+from crg.types import InputError
 
 
 def watch(folder: Path, events: Sequence[Callable[[], object]], idle: float = 2.0) -> list[str]:
@@ -18,7 +19,7 @@ def watch(folder: Path, events: Sequence[Callable[[], object]], idle: float = 2.
             left.pop(0)()
 
     arrivals = iter_arrivals(lambda: sorted(folder.iterdir()), 1.0, idle, pause)
-    return [path.name for path in arrivals]
+    return [path.name for path in arrivals if path is not None]
 
 
 def test_images_come_once_in_the_order_of_arrival(tmp_path: Path) -> None:
@@ -40,7 +41,7 @@ def test_a_file_that_grows_has_to_wait(tmp_path: Path) -> None:
             grow.pop(0)()
 
     arrivals = iter_arrivals(lambda: sorted(tmp_path.iterdir()), 1.0, 3.0, pause)
-    assert [path.stat().st_size for path in arrivals] == [2]
+    assert [path.stat().st_size for path in arrivals if path is not None] == [2]
 
 
 def test_a_file_that_goes_away_is_forgotten(tmp_path: Path) -> None:
@@ -51,7 +52,7 @@ def test_a_file_that_goes_away_is_forgotten(tmp_path: Path) -> None:
     arrivals = iter_arrivals(
         lambda: listed.pop(0) if listed else [], 1.0, 1.0, lambda _: gone.unlink(missing_ok=True)
     )
-    assert list(arrivals) == []
+    assert [path for path in arrivals if path is not None] == []
 
 
 def test_a_file_that_changes_is_given_again(tmp_path: Path) -> None:
@@ -66,3 +67,19 @@ def test_idle_time_counts_from_the_last_arrival(tmp_path: Path) -> None:
     """The watch ends only after so long without anything new."""
     arrive = [lambda: None, lambda: (tmp_path / "late").write_text("x")]
     assert watch(tmp_path, arrive, idle=3.0) == ["late"]
+
+
+def test_a_folder_that_vanishes_for_a_moment_ends_no_watch(tmp_path: Path) -> None:
+    """A place that is gone is empty until it is back; quiet times are announced once each."""
+    image = tmp_path / "image"
+    image.write_text("x")
+    looks = iter([None, None, [image], [image], [image]])
+
+    def list_now() -> list[Path]:
+        found = next(looks, [image])
+        if found is None:
+            raise InputError("the folder does not exist: make it.")
+        return found
+
+    arrivals = list(iter_arrivals(list_now, 1.0, 3.0, lambda _: None))
+    assert arrivals == [None, image, None]

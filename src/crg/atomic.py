@@ -8,6 +8,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import filelock
+
 from crg.types import InputError
 
 
@@ -24,6 +26,30 @@ def check_place(path: str | os.PathLike[str]) -> None:
             f"{path} cannot be written ({error.strerror}): "
             "choose a folder that exists and is writable."
         ) from None
+
+
+@contextlib.contextmanager
+def locked(path: str | os.PathLike[str]) -> Iterator[None]:
+    """``path`` is ours meanwhile; a second process that wants to write there is refused."""
+    target = Path(path)
+    check_place(target)
+    lock = filelock.FileLock(target.with_name(f".{target.name}.lock"), mode=0o666)
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        raise InputError(
+            f"{path} is being written by another process: wait for it or choose another name."
+        ) from None
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written ({error.strerror}): "
+            "choose a folder that exists and is writable."
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+        Path(lock.lock_file).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -47,12 +73,23 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             os.fsync(written.fileno())
         partial.chmod(0o666 & ~_umask())
         partial.replace(target)
+        _sync_folder(target.parent)
     except OSError as error:
         raise InputError(
             f"{path} cannot be written ({error.strerror}): make room or choose another place."
         ) from None
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have the new name on the disk too; where folders cannot be synced, nothing is lost."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _umask() -> int:

@@ -43,6 +43,7 @@ class Answer:
     zero_shot_probability: float
     step: int  # how many images had been seen by then, this one included
     prediction: Prediction
+    features: Vectors  # (V, D), of the image and its views
 
     @property
     def changed(self) -> bool:
@@ -125,9 +126,12 @@ class Classifier:
         ``sample_id`` seeds its random views: the path, or a running number if none is given.
         """
         name = _name_of(image, self.adapter.n_steps) if sample_id is None else sample_id
-        recipe, wanted = self.recipe, self.encoder.preprocessing
-        views = make_views(read_image(image), wanted, recipe, name)
-        return self._answer(self.encoder.encode_images(views), name)
+        return self.answer(self.encode(image, name), name)
+
+    def encode(self, image: Any, sample_id: str) -> Vectors:
+        """The features of an image and its random views, (V, D); nothing is learnt."""
+        views = make_views(read_image(image), self.encoder.preprocessing, self.recipe, sample_id)
+        return self.encoder.encode_images(views)
 
     def predict_many(
         self, images: Iterable[Any], sample_ids: Iterable[str] | None = None, workers: int = 1
@@ -136,15 +140,32 @@ class Classifier:
 
         An image that cannot be read yields its error, and the stream goes on.
         """
+        for name, features in self.encode_many(images, sample_ids, workers):
+            yield features if isinstance(features, InputError) else self.answer(features, name)
+
+    def encode_many(
+        self, images: Iterable[Any], sample_ids: Iterable[str] | None = None, workers: int = 1
+    ) -> Iterator[tuple[str, Vectors | InputError]]:
+        """The id of each image and what ``encode`` gives for it, in batches; or its error.
+
+        Products round by the place of an image in its batch. So that place follows from the
+        number of images before it: a stream that continues gets the very same features.
+        """
         known, again = itertools.tee(images)
         numbers = itertools.count(self.adapter.n_steps)
         names = map(_name_of, again, numbers) if sample_ids is None else sample_ids
         ids, kept = itertools.tee(names)
         made = iter_views(known, ids, self.encoder.preprocessing, self.recipe, workers)
         per_batch = max(1, _VIEWS_AT_ONCE // self.recipe.views)
-        pairs = zip(kept, made, strict=True)
-        while batch := list(itertools.islice(pairs, per_batch)):
-            yield from self._answers(batch)
+        first, batch = self.adapter.n_steps % per_batch, []  # type: int, list[tuple[str, Any]]
+        n_readable = 0
+        for pair in zip(kept, made, strict=True):
+            batch.append(pair)
+            n_readable += not isinstance(pair[1], InputError)
+            if first + n_readable == per_batch:
+                yield from self._encoded(batch, first)
+                first, batch, n_readable = 0, [], 0
+        yield from self._encoded(batch, first)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write what was learnt to one file; ``Classifier(..., state=path)`` continues with it."""
@@ -160,21 +181,26 @@ class Classifier:
             task = task.with_resources({TEXT_ENCODER: self.encoder.promptable()})
         return create(method, task, **options)
 
-    def _answers(self, batch: Sequence[tuple[str, Any]]) -> Iterator[Answer | InputError]:
+    def _encoded(
+        self, batch: Sequence[tuple[str, Any]], first: int
+    ) -> Iterator[tuple[str, Vectors | InputError]]:
+        """A batch whose images stand from place ``first`` on; nothing is in the places before."""
         readable = [views for _, views in batch if not isinstance(views, InputError)]
         features = iter(())  # type: Iterator[Vectors]
         if readable:
-            rows = self.encoder.encode_images(np.concatenate(readable))
-            features = iter(rows.reshape(len(readable), -1, rows.shape[-1]))
+            blank = np.zeros_like(readable[0])
+            rows = self.encoder.encode_images(np.concatenate([*[blank] * first, *readable]))
+            features = iter(rows.reshape(first + len(readable), -1, rows.shape[-1])[first:])
         for name, views in batch:
-            yield views if isinstance(views, InputError) else self._answer(next(features), name)
+            yield name, views if isinstance(views, InputError) else next(features)
 
-    def _answer(self, features: Vectors, name: str) -> Answer:
+    def answer(self, features: Vectors, sample_id: str) -> Answer:
+        """Adapt to one image whose features (V, D) are known, and say what it shows."""
         task = self.task
         zero_shot = softmax(task.logit_scale * (task.text_features @ features[0]))
         first = int(np.argmax(zero_shot))
         with one_blas_thread():
-            prediction = self.adapter.step(features, name)
+            prediction = self.adapter.step(features, sample_id)
         return Answer(
             label=prediction.class_name,
             probability=float(prediction.probs[prediction.label]),
@@ -182,6 +208,7 @@ class Classifier:
             zero_shot_probability=float(zero_shot[first]),
             step=self.adapter.n_steps,
             prediction=prediction,
+            features=features,
         )
 
 

@@ -69,6 +69,15 @@ def write(
         partial.write_bytes(to_bytes(tensors, {"crg": json.dumps(header)}))
 
 
+def is_state(path: str | os.PathLike[str]) -> bool:
+    """Whether a file looks like one that ``write`` wrote; it may still be damaged."""
+    try:
+        with safe_open(path, framework="np") as file:
+            return "crg" in (file.metadata() or {})
+    except (OSError, SafetensorError):
+        return False
+
+
 def read(path: str | os.PathLike[str]) -> Saved:
     """Read what ``write`` wrote; anything else is refused in one sentence."""
     header, tensors = _contents(Path(path))

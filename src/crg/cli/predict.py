@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import shutil
+import signal
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -10,7 +13,8 @@ from typing import Any
 
 import click
 
-from crg.atomic import check_place
+from crg import state_file
+from crg.atomic import check_place, locked
 from crg.classifier import Classifier
 from crg.cli.shared import (
     INTERRUPTED,
@@ -21,9 +25,11 @@ from crg.cli.shared import (
     plugin_option,
     progress,
 )
+from crg.images.reading import IMAGE_SUFFIXES
 from crg.methods.registry import DEFAULT
-from crg.predict.answers import AnswerFile, layout_of
+from crg.predict.answers import AnswerFile, layout_of, resume_folder
 from crg.predict.files import STANDARD_INPUT, iter_arrivals, iter_lines, list_images
+from crg.predict.journal import Journal
 from crg.predict.run import Counts, ImageStream
 from crg.prompts import PHOTO
 from crg.threads import processors
@@ -54,6 +60,7 @@ def _read(file: Path) -> tuple[str, ...]:
 
 
 DEFAULT_MODEL = "mini"
+TERMINATED = 143  # what shells report for a program that SIGTERM ended
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -96,6 +103,7 @@ def model_options(command: F) -> F:
 @click.option("--save-state", type=_FILE, help="Keep what is learnt in this file.")
 @click.option("--load-state", type=_FILE, help="Continue with what an earlier stream learnt.")
 @click.option("--resume", is_flag=True, help="Continue with --out where an earlier call stopped.")
+@click.option("--overwrite", is_flag=True, help="Replace --out and --save-state if they exist.")
 @click.option("--skip-unreadable", is_flag=True,
               help="Give a broken image a line with its error, and go on.")  # fmt: skip
 @click.option("--watch", is_flag=True, help="Go on as files arrive, until Ctrl-C.")
@@ -115,6 +123,7 @@ def predict(
     save_state: Path | None,
     load_state: Path | None,
     resume: bool,
+    overwrite: bool,
     skip_unreadable: bool,
     watch: bool,
     idle: float | None,
@@ -133,17 +142,32 @@ def predict(
       crg predict inbox/ --classes "cat,dog" --watch --save-state cats.crg
     """
     _check_together(images, out, resume, watch, idle, save_state)
+    _check_outputs(images, out, save_state, load_state, resume, overwrite)
     names = class_names(text, classes_file)
-    state = save_state if resume and save_state is not None and save_state.exists() else load_state
     live = watch or STANDARD_INPUT in images
     listed = None if live else _some(list_images(images))
-    classifier = _classifier(names, method, parse_options(pairs), state, model)
-    paths = listed if listed is not None else _live_paths(images, watch, idle)
-    written = layout_of(out, layout)
-    with AnswerFile(out or sys.stdout, written, resume, classifier.settings) as answers:
-        stream = ImageStream(classifier, answers, save_state,
-                               skip_unreadable=skip_unreadable, workers=workers)  # fmt: skip
+    with contextlib.ExitStack() as held:
+        for output in filter(None, (out, save_state)):
+            held.enter_context(locked(output))
+        kept = None if out is None else resume_folder(out)
+        if out is not None and overwrite:
+            _clear(out)
+        checkpoint = save_state or (kept and kept / "state")
+        state = checkpoint if resume and checkpoint and checkpoint.exists() else load_state
+        classifier = _classifier(names, method, parse_options(pairs), state, model)
+        written, settings = layout_of(out, layout), classifier.settings
+        answers = held.enter_context(AnswerFile(out or sys.stdout, written, resume, settings))
+        stream = ImageStream(classifier, answers, checkpoint,
+                             None if kept is None else Journal(kept / "journal"),
+                             skip_unreadable=skip_unreadable, workers=workers)  # fmt: skip
+        paths = listed if listed is not None else _live_paths(images, watch, idle)
         _run(stream, paths, live, None if listed is None or out is None else len(listed))
+
+
+def _clear(out: Path) -> None:
+    """Remove the answers of an earlier call, with what was kept to continue with them."""
+    out.unlink(missing_ok=True)
+    shutil.rmtree(resume_folder(out), ignore_errors=True)
 
 
 def _classifier(
@@ -163,16 +187,27 @@ def _classifier(
     )
 
 
-def _run(stream: ImageStream, paths: Iterable[Path], live: bool, total: int | None) -> None:
-    counts = Counts()
+def _run(stream: ImageStream, paths: Iterable[Path | None], live: bool, total: int | None) -> None:
+    counts, before = Counts(), signal.signal(signal.SIGTERM, _terminated)
     try:
         with progress("images", total, shown=total is not None) as advance:
             for counts in stream.run(paths, live):  # noqa: B007 - the last one is reported below
                 advance()
-    except KeyboardInterrupt:
-        click.echo(f"Stopped. {_told(counts)}", err=True)
-        click.get_current_context().exit(INTERRUPTED)
+    except KeyboardInterrupt as stop:
+        click.echo(f"Stopped. {_told(counts)}{_how_to_continue(stream)}", err=True)
+        click.get_current_context().exit(TERMINATED if stop.args else INTERRUPTED)
+    finally:
+        signal.signal(signal.SIGTERM, before)
     click.echo(_told(counts), err=True)
+
+
+def _terminated(number: int, frame: Any) -> None:
+    """SIGTERM stops as Ctrl-C does: what was learnt is saved."""
+    raise KeyboardInterrupt("terminated")
+
+
+def _how_to_continue(stream: ImageStream) -> str:
+    return " The same command with --resume continues." if stream.journal is not None else ""
 
 
 def _told(counts: Counts) -> str:
@@ -181,10 +216,19 @@ def _told(counts: Counts) -> str:
     return f"{images} answered, {counts.changed} of them changed by adaptation{broken}."
 
 
-def _live_paths(arguments: tuple[str, ...], watch: bool, idle: float | None) -> Iterator[Path]:
-    if watch:
-        return iter_arrivals(lambda: list_images(arguments), idle=idle)
-    return iter_lines(sys.stdin)
+def _live_paths(
+    arguments: tuple[str, ...], watch: bool, idle: float | None
+) -> Iterator[Path | None]:
+    if not watch:
+        yield from iter_lines(sys.stdin)
+        return
+    list_images(arguments)  # what is not there at the start is refused
+    given = 0
+    for path in iter_arrivals(lambda: list_images(arguments), idle=idle):
+        if path is None:
+            note(f"watching {', '.join(arguments)}, {given} images so far.")
+        given += path is not None
+        yield path
 
 
 def _some(paths: list[Path]) -> list[Path]:
@@ -209,3 +253,36 @@ def _check_together(
         raise InputError("--idle ends a watch: add --watch or leave it out.")
     if save_state is not None:
         check_place(save_state)
+
+
+def _check_outputs(
+    images: tuple[str, ...],
+    out: Path | None,
+    save_state: Path | None,
+    load_state: Path | None,
+    resume: bool,
+    overwrite: bool,
+) -> None:
+    """What is not ours is not overwritten."""
+    if resume and overwrite:
+        raise InputError("--resume keeps what --overwrite replaces: use one of them.")
+    inputs = {Path(each).resolve() for each in images}
+    for option, output in (("--out", out), ("--save-state", save_state)):
+        if output is not None and output.resolve() in inputs:
+            raise InputError(f"{option} {output} is among the images: choose another name.")
+    if save_state is None:
+        return
+    if out is not None and out.resolve() == save_state.resolve():
+        raise InputError("--out and --save-state are the same file: choose two names.")
+    if save_state.suffix.lower() in IMAGE_SUFFIXES:
+        raise InputError(f"--save-state {save_state} is named like an image: choose another name.")
+    if not save_state.exists():
+        return
+    if not state_file.is_state(save_state):
+        raise InputError(f"{save_state} exists and is not a saved state: choose another name.")
+    same = load_state is not None and load_state.resolve() == save_state.resolve()
+    if not (same or resume or overwrite):
+        raise InputError(
+            f"{save_state} exists already: continue with it by --load-state or --resume, or "
+            "replace it by --overwrite."
+        )

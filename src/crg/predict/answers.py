@@ -6,9 +6,11 @@ of an answer. A file that was cut off is continued: its whole lines stay as they
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, Literal, Self, TypeAlias
@@ -19,6 +21,7 @@ from crg.types import InputError
 Format: TypeAlias = Literal["jsonl", "csv"]
 Line: TypeAlias = dict[str, Any]
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")  # how a formula may begin, or what marks one
 FIELDS = (
     "path",
     "label",
@@ -82,6 +85,12 @@ class AnswerFile:
             known = {field: value for field, value in whole.items() if value is not None}
             self._write(_json_line(known))
 
+    def sync(self) -> None:
+        """Have the lines on the disk, whatever happens to the machine."""
+        if self._owned:
+            with contextlib.suppress(OSError):  # not every file system can
+                os.fsync(self._file.fileno())
+
     def _write(self, text: str) -> None:
         try:
             self._file.write(text)
@@ -103,8 +112,10 @@ def check_settings(path: Path, settings: Mapping[str, Any] | None) -> None:
     """Refuse to continue with answers that were made with other settings."""
     try:
         kept = json.loads(settings_file(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return  # nothing is known of them
+    if not isinstance(kept, dict):
+        return
     for name, value in json.loads(json.dumps(settings or {})).items():
         if kept.get(name, value) != value:
             raise InputError(
@@ -115,10 +126,16 @@ def check_settings(path: Path, settings: Mapping[str, Any] | None) -> None:
 
 def settings_file(path: Path) -> Path:
     """Where the settings of a file of answers are kept."""
-    return path.with_name(f"{path.name}.settings.json")
+    return resume_folder(path) / "settings.json"
+
+
+def resume_folder(path: Path) -> Path:
+    """Where all that is needed to continue with a file of answers is kept."""
+    return path.with_name(f"{path.name}.resume")
 
 
 def _keep_settings(path: Path, settings: Mapping[str, Any]) -> None:
+    settings_file(path).parent.mkdir(exist_ok=True)
     with replacing(settings_file(path)) as partial:
         partial.write_text(json.dumps(settings, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
@@ -133,16 +150,23 @@ def read_answers(path: Path, layout: Format) -> list[Line]:
     text = _whole_lines(path)
     try:
         if layout == "jsonl":
-            lines = [json.loads(line) for line in text.splitlines()]
+            lines = [json.loads(line) for line in text.split("\n")[:-1]]
         else:
-            lines = [_typed(row) for row in csv.DictReader(io.StringIO(text))]
-        if not all(isinstance(line, dict) and "path" in line for line in lines):
-            raise ValueError("a line has no path")
-    except (ValueError, TypeError, csv.Error) as error:
+            lines = [_typed(row) for row in csv.DictReader(io.StringIO(text, newline=""))]
+        if not all(map(_is_answer, lines)):
+            raise ValueError("a line is not an answer")
+    except (ValueError, TypeError, KeyError, RecursionError, csv.Error) as error:
         raise InputError(
             f"{path} holds no predictions ({error}): name another file with --out."
         ) from None
     return lines
+
+
+def _is_answer(line: Any) -> bool:
+    """Whether it has a path, and a step or an error."""
+    if not isinstance(line, dict) or not isinstance(line.get("path"), str):
+        return False
+    return type(line.get("step")) is int or isinstance(line.get("error"), str)
 
 
 def layout_of(path: Path | None, asked: Format | None) -> Format:
@@ -176,7 +200,10 @@ def _whole_lines(path: Path) -> str:
         data = path.read_bytes()
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}): check the path.") from None
-    return data[: data.rfind(b"\n") + 1].decode("utf-8", "surrogateescape")
+    data = data[: data.rfind(b"\n") + 1]
+    while path.suffix.lower() == ".csv" and data.count(b'"') % 2:  # cut off within a cell
+        data = data[: data.rfind(b"\n", 0, len(data) - 1) + 1]
+    return data.decode("utf-8", "surrogateescape")
 
 
 def _json_line(known: Mapping[str, Any]) -> str:
@@ -188,12 +215,23 @@ def _json_line(known: Mapping[str, Any]) -> str:
 
 def _csv_line(values: Any) -> str:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(values)
+    csv.writer(text, lineterminator="\n").writerow(map(_harmless, values))
     return text.getvalue()
 
 
+def _harmless(value: Any) -> Any:
+    """A cell that a spreadsheet would take for a formula gets an apostrophe, as they show it."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in _FORMULA else value
+
+
 def _typed(row: Mapping[str, str]) -> Line:
-    line: Line = {name: value for name, value in row.items() if value}
+    if None in row:
+        raise ValueError("a line has too many cells")
+    line: Line = {
+        name: value[1:] if value[0] == "'" and value[1:2] in _FORMULA else value
+        for name, value in row.items()
+        if value
+    }
     if "step" in line:
         line["step"] = int(line["step"])
         line["changed"] = line["changed"] == "True"

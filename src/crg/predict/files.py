@@ -90,9 +90,10 @@ def iter_arrivals(
     interval: float = 0.5,
     idle: float | None = None,
     sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[Path]:
-    """Each image of ``list_now()`` in the order of arrival, for ever.
+) -> Iterator[Path | None]:
+    """Each image of ``list_now()`` in the order of arrival, for ever; None when none is waiting.
 
+    A place that is not there for a while, such as a folder on a stick, is empty meanwhile.
     A file that has changed since the last look is still being written and has to wait for
     the next one. One that changes after it was given is given again: it may have been taken
     in the middle of a slow copy. After ``idle`` seconds without an image the watch ends.
@@ -101,17 +102,26 @@ def iter_arrivals(
     given: dict[Path, _Stamp] = {}
     waited = 0.0
     while True:
-        stamps = ((path, _stamp(path)) for path in list_now())
+        stamps = ((path, _stamp(path)) for path in _present(list_now))
         now = {path: stamp for path, stamp in stamps if stamp and given.get(path) != stamp}
         settled = [path for path, stamp in now.items() if before.get(path) == stamp]
         before = now
         for path in sorted(settled, key=lambda path: (now[path][1], path)):
             given[path] = now[path]
             yield path
+        if not settled and not now and waited == 0.0:
+            yield None
         waited = 0.0 if settled else waited + interval
         if idle is not None and waited > idle:
             return
         sleep(interval)
+
+
+def _present(list_now: Callable[[], Iterable[Path]]) -> Iterable[Path]:
+    try:
+        return list_now()
+    except InputError:  # it was there when the watch began
+        return ()
 
 
 def _stamp(path: Path) -> _Stamp | None:

@@ -1,8 +1,8 @@
 """A stream of image files through a classifier, one line each, resumable at any moment.
 
-The state is saved only after the lines that it knows of are written, so after a crash the
-file of answers is never behind the state. Images whose line is there but which the state
-does not know are shown to the classifier again, in the same order, without a second line.
+The features of an image are kept in a journal, then its line is written, and from time to time
+the lines are synced, the state is saved and the journal cleared, in this order. So after any stop
+the answers are never behind the state, and the journal has what the state does not know yet.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from crg.classifier import Answer, Classifier
+from crg.encoders.base import Vectors
 from crg.predict.answers import AnswerFile, Line
+from crg.predict.journal import Journal
+from crg.threads import HeldSignals
 from crg.types import InputError
 
 
@@ -29,81 +31,116 @@ class Counts:
 
 @dataclass
 class ImageStream:
-    """Where images go: a classifier, a file of answers, perhaps a file for the state."""
+    """Where images go: a classifier, a file of answers, perhaps files to continue with."""
 
     classifier: Classifier
     answers: AnswerFile
     state: Path | None = None
+    journal: Journal | None = None
     save_every: int = 100  # images
     skip_unreadable: bool = False
     workers: int = 1
     _known: dict[str, str | None] = field(default_factory=dict, init=False)  # None: answered
+    _last: int = field(default=0, init=False)  # step of the last line
 
-    def run(self, paths: Iterable[Path], live: bool = False) -> Iterator[Counts]:
+    def run(self, paths: Iterable[Path | None], live: bool = False) -> Iterator[Counts]:
         """Decide every image that has no answer yet; yields the counts after each.
 
-        One that could not be read before is tried again. With ``live`` each image is
-        decided before the next path is asked for. The state is saved whatever ends the stream.
+        One that could not be read before is tried again. With ``live`` each image is decided
+        before the next path is asked for; None among the paths says that none is waiting, which
+        is a good time to save. Signals take effect between images. The state is saved whatever
+        ends the stream.
         """
-        self.replay()
+        self.recover()
         self._known = {line["path"]: line.get("error") for line in self.answers.before}
-        left = (path for path in paths if self._known.get(str(path), "none") is not None)
         counts = Counts()
         try:
-            for path, answer in self._one_by_one(left) if live else self._in_batches(left):
-                self._write(path, answer, counts)
-                if self.state is not None and counts.answered % self.save_every == 0:
-                    self.classifier.save(self.state)
+            for path, features in self._one_by_one(paths) if live else self._in_batches(paths):
+                if path is None:
+                    self.save()
+                    continue
+                with HeldSignals():
+                    self._decide(path, features, counts)
+                if counts.answered % self.save_every == 0:
+                    self.save()
                 yield counts
         finally:
-            if self.state is not None:
-                self.classifier.save(self.state)
+            self.save()
 
-    def replay(self) -> None:
-        """Show the classifier the images that have a line but are not in its state."""
-        lines = [line for line in self.answers.before if "step" in line]
-        seen = self.classifier.adapter.n_steps
-        if lines and lines[-1]["step"] < seen:
+    def recover(self) -> None:
+        """Bring the state up to the answers, by the journal or else by the images themselves."""
+        lines = {line["step"]: line for line in self.answers.before if "step" in line}
+        adapter, first = self.classifier.adapter, self.classifier.adapter.n_steps
+        self._last = max(lines, default=first)
+        if self._last < first:
             raise InputError(
-                f"The state has seen {seen} images but the answers end at {lines[-1]['step']}: "
+                f"The state has seen {first} images but the answers end at {self._last}: "
                 "give the state and the answers of the same stream."
             )
-        missing = [Path(line["path"]) for line in lines if line["step"] > seen]
-        for path, answer in self._in_batches(missing):
-            if isinstance(answer, InputError):
+        for step, views in self.journal or ():
+            if step == adapter.n_steps + 1 and step in lines:
+                self.classifier.answer(views, lines[step]["path"])
+        missing = [Path(lines[step]["path"]) for step in sorted(lines) if step > adapter.n_steps]
+        for name, features in self.classifier.encode_many(missing, workers=self.workers):
+            if isinstance(features, InputError):
                 raise InputError(
-                    f"{path} was readable before the interruption and is not now ({answer}): "
+                    f"{name} was readable before the interruption and is not now ({features}): "
                     "put it back or start over."
                 )
+            self.classifier.answer(features, name)
 
-    def _write(self, path: Path, answer: Answer | InputError, counts: Counts) -> None:
-        if isinstance(answer, InputError):
+    def save(self) -> None:
+        """Answers first, then the state that knows them and nothing beyond them."""
+        if self.state is None or self.classifier.adapter.n_steps != self._last:
+            return  # a step whose line could not be written is done again
+        with HeldSignals():
+            self.answers.sync()
+            self.classifier.save(self.state)
+            if self.journal is not None:
+                self.journal.clear()
+
+    def _decide(self, path: Path, features: Vectors | InputError, counts: Counts) -> None:
+        """Answer one image and write its line."""
+        if isinstance(features, InputError):
             if not self.skip_unreadable:
-                raise answer
+                raise features
             counts.unreadable += 1
-            if self._known.get(str(path)) != str(answer):  # told once is enough
-                self.answers.add({"path": str(path), "error": str(answer)})
-            self._known[str(path)] = str(answer)
+            if self._known.get(str(path)) != str(features):  # said once is enough
+                self.answers.add({"path": str(path), "error": str(features)})
+            self._known[str(path)] = str(features)
             return
-        self._known[str(path)] = None
+        answer = self.classifier.answer(features, str(path))
+        if self.journal is not None:
+            self.journal.add(answer.step, answer.features)
+        self.answers.add(as_line(path, answer))
+        self._known[str(path)], self._last = None, answer.step
         counts.answered += 1
         counts.changed += answer.changed
-        self.answers.add(as_line(path, answer))
 
-    def _in_batches(self, paths: Iterable[Path]) -> Iterator[tuple[Path, Answer | InputError]]:
-        asked: list[Path] = []  # the views are made some images ahead of the answers
-        answers = self.classifier.predict_many(_noted(paths, asked), workers=self.workers)
-        with contextlib.closing(answers):  # type: ignore[type-var]
-            for answer in answers:
-                yield asked.pop(0), answer
+    def _in_batches(
+        self, paths: Iterable[Path | None]
+    ) -> Iterator[tuple[Path, Vectors | InputError]]:
+        left = (path for path in paths if path is not None and self._is_new(path))
+        encoded = self.classifier.encode_many(left, workers=self.workers)
+        with contextlib.closing(encoded):  # type: ignore[type-var]
+            for name, features in encoded:
+                yield Path(name), features
 
-    def _one_by_one(self, paths: Iterable[Path]) -> Iterator[tuple[Path, Answer | InputError]]:
+    def _one_by_one(
+        self, paths: Iterable[Path | None]
+    ) -> Iterator[tuple[Path | None, Vectors | InputError]]:
         for path in paths:
-            try:
-                answer: Answer | InputError = self.classifier.predict(path)
-            except InputError as error:
-                answer = error
-            yield path, answer
+            if path is None:
+                yield None, InputError("no image is waiting.")
+            elif self._is_new(path):
+                try:
+                    yield path, self.classifier.encode(path, str(path))
+                except InputError as error:
+                    yield path, error
+
+    def _is_new(self, path: Path) -> bool:
+        """Whether an image has no answer yet."""
+        return self._known.get(str(path), "none") is not None
 
 
 def as_line(path: Path, answer: Answer) -> Line:
@@ -117,9 +154,3 @@ def as_line(path: Path, answer: Answer) -> Line:
         "changed": answer.changed,
         "step": answer.step,
     }
-
-
-def _noted(paths: Iterable[Path], asked: list[Any]) -> Iterator[Path]:
-    for path in paths:
-        asked.append(path)
-        yield path
