@@ -48,8 +48,7 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     finally:
-        lock.release()
-        Path(lock.lock_file).unlink(missing_ok=True)
+        lock.release()  # the file stays: whoever removes it may let two processes in
 
 
 @contextlib.contextmanager

@@ -1,0 +1,180 @@
+"""Stops of all kinds: afterwards --resume gives the bytes of a run that was never stopped."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from colour_encoder import COLOURS, ColourEncoder, save_stream
+from crg.atomic import locked
+from crg.classifier import Classifier
+from crg.predict.answers import AnswerFile
+from crg.predict.journal import Journal
+from crg.predict.run import ImageStream
+from crg.shapes.dataset import shape_images
+from crg.types import InputError
+
+N_IMAGES = 32
+NAMES = "red circle,blue square,green star,white netted star"
+
+
+@pytest.fixture(scope="module")
+def pictured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of rendered shapes, and the answers of a run that nothing stopped."""
+    folder = tmp_path_factory.mktemp("stops")
+    (folder / "in").mkdir()
+    for i, source in enumerate(shape_images("fog", 2, N_IMAGES, 3).sources):
+        source.draw().save(folder / "in" / f"{i:03}.png")  # type: ignore[union-attr]
+    assert predict(folder, "whole.jsonl").wait() == 0
+    return folder
+
+
+def predict(folder: Path, out: str, *more: str) -> subprocess.Popen[bytes]:
+    """The command, at work."""
+    words = ["predict", "in", "--classes", NAMES, "--model", "mini", "--views", "24"]
+    environment = {**os.environ, "CRG_CACHE": str(folder / "cache"), "CRG_COMPILED": "0"}
+    command = [sys.executable, "-m", "crg", *words, "--workers", "1", "--out", out, *more]
+    with (folder / "said").open("ab") as said:
+        return subprocess.Popen(command, cwd=folder, env=environment, stderr=said)
+
+
+def stopped_after(process: subprocess.Popen[bytes], out: Path, lines: int, number: int) -> None:
+    """Send a signal once there are so many lines."""
+    end = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < end:
+        if out.exists() and out.read_bytes().count(b"\n") >= lines:
+            process.send_signal(number)
+            break
+        time.sleep(0.002)
+    process.wait(60)
+
+
+@pytest.mark.parametrize(
+    ("number", "moved"),
+    [
+        (signal.SIGKILL, False),
+        (signal.SIGKILL, True),
+        (signal.SIGTERM, True),
+        (signal.SIGINT, True),
+    ],
+)
+def test_a_stop_and_a_resume_give_the_same_bytes(
+    pictured: Path, tmp_path: Path, number: int, moved: bool
+) -> None:
+    """Killed, terminated or interrupted, twice, even if answered images are gone meanwhile."""
+    shutil.copytree(pictured / "in", tmp_path / "in")
+    out = tmp_path / "parts.jsonl"
+    for lines in (7, 17):
+        process = predict(tmp_path, out.name, *(["--resume"] if lines > 7 else []))
+        stopped_after(process, out, lines, number)
+        assert process.returncode in (0, -signal.SIGKILL, 143, 130)
+        if process.returncode > 0:
+            assert "--resume continues" in (tmp_path / "said").read_text()
+        for line in out.read_text().splitlines() if moved else []:
+            (tmp_path / json.loads(line)["path"]).unlink(missing_ok=True)
+    if any((tmp_path / "in").iterdir()):
+        assert predict(tmp_path, out.name, "--resume").wait() == 0
+    assert out.read_bytes() == (pictured / "whole.jsonl").read_bytes()
+
+
+def test_a_second_process_is_refused(pictured: Path, tmp_path: Path) -> None:
+    """Two processes do not write one file."""
+    shutil.copytree(pictured / "in", tmp_path / "in")
+    with locked(tmp_path / "same.jsonl"):
+        assert predict(tmp_path, "same.jsonl").wait(60) == 2
+    said = (tmp_path / "said").read_text()
+    assert "another process" in said and "Traceback" not in said
+    assert not (tmp_path / "same.jsonl").exists()
+
+
+def streamed(folder: Path, paths: list[Path], fail_at: int | None = None) -> None:
+    """A stream in this process; writing fails at some line, as on a full disk."""
+    state = folder / "state"
+    known: dict[str, Any] = {"state": state} if state.exists() else {"classes": list(COLOURS)}
+    classifier = Classifier(ColourEncoder(), views=3, **known)
+    with AnswerFile(folder / "answers.jsonl", "jsonl", resume=True) as answers:
+        write, n_lines = answers._write, 0
+
+        def failing(text: str) -> None:
+            nonlocal n_lines
+            n_lines += 1
+            if n_lines == fail_at:
+                raise InputError(os.strerror(errno.ENOSPC))
+            write(text)
+
+        answers._write = failing  # type: ignore[method-assign]
+        stream = ImageStream(classifier, answers, state, Journal(folder / "journal"), save_every=4)
+        for _ in stream.run(paths):
+            pass
+
+
+@pytest.mark.parametrize("fail_at", [1, 4, 5, 9])
+def test_a_full_disk_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fail_at: int
+) -> None:
+    """The state never knows an image whose line could not be written."""
+    monkeypatch.setenv("CRG_CACHE", str(tmp_path / "cache"))
+    paths = save_stream(tmp_path / "images")
+    for name in ("whole", "parts"):
+        (tmp_path / name).mkdir()
+    streamed(tmp_path / "whole", paths)
+    with pytest.raises(InputError, match="No space"):
+        streamed(tmp_path / "parts", paths, fail_at)
+    streamed(tmp_path / "parts", paths)
+    for file in ("answers.jsonl", "state"):
+        assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "parts" / file).read_bytes()
+
+
+def test_a_journal_that_was_cut_off_gives_its_whole_records(tmp_path: Path) -> None:
+    """Wherever it ends, and whatever bit is wrong, what comes before is read."""
+    journal = Journal(tmp_path / "journal")
+    rows = np.random.default_rng(0).normal(size=(3, 2, 4)).astype(np.float32)
+    for step, views in enumerate(rows):
+        journal.add(step, views)
+    whole = journal.path.read_bytes()
+    size = len(whole) // 3
+    for end in range(len(whole)):
+        journal.path.write_bytes(whole[:end])
+        read = list(journal)
+        assert len(read) == end // size
+        assert all(np.array_equal(views, rows[step]) for step, views in read)
+    bent = bytearray(whole)
+    bent[size + 20] ^= 1
+    journal.path.write_bytes(bent)
+    assert [step for step, _ in journal] == [0]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--save-state", "photo.png"], "named like an image"),
+        (["--out", "same", "--save-state", "same"], "the same file"),
+        (["--save-state", "in/000.png"], "among the images"),
+        (["--save-state", "notes.txt"], "not a saved state"),
+        (["--out", "notes.txt", "--resume"], "holds no predictions"),
+        (["--out", "notes.txt"], "exists already"),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
+)
+def test_what_is_not_ours_is_not_overwritten(
+    pictured: Path, tmp_path: Path, words: list[str], said: str
+) -> None:
+    """Files of other kinds, images and the other output are refused and stay as they are."""
+    shutil.copytree(pictured / "in", tmp_path / "in")
+    (tmp_path / "notes.txt").write_text("my notes\n")
+    images = ["in/000.png"] if "in/000.png" in words else ["in"]
+    command = [sys.executable, "-m", "crg", "predict", *images, "--classes", NAMES, *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
+    assert (tmp_path / "notes.txt").read_text() == "my notes\n"
