@@ -19,7 +19,7 @@ from crg.encoders.base import Vectors
 from crg.encoding import Wording, encode
 from crg.features import store
 from crg.features.files import open_store
-from crg.features.lock import locked
+from crg.features.store_writer import locked
 from crg.images.image_set import ImageSet
 from crg.images.preprocessing import Pixels
 from crg.images.views import Recipe

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from crg.encoders.base import Encoder, Vectors
-from crg.features.store import CONTENT, GENERATED, VARIATIONS, StorePlan, checksum, spans
+from crg.features.store import GENERATED, checksum, spans
+from crg.features.store_writer import CONTENT, VARIATIONS, StorePlan
 from crg.generation.variations import Variations
 from crg.images.image_set import ImageSet
 from crg.images.views import Recipe
