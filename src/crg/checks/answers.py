@@ -58,13 +58,6 @@ def small_queues(config: Any) -> dict[str, int]:
     return {field.name: 1 for field in sizes if field.metadata.get("at_least") == 1}
 
 
-OPTIONS: list[Check] = [
-    options_are_documented,
-    options_may_be_given_as_text,
-    unknown_options_are_refused,
-]
-
-
 def predictions_are_consistent(make: Make) -> None:
     """Logits (K,) in the task's dtype, probabilities that sum to one, label and name that agree."""
     for dtype in ("float32", "float64"):
@@ -138,9 +131,6 @@ def _extremes(dtype: str) -> Floats:
     return np.array([limits.tiny, limits.max / 4], dtype=dtype)[:, None, None]
 
 
-ANSWERS: list[Check] = [predictions_are_consistent, adversarial_streams_give_finite_logits]
-
-
 def same_stream_gives_same_logits(make: Make) -> None:
     """The same stream twice gives the same logits to the last bit."""
     task = make_task()
@@ -202,11 +192,14 @@ def _state_of_generators() -> tuple[object, str]:
         return random.getstate(), repr(np.random.get_state())
 
 
-REPEATABILITY: list[Check] = [
+CHECKS: list[Check] = [
+    options_are_documented,
+    options_may_be_given_as_text,
+    unknown_options_are_refused,
+    predictions_are_consistent,
+    adversarial_streams_give_finite_logits,
     same_stream_gives_same_logits,
     adapters_are_independent,
     global_random_state_is_left_alone,
     reset_returns_to_the_start,
 ]
-
-CHECKS = [*OPTIONS, *ANSWERS, *REPEATABILITY]

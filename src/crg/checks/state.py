@@ -138,15 +138,6 @@ def _parts_of(thing: Any) -> list[Any]:
     return parts + list(getattr(thing, "__dict__", {}).values())
 
 
-STATE: list[Check] = [
-    saved_state_continues,
-    pickled_adapter_continues,
-    copied_adapter_continues,
-    state_is_bounded,
-    corrections_are_taken_in_or_refused,
-]
-
-
 def order_of_classes_does_not_matter(make: Make) -> None:
     """Classes in another order give the same logits in that order."""
     task = make_task()
@@ -225,12 +216,15 @@ def _require_sound_names(name: str, task: Task, expected: Sequence[str]) -> None
     require(name in expected, f"{name!r} is no class of the task")
 
 
-CLASSES: list[Check] = [
+CHECKS: list[Check] = [
+    saved_state_continues,
+    pickled_adapter_continues,
+    copied_adapter_continues,
+    state_is_bounded,
+    corrections_are_taken_in_or_refused,
     order_of_classes_does_not_matter,
     class_added_at_once_counts_as_given,
     class_removed_at_once_counts_as_never_given,
     classes_may_come_and_go,
     classes_are_still_recognised_after_changes,
 ]
-
-CHECKS = [*STATE, *CLASSES]
