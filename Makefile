@@ -59,7 +59,8 @@ $(VENV)/.core: $(PINS) | $(VENV)/bin/python
 	@$(PIP) --editable .
 	@touch $@
 
+# Most modules of the large libraries are never imported: those that are get compiled then.
 $(VENV)/.all: $(PINS) | $(VENV)/bin/python
 	@echo "Installing crg with all extras and the tools into $(VENV) (a few minutes at first)"
-	@$(PIP) --editable '.[torch,fast,openclip,onnx,export,huggingface,diffusion,ray,bench,dev]'
+	@$(PIP) --no-compile --editable '.[torch,fast,openclip,onnx,export,huggingface,diffusion,ray,bench,dev]'
 	@touch $@ $(VENV)/.core

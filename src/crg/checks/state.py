@@ -37,11 +37,11 @@ def copied_adapter_continues(make: Make) -> None:
 
 
 def state_is_bounded(make: Make) -> None:
-    """Once queues are full the state stops growing: 400 samples need no more room than 100."""
+    """Once queues are full the state stops growing: 240 samples need no more room than 100."""
     task = make_task()
     for views in VIEW_COUNTS:
         adapter = make(task)
-        stream = make_stream(task, 400, views)
+        stream = make_stream(task, 240, views)
         run(adapter, stream[:100])
         before = size_of(adapter)
         run(adapter, stream[100:])
@@ -74,11 +74,11 @@ def corrections_are_taken_in_or_refused(make: Make) -> None:
 def _require_takes_up_again(make: Make, again: Callable[[Adapter], Adapter], what: str) -> None:
     task = make_task()
     for views in VIEW_COUNTS:
-        stream = make_stream(task, 120, views)
+        stream = make_stream(task, 100, views)
         for pause in (0, 1, 70):
             adapter = make(task)
             run(adapter, stream[:pause])
-            _require_equal_futures(adapter, again(adapter), stream[pause : pause + 50], what)
+            _require_equal_futures(adapter, again(adapter), stream[pause : pause + 30], what)
         adapter = _with_changed_classes(make(task), stream[:70])
         _require_equal_futures(adapter, again(adapter), stream[70:], what + " of changed classes")
 
