@@ -27,7 +27,6 @@ a store, is read like a file.
 from __future__ import annotations
 
 import difflib
-import hashlib
 import os
 from collections import Counter
 from collections.abc import Mapping
@@ -37,6 +36,7 @@ from typing import Any
 
 import numpy as np
 
+from crg.atomic import file_sha256
 from crg.features.formats import read_raw, write_raw
 from crg.features.store import read_store
 from crg.needs import FEW, GENERATED, FewShot
@@ -131,7 +131,7 @@ def read_features(path: str | os.PathLike[str], verify: bool = True) -> Features
         raw, digest = read_raw(source, (*REQUIRED, *OPTIONAL)), None
     check_complete(source, raw)
     try:
-        return _assembled(source, raw, digest or _digest_of(source))
+        return _assembled(source, raw, digest or file_sha256(source))
     except InputError as error:
         raise InputError(f"{source}: {error}") from None
 
@@ -151,11 +151,6 @@ def write_features(path: str | os.PathLike[str], features: Features) -> None:
         "text_kind": features.text_kind,
     }
     write_raw(Path(path), {key: value for key, value in values.items() if value is not None})
-
-
-def _digest_of(file: Path) -> str:
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def _assembled(source: Path, raw: Mapping[str, Any], digest: str) -> Features:
