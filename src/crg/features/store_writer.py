@@ -105,7 +105,7 @@ def locked(folder: Path) -> Iterator[None]:
     The operating system lets go of the lock when its process ends, however it ends. What may
     stay is a file, which means nothing.
     """
-    lock = filelock.FileLock(folder / _LOCK, mode=0o666)
+    lock = filelock.FileLock(folder / _LOCK)
     try:
         lock.acquire(timeout=0.2)  # its last holder may just be taking the file away
     except filelock.Timeout:
