@@ -25,7 +25,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 # Files that take longest begin first, so that processes beside each other end together.
-_LONGEST = ("test_checks", "test_engine_ray", "test_ray", "test_encoding_killed", "test_surface")
+_LONGEST = (
+    *("test_checks", "test_oracle", "test_engine_ray", "test_ray", "test_surface"),
+    *("test_cli_processes", "test_engine", "test_encoding_killed"),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
