@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from crg.atomic import replacing
 from crg.bench.demo import Scenery, demonstrate, encode_scenery, titled
 from crg.bench.grid import plan_grid, summarise, with_baseline
 from crg.cli.compare import (
@@ -21,7 +22,7 @@ from crg.cli.compare import (
 from crg.cli.shared import loaded_plugins, plugin_option, progress
 from crg.encoding.job import EncodingProgress
 from crg.report.html import demonstration_page
-from crg.report.writing import check_page, write_page
+from crg.report.page import check as check_page
 
 _DEFAULT = Scenery()
 
@@ -69,7 +70,7 @@ def demo(
     """
     variants = with_baseline(parse_variants(texts))
     scenery = Scenery(shift, severity, images, views, seed)
-    check_page(report)
+    check_page(report, "--report")
     with _store(keep) as store:
         with _bar(images) as tell:
             dataset = encode_scenery(scenery, store, workers, tell)
@@ -77,7 +78,8 @@ def demo(
         finished = run_with_progress(grid, None, resume=False, workers=workers)
         summary = titled(summarise(grid, finished), scenery.title if keep is None else str(keep))
         shown = demonstrate(scenery, dataset, store, grid, finished, summary)
-    write_page(report, demonstration_page(shown))
+    with replacing(report) as partial:
+        partial.write_text(demonstration_page(shown), encoding="utf-8")
     print_summary(summary, as_json, layout)
     click.echo(f"{report} shows it with plots and images.", err=True)
 
