@@ -12,15 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from crg.report.study import (
-    Comparison,
-    Contrast,
-    Experiment,
-    MethodResult,
-    Spread,
-    is_usual,
-    tally,
-)
+from crg.report.contrasts import Contrast, Spread, tally
+from crg.report.study import Comparison, Experiment, MethodResult, is_usual
 from crg.results.papers import Reported
 from crg.results.schema import LABELLED_IMAGES, Row, Source
 
@@ -193,10 +186,10 @@ def settings_table(comparisons: Sequence[Comparison]) -> Table:
     rows: list[tuple[Any, ...]] = []
     best: set[tuple[int, int]] = set()
     for results in found:
-        known = [each for each in results if each is not None and each.accuracy is not None]
+        known = [each for each in results if each.accuracy is not None]
         if not known:
             continue
-        best |= {(len(rows), n) for n, each in enumerate(results, start=1) if each and each.best}
+        best |= {(len(rows), n) for n, each in enumerate(results, start=1) if each.best}
         lines = tuple(line for each in known for line in each.lines)
         rows.append((row_name(known[0].row), *results, lines))
     columns = (
@@ -344,9 +337,9 @@ def not_run_line(experiment: Experiment) -> str:
     reasons: dict[str, dict[str, None]] = {}
     for comparison in experiment.comparisons:
         for each in comparison.results:
-            if each.status != "measured":
+            if each.status != "measured" and each.reason:
                 why = re.sub(r"^Method '\S+' ", "", each.reason.partition(": ")[0]).rstrip(".")
-                reasons.setdefault(why or each.status, {})[each.row.label] = None
+                reasons.setdefault(why, {})[each.row.label] = None
     parts += [f"{', '.join(labels)} ({why})" for why, labels in reasons.items()]
     return f"Not run: {'; '.join(parts)}." if parts else ""
 
