@@ -11,25 +11,27 @@ from rich.console import Console
 
 from crg.metrics import Interval
 from crg.report.contrasts import Contrast, Spread, judged, tally
-from crg.report.study import Experiment
-from crg.report.tables import (
-    Column,
-    Table,
+from crg.report.overview import (
     comparison_table,
-    escape_latex,
     first_table,
-    gain_text,
     main_tables,
     not_run_line,
     settings_table,
     short_table,
-    spread_text,
     tables_of,
     tally_table,
+    whole_text,
+)
+from crg.report.study import Experiment
+from crg.report.tables import (
+    Column,
+    Table,
+    escape_latex,
+    gain_text,
+    spread_text,
     to_latex,
     to_markdown,
     to_terminal,
-    whole_text,
 )
 from made_reports import NASTY, ablation, every_experiment, streams, table
 

@@ -37,8 +37,9 @@ from crg.cli.shared import (
     plugin_option,
     tell_of_left_out,
 )
+from crg.report.overview import short_table
 from crg.report.study import Experiment, read_experiments
-from crg.report.tables import short_table, to_terminal
+from crg.report.tables import to_terminal
 from crg.results import ledger
 from crg.results.outline import ENOUGH_ORDERS
 from crg.threads import processors

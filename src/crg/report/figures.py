@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from crg.atomic import replacing
+from crg.report.overview import row_name, source_name
 from crg.report.study import Comparison, Experiment, MethodResult
-from crg.report.tables import row_name, source_name
 from crg.results.schema import Row
 from crg.types import InputError
 
@@ -136,7 +136,7 @@ def to_svg(figure: Any, label: str) -> str:
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.S)
     used = set(re.findall(r'(?:url\(|xlink:href=")#([\w-]+)', svg))
     svg = re.sub(r' id="([^"]+)"', lambda m: m[0] if m[1] in used else "", svg)
-    svg = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", svg)
+    svg = re.sub(r"font-family: [^;\"]*;? ?|<defs>\s*<style.*?</defs>", "", svg, flags=re.S)
     svg = re.sub(r"(\d\.\d)\d+", r"\1", svg).replace(_INK, "currentColor")
     svg = re.sub(r' (width|height)="[\d.]+pt"', "", svg, count=2)
     svg = re.sub(r">\s+<", "><", re.sub(r"\s*\n\s*", " ", svg))

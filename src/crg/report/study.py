@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -36,10 +35,7 @@ from crg.results.schema import (
     ShownImage,
     Source,
 )
-from crg.streams.scenario import Scenario
 from crg.types import InputError
-
-_ONE_PROMPT = "zero_shot_one_prompt"
 
 
 @dataclass(frozen=True)
@@ -271,7 +267,7 @@ class _Reader:
         keys = tuple(dict.fromkeys(cell.key for cell in mine if cell.key is not None))
         runs = [self.runs[key] for key in keys if key in self.runs]
         status, reason = self._status(mine, keys)
-        reported = _printed(self.papers, self.outline, source, row)
+        reported = self.papers.printed(self.outline, source, row)
         result = MethodResult(row, status, reason, reported=reported)
         if not runs:
             return _Judged(result)
@@ -367,21 +363,6 @@ def _most_like(mine: _Judged, above: Sequence[_Judged]) -> _Judged | None:
     return min(reversed(same), key=differing) if same and mine.options else None
 
 
-def _printed(papers: Papers, outline: Outline, source: Source, row: Row) -> Reported | None:
-    """What papers print for this method on this dataset with this model.
-
-    It may be named by its label or by its method with default options; papers print what they
-    tuned per dataset, so a tuned row has the number of its method too.
-    """
-    if not outline.reported or source.model is None:
-        return None
-    names = [row.label, row.method] if not row.options or row.tuned else [row.label]
-    if is_baseline(row) and len(source.prompts) == 1:
-        names = [row.label] * (row.label != BASELINE) + [_ONE_PROMPT]
-    found = (papers.number(outline.reported, source.model, source.dataset, name) for name in names)
-    return next((each for each in found if each is not None), None)
-
-
 def _machine(runs: Iterable[Run]) -> dict[str, str]:
     """When, and versions and machine; where runs differ, all that there are."""
     found: dict[str, dict[str, None]] = {}
@@ -408,25 +389,3 @@ def _notes(outline: Outline, machine: Mapping[str, str]) -> list[str]:
     if ", " in machine.get("crg", ""):
         notes.append(f"Runs of several versions of crg: {machine['crg']}.")
     return notes
-
-
-def is_usual(setting: Setting) -> bool:
-    """Whether it is the plain task: a shuffled stream without label noise."""
-    scenario = setting.scenario
-    return scenario.order == Scenario().order and not scenario.mislabelled
-
-
-def distinct(experiments: Sequence[Experiment]) -> list[Experiment]:
-    """Without what an earlier experiment has shown already: the same methods on the same images."""
-    shown: dict[Any, str] = {}
-    kept: list[Experiment] = []
-    for experiment in experiments:
-        own = []
-        for each in experiment.comparisons:
-            rows = [(row.method, sorted(map(str, row.options.items())))
-                    for row in experiment.outline.rows]  # fmt: skip
-            facts = (each.source.sha256 or each.source.name, str(each.setting.scenario), str(rows))
-            if shown.setdefault(facts, experiment.outline.name) == experiment.outline.name:
-                own.append(each)
-        kept.append(replace(experiment, comparisons=tuple(own)))
-    return [each for each in kept if each.comparisons or not any(e.comparisons for e in kept)]
