@@ -76,7 +76,7 @@ def comparison_table(comparison: Comparison, figure: str = "table") -> Table:
     table = Table(
         tuple(column for column, _ in facts),
         rows,
-        source_name(comparison.source),
+        f"{source_name(comparison.source)}: {comparison.n_scored} images scored",
         best,
         (*sources, *odd),
     )
