@@ -152,7 +152,7 @@ def test_lines_that_lack_something_are_refused(made: Path, tmp_path: Path) -> No
         rest = {name: value for name, value in line.items() if name != part}
         other.write_text(json.dumps(rest) + "\n\n" + json.dumps(line) + "\n")
         refused = _rerun(f"{other}:1")
-        assert refused.exit_code == 2 and f"{part!r}" in refused.output, refused.output
+        assert refused.exit_code == 2 and f"`{part}`" in refused.output, refused.output
     assert "Line 2 of" in _rerun(f"{other}:2").output
     assert json.loads(_rerun(line["key"], "--results", str(other), "--json").stdout)["line"] == 3
 
