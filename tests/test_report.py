@@ -10,9 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crg.bench.demo import Demonstration, Example
 from crg.report.charts.axes import Axis
-from crg.report.html import demonstration_page, line_chart, palette, spread_chart
+from crg.report.html import (
+    Demonstration,
+    Example,
+    demonstration_page,
+    line_chart,
+    palette,
+    spread_chart,
+)
 
 SVG = "http://www.w3.org/2000/svg"
 

@@ -28,7 +28,13 @@ from crg.results.outline import Outline
 from crg.types import InputError
 
 KIND = "gallery"
-SHOWN_METHODS = ("zero_shot", "tda", "dpe", "crg")  # rows of these in their default options
+SHOWN_METHODS = (
+    "zero_shot",
+    "tda",
+    "dpe",
+    "crg",
+    "anchored",
+)  # rows of these in their default options
 SIDE = 72  # pixels
 MOST = 12  # images per source
 NOT_STREAMED = 65535
@@ -107,7 +113,7 @@ def _spread_evenly(rows: Sequence[int]) -> list[int]:
 def _images(prospect: Prospect, root: Path | None) -> dict[str, ImageSource]:
     """The images by id; none where they cannot be found."""
     if prospect.shapes:
-        dataset = prospect.shapes[0].images()
+        dataset = prospect.shapes[0].stream()
     elif root is None or find_entry(prospect.dataset) is None:
         return {}
     else:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from crg.bench.grid import origin_of
+from crg.bench.keys import origin_of
 from crg.bench.rendered import shapes_in
 from crg.bench.shortening import DIGEST, digest_of, measured_values
 from crg.bench.sources import discover

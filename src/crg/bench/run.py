@@ -63,7 +63,7 @@ class Machinery:
 
 @dataclass(frozen=True)
 class Done:
-    """A run that is over; ``failure`` is the reason if it came to nothing."""
+    """A run that is over; ``failure`` is the reason if it failed."""
 
     job: Job
     failure: str | None = None
@@ -74,6 +74,11 @@ def missing_jobs(plan: Plan, path: str | os.PathLike[str]) -> list[Job]:
     keys = [job.key for job in plan.jobs]
     done = ledger.find(ledger.read_ledger(path).records, keys)
     return [job for job in plan.jobs if job.key not in done]
+
+
+def done_keys(path: str | os.PathLike[str]) -> set[str]:
+    """The keys of all runs that the results file holds."""
+    return ledger.run_keys_from(path, 0)[0]
 
 
 def begin(plan: Plan, path: str | os.PathLike[str]) -> None:
@@ -98,6 +103,13 @@ def no_longer_shown(plan: Plan, path: str | os.PathLike[str]) -> list[str]:
         told.append(
             f"{path} holds {len(before.seeds)} orders, of which its report shows "
             f"{len(outline.seeds)} from now on: ask for all of them to see the others again."
+        )
+    rows = {row.label for row in outline.rows}
+    lost = [row.label for row in before.rows if row.label not in rows]
+    if lost:
+        told.append(
+            f"the report of {path} leaves out the methods {', '.join(map(repr, lost))} from now "
+            "on: name them with --methods to see them."
         )
     now = {source.name for source in outline.sources if source.missing is None}
     gone = [each.name for each in before.sources if each.missing is None and each.name not in now]
@@ -128,11 +140,11 @@ def run_jobs(
     What somebody else has written to the file meanwhile is not written again.
     """
     kept = Keeper(path)
-    by_spec = {id(job.spec): job for job in jobs}  # the engine hands back the very specs
+    by_key = {job.key: job for job in jobs}
     runs = _runs([job.spec for job in jobs], plugins, machinery, on_progress)
     with contextlib.closing(runs):
         for spec, outcome in runs:
-            job = by_spec[id(spec)]
+            job = by_key[spec.key]
             if isinstance(outcome, Failure):
                 kept.add(ledger.make_failure(job.key, outcome.reason))
                 yield Done(job, outcome.reason)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from crg.atomic import check_place
-from crg.bench.grid import origin_of, typed_options
+from crg.bench.keys import origin_of, typed_options
 from crg.cli.shared import (
     few_option,
     loaded_plugins,

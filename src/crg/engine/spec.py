@@ -23,6 +23,7 @@ class RunSpec:
     then: tuple[str, ...] = ()  # files whose images come after those of ``path``
     scenario: Scenario = field(default_factory=Scenario)
     measure_memory: bool = False  # in a process of its own, over the first images
+    key: str = ""  # what the run is found by among results; the engine hands it back
 
 
 @dataclass(frozen=True)

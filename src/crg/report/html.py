@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from crg.bench.demo import Demonstration, Example
 from crg.report.charts.axes import Axis
 from crg.report.style import STYLE
 from crg.report.writing import GENERATOR
@@ -22,6 +22,33 @@ COLOURS = ("#777777", "#e69f00", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#5
 _DASHES = ("none", "9 5", "3 4")
 
 Points = Sequence[tuple[float, float]]
+Curve = tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class Example:
+    """An image whose answer adaptation changed."""
+
+    png: bytes
+    truth: str
+    zero_shot: str
+    adapted: str
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """All that the page shows."""
+
+    title: str
+    summary: Mapping[str, Any]  # of one file
+    shown: str  # label of the row whose changed answers are shown
+    running: Mapping[str, Curve]  # per row: images seen and running accuracy in %
+    purity: Mapping[str, Curve]  # per row with a cache: images seen and purity in %
+    corrected: tuple[Example, ...]  # wrong zero-shot, right with adaptation
+    broken: tuple[Example, ...]  # the other way round
+    n_corrected: int  # in the first order, of which the examples are the first
+    n_broken: int
+    facts: Mapping[str, Any]  # how it was made
 
 
 def palette(names: Iterable[str]) -> dict[str, str]:
