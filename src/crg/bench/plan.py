@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from crg.bench.design import PUBLISHED, Design, RowDesign, SettingDesign
@@ -273,12 +274,12 @@ class _Layout:
                 for index in seeds_of(request, setting, self.seeds):
                     cell = Cell(self.number, place, row, self.seeds[index])
                     if self.refusals[row] is not None:
-                        yield replace(cell, reason=self.refusals[row]), None
+                        yield msgspec.structs.replace(cell, reason=self.refusals[row]), None
                         continue
                     measured = self.design.memory and index == 0
                     first = place == fitting[0][0]
                     job = self._job(request, setting, cell.seed, measured and first)
-                    yield replace(cell, key=job.key), job
+                    yield msgspec.structs.replace(cell, key=job.key), job
 
     def _job(self, row: RowDesign, setting: SettingDesign, seed: int, memory: bool) -> Job:
         source, method = self.source, row.method

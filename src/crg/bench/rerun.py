@@ -18,6 +18,7 @@ from crg.features.joining import joined_sha256
 from crg.plugins import load_plugins
 from crg.results import ledger
 from crg.results import ledger as results
+from crg.results.schema import encode
 from crg.results.soundness import lacking
 from crg.streams.scenario import Scenario
 from crg.types import InputError, Result
@@ -71,9 +72,11 @@ def _numbered(file: str, number: int) -> Line:
     return Line(file, number, record)
 
 
-def _readable(ledger: results.Ledger) -> dict[int, results.Record]:
+def _readable(ledger: results.RecordLedger) -> dict[int, results.Record]:
     """Lines by number, also those that are not believed: to repeat them says what is true."""
-    doubtful = {each.number: dict(each.record) for each in ledger.left_out if each.record}
+    doubtful = {
+        each.number: json.loads(encode(each.entry)) for each in ledger.left_out if each.entry
+    }
     return doubtful | dict(zip(ledger.numbers, ledger.records, strict=True))
 
 
