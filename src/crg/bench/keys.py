@@ -15,7 +15,7 @@ from crg.methods.options import build_config
 from crg.methods.registry import get_method
 from crg.needs import FEW
 from crg.presets import with_preset
-from crg.results import ledger
+from crg.results.provenance import Origin
 from crg.streams.scenario import Scenario
 
 
@@ -36,12 +36,12 @@ def origin_of(
     method: str,
     plugins: Sequence[str],
     labelled: tuple[str, str | None] | None = None,
-) -> ledger.Origin:
+) -> Origin:
     """Where a run of ``method`` on a file comes from; ``labelled`` are few-shot images."""
     own = str(Path(path).resolve()), sha256, _code_digest(method), tuple(plugins)
     if labelled is None or FEW not in get_method(method).needs:
-        return ledger.Origin(*own)  # what a method does not look at is no part of its run
-    return ledger.Origin(*own, str(Path(labelled[0]).resolve()), labelled[1])
+        return Origin(*own)  # what a method does not look at is no part of its run
+    return Origin(*own, str(Path(labelled[0]).resolve()), labelled[1])
 
 
 @functools.cache

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from crg.bench.design import PUBLISHED, Design, RowDesign, SettingDesign
 from crg.bench.keys import origin_of, typed_options, unusual, whole_config
@@ -28,8 +29,8 @@ from crg.methods.options import build_config
 from crg.methods.registry import get_method
 from crg.needs import FEW, GENERATED, TEXT_ENCODER, check_needs
 from crg.presets import PRESET, presets_of
-from crg.results import ledger
-from crg.results.outline import LABELLED_IMAGES, Cell, Outline, Row, Setting, Source
+from crg.results.provenance import Origin, run_key
+from crg.results.schema import LABELLED_IMAGES, Cell, Outline, Row, Setting, Source
 from crg.types import InputError
 
 SEED = "seed"  # the option of methods that train
@@ -158,7 +159,7 @@ class Job:
 
     name: str
     spec: RunSpec
-    origin: ledger.Origin
+    origin: Origin
 
     @property
     def key(self) -> str:
@@ -223,7 +224,7 @@ def narrowed(whole: Plan, chosen: Collection[str], done: Collection[str]) -> Pla
     cells = [replace(cell, row=place[cell.row]) for cell in about.cells if cell.row in place]
     rows = tuple(about.rows[number] for number in kept)
     wanted = {cell.key for cell in cells if rows[cell.row].label in chosen}
-    return replace(
+    return replaced(
         whole,
         outline=replace(about, rows=rows, cells=tuple(cells)),
         jobs=tuple(job for job in whole.jobs if job.key in wanted),
@@ -274,12 +275,12 @@ class _Layout:
                 for index in seeds_of(request, setting, self.seeds):
                     cell = Cell(self.number, place, row, self.seeds[index])
                     if self.refusals[row] is not None:
-                        yield msgspec.structs.replace(cell, reason=self.refusals[row]), None
+                        yield replace(cell, reason=self.refusals[row]), None
                         continue
                     measured = self.design.memory and index == 0
                     first = place == fitting[0][0]
                     job = self._job(request, setting, cell.seed, measured and first)
-                    yield msgspec.structs.replace(cell, key=job.key), job
+                    yield replace(cell, key=job.key), job
 
     def _job(self, row: RowDesign, setting: SettingDesign, seed: int, memory: bool) -> Job:
         source, method = self.source, row.method
@@ -287,7 +288,7 @@ class _Layout:
         assert options is not None  # or there would be a refusal
         options = {**options, SEED: seed} if trains_with_seed(row) else options
         few = self.labelled if FEW in get_method(method).needs else None
-        origin = replace(
+        origin = replaced(
             origin_of(source.path, source.sha256, method, self.plugins, few),
             then=tuple(str(Path(path).resolve()) for path in source.then),
             scenario=unusual(setting.scenario),
@@ -301,7 +302,7 @@ class _Layout:
             then=source.then,
             scenario=setting.scenario,
             measure_memory=memory,
-            key=ledger.run_key(origin, method, whole_config(method, options), seed),
+            key=run_key(origin, method, whole_config(method, options), seed),
         )
         name = f"{source.name}, {setting.label}, {row.label}, order {seed}"
         return Job(name, spec, origin)
@@ -318,7 +319,7 @@ def _read(prospect: Prospect) -> tuple[Prospect, Features | None]:
     except InputError as error:
         if prospect.must_be_usable:
             raise
-        return replace(prospect, missing=str(error)), None
+        return replaced(prospect, missing=str(error)), None
 
 
 def _absent(prospect: Prospect) -> Source:

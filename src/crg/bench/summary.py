@@ -8,7 +8,7 @@ deviation) are over stream orders. The gain over zero-shot comes with the interv
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -16,25 +16,21 @@ import numpy as np
 
 from crg import metrics
 from crg.bench.plan import Plan
-from crg.results import ledger
 from crg.results.measurements import correct_rows
-from crg.results.outline import Row, Source
-from crg.types import Result
+from crg.results.schema import Row, Run, Source
 
 Summary = dict[str, Any]
 
 _AVERAGED = ("ece", "nll", "purity", "worst_class_accuracy", "ms_per_step", "ms_per_step_median")
 
 
-def summarise(planned: Plan, records: Iterable[ledger.Record]) -> Summary:
+def summarise(planned: Plan, done: Mapping[str, Run]) -> Summary:
     """The whole comparison; ``files`` holds one summary per dataset and method."""
     outline = planned.outline
-    done = ledger.find(records, [job.key for job in planned.jobs])
-    runs: dict[tuple[int, int], list[Result]] = {}
+    runs: dict[tuple[int, int], list[Run]] = {}
     for cell in outline.cells:
-        if cell.key in done:
-            run = ledger.to_result(done[cell.key])
-            runs.setdefault((cell.source, cell.row), []).append(run)
+        if cell.key is not None and cell.key in done:
+            runs.setdefault((cell.source, cell.row), []).append(done[cell.key])
     files = {
         source.name: _with_best({
             row.label: _row(row, runs.get((place, number), ()))
@@ -51,7 +47,7 @@ def _facts(source: Source) -> Summary:
     return {**{name: getattr(source, name) for name in names}, "labelled": True}
 
 
-def _row(row: Row, runs: Sequence[Result]) -> Summary:
+def _row(row: Row, runs: Sequence[Run]) -> Summary:
     """What the runs of a method come to; without any, as when all failed, nothing is known."""
     return {
         "method": row.method,
@@ -75,7 +71,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return statistics.fmean(known) if known else None
 
 
-def _gain(runs: Sequence[Result]) -> Mapping[str, float] | None:
+def _gain(runs: Sequence[Run]) -> Mapping[str, float] | None:
     if not runs:
         return None
     right = np.stack([correct_rows(run.metrics, run.n_samples) for run in runs])

@@ -16,16 +16,16 @@ from rich.text import Text
 from crg.bench.design import Design, read_design, unknown_datasets, with_methods
 from crg.bench.plan import Plan, count_runs, narrowed, plan
 from crg.bench.rendered import FOLDER
-from crg.bench.run import Machinery, append_new, begin, done_keys, no_longer_shown
+from crg.bench.run import Machinery, append_new, begin, no_longer_shown
 from crg.bench.sources import VARIABLE, Prospect, discover, find_prospects, named_paths
 from crg.cli.compare import parse_methods
 from crg.cli.progress import EncodingBar, end_with, run_missing
-from crg.cli.shared import F, loaded_plugins, note, output, plugin_option, tell_of_left_out
+from crg.cli.shared import F, loaded_plugins, note, output, plugin_option, read_results
 from crg.report.evidence import Study, read_studies, watermark
 from crg.report.evidence.study import Contrast, Line, Spread
 from crg.report.evidence.study import Table as Figures
 from crg.results import ledger
-from crg.results.outline import ENOUGH_ORDERS
+from crg.results.schema import ENOUGH_ORDERS
 from crg.threads import processors
 from crg.types import InputError
 
@@ -161,15 +161,16 @@ def bench(
         _print_list(replace(design, rows=tuple(rows)), prospects)
         return
     path = given["results_path"] or _default_results(design)
-    _check_results(path)
-    planned = narrowed(_planned(design, prospects, folder, machinery), chosen, done_keys(path))
-    _begin(planned, path)
-    failed = run_missing(planned, path, machinery)
+    ledger.make_folder(path)
+    ledger.check_writable(path)
+    known = read_results(path)
+    planned = narrowed(_planned(design, prospects, folder, machinery), chosen, known.runs)
+    for sentence in no_longer_shown(planned, path, known):
+        note(sentence)
+    begin(planned, path, known)
+    failed = run_missing(planned, path, known, machinery)
     if design.gallery:
-        from crg.bench.gallery import galleries
-
-        for line in galleries(planned, ledger.read_ledger(path).records, root):
-            append_new(path, line)
+        _add_gallery(planned, path, root)
     _print_study(design.name, path)
     end_with(failed)
 
@@ -221,16 +222,12 @@ def _default_results(design: Design) -> Path:
     return Path("results", f"{design.name}{'-quick' if design.is_quick else ''}.jsonl")
 
 
-def _check_results(path: Path) -> None:
-    ledger.make_folder(path)
-    ledger.check_writable(path)
-    tell_of_left_out(path)
+def _add_gallery(planned: Plan, path: Path, root: Path | None) -> None:
+    from crg.bench.gallery import galleries
 
-
-def _begin(planned: Plan, path: Path) -> None:
-    for sentence in no_longer_shown(planned, path):
-        note(sentence)
-    begin(planned, path)
+    known = ledger.read(path)
+    for line in galleries(planned, known.runs, root):
+        append_new(path, line, known)
 
 
 def _planned(

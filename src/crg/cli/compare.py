@@ -31,8 +31,8 @@ from crg.cli.shared import (
     parse_options,
     plugin_option,
     print_json,
+    read_results,
     results_options,
-    tell_of_left_out,
 )
 from crg.cli.tables import markdown_tables, rich_tables
 from crg.methods.options import nearest
@@ -177,7 +177,7 @@ def compare(
             raise InputError(cell.reason)
     with _results(None if no_results else results_path) as path:
         failed = run_plan(planned, path, workers, is_kept=not no_results)
-        print_summary(summarise(planned, ledger.read_ledger(path).records), as_json, layout)
+        print_summary(summarise(planned, ledger.read(path).runs), as_json, layout)
     end_with(failed)
 
 
@@ -207,7 +207,6 @@ def _results(path: Path | None) -> Iterator[Path]:
     """The results file, or one that is gone with the command."""
     if path is not None:
         ledger.check_writable(path, or_none=True)
-        tell_of_left_out(path)
         yield path
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -216,8 +215,10 @@ def _results(path: Path | None) -> Iterator[Path]:
 
 def run_plan(planned: Plan, path: Path, workers: int, is_kept: bool) -> int:
     """Run a plan into a results file, silently in a pipe; how many runs failed."""
-    begin(planned, path)
-    return run_missing(planned, path, Machinery(workers=workers), lines=False, is_kept=is_kept)
+    known = read_results(path)
+    begin(planned, path, known)
+    machinery = Machinery(workers=workers)
+    return run_missing(planned, path, known, machinery, lines=False, is_kept=is_kept)
 
 
 def print_summary(summary: Mapping[str, Any], as_json: bool, layout: str) -> None:

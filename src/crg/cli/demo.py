@@ -79,9 +79,10 @@ def demo(
             )
         path = folder / RESULTS
         failed = run_plan(planned, path, workers, is_kept=keep is not None)
-        for line in galleries(planned, ledger.read_ledger(path).records):
-            append_new(path, line)
-        summary = summarise(planned, ledger.read_ledger(path).records)
+        known = ledger.read(path)
+        for line in galleries(planned, known.runs):
+            append_new(path, line, known)
+        summary = summarise(planned, known.runs)
         write_page(report, study_page(read_studies([path])))
     print_summary(summary, as_json, layout)
     click.echo(f"{report} shows it with plots and images.", err=True)

@@ -163,13 +163,18 @@ class EncodingBar:
 
 
 def run_missing(
-    planned: Plan, path: Path, machinery: Machinery, lines: bool = True, is_kept: bool = True
+    planned: Plan,
+    path: Path,
+    known: ledger.Ledger,
+    machinery: Machinery,
+    lines: bool = True,
+    is_kept: bool = True,
 ) -> int:
     """Run what the results file does not hold, with bars on a terminal, and count what failed.
 
-    Ctrl-C ends the command and says what is kept.
+    ``known`` is what was read from the file. Ctrl-C ends the command and says what is kept.
     """
-    left = missing_jobs(planned, path)
+    left = missing_jobs(planned, known)
     names = {job.key: job.name for job in left}
     if machinery.engine == "processes" and machinery.workers is None:
         machinery = replace(machinery, workers=processors())
@@ -201,8 +206,8 @@ def end_with(failed: int) -> None:
 
 
 def _farewell(planned: Plan, path: Path, is_kept: bool) -> str:
-    records = ledger.read_ledger(path).records
-    kept = len(ledger.find(records, [job.key for job in planned.jobs]))
+    runs = ledger.read(path).runs  # a run may have been written in the moment of the interruption
+    kept = len([job for job in planned.jobs if job.key in runs])
     if not is_kept:
         return f"Stopped after {kept} of {len(planned.jobs)} runs, of which none is kept."
     return (

@@ -19,6 +19,8 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from crg.results.ledger import Ledger
+
 INTERRUPTED = 130  # what shells report for a program that Ctrl-C ended
 _LOADED = "crg.plugins"
 _SHOWN = 20  # images that were left out and are listed on the screen
@@ -186,13 +188,14 @@ def note(sentence: str) -> None:
     click.echo(f"Note: {sentence}", err=True)
 
 
-def tell_of_left_out(results_path: Path) -> None:
-    """Say which lines of a results file are truncated, not ours or not to be believed."""
+def read_results(path: Path) -> Ledger:
+    """What a results file holds, with a note on each line that is truncated or not believed."""
     from crg.results import ledger
-    from crg.results.soundness import sentences_on
 
-    for sentence in sentences_on(results_path, ledger.read_ledger(results_path).left_out):
+    known = ledger.read(path)
+    for sentence in ledger.left_out_notes(path, known.left_out):
         note(sentence)
+    return known
 
 
 def _load(ctx: click.Context, _: click.Parameter | None, sources: tuple[str, ...]) -> None:
