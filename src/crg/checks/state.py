@@ -18,7 +18,7 @@ from crg.checks.answers import require_sound
 from crg.checks.base import Check, Make, require, require_close, require_same_bits, run
 from crg.checks.fixtures import ADDED, VIEW_COUNTS, another_direction, make_stream, make_task
 from crg.needs import TEXT_ENCODER
-from crg.types import Task
+from crg.types import InputError, Task
 
 
 def saved_state_continues(make: Make) -> None:
@@ -47,6 +47,28 @@ def state_is_bounded(make: Make) -> None:
         run(adapter, stream[100:])
         after = size_of(adapter)
         require(after <= before, f"The state grew from {before} to {after} bytes with more samples")
+
+
+def corrections_are_taken_in_or_refused(make: Make) -> None:
+    """A correction is refused because the method does not learn, or learnt, kept and not a step."""
+    task = make_task()
+    stream = make_stream(task, 80, 8)
+    adapter = make(task)
+    run(adapter, stream[:40])
+    for number, views in enumerate(stream[40:50]):
+        name = task.class_names[number % task.n_classes]
+        try:
+            adapter.correct(views[0], name, f"corrected {number}")
+        except InputError as error:
+            learns = "does not learn" not in str(error)
+            require(not learns, f"A correction was refused, and not for want of learning: {error}")
+            return
+        require(adapter.n_steps == 40, "A correction was counted as a step")
+    copied = copy.deepcopy(adapter)
+    for views in stream[50:]:
+        require_sound(copied.step(views), task, " after a correction")
+    what = "a saved and loaded adapter that was corrected"
+    _require_equal_futures(adapter, _saved_and_loaded(adapter), stream[50:], what)
 
 
 def _require_takes_up_again(make: Make, again: Callable[[Adapter], Adapter], what: str) -> None:
@@ -121,6 +143,7 @@ STATE: list[Check] = [
     pickled_adapter_continues,
     copied_adapter_continues,
     state_is_bounded,
+    corrections_are_taken_in_or_refused,
 ]
 
 

@@ -47,6 +47,9 @@ def _image_options(command: F) -> F:
                      type=click.Choice(["crops", "augmix"]), help="How views are made."),
         click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0),
                      help="Seed of the views."),
+        click.option("--smallest-crop", default=Recipe.smallest, show_default=True, type=float,
+                     metavar="FRACTION",
+                     help="Smallest part of the image that a view may show, by area."),
         click.option("--variations", type=click.Path(path_type=Path),
                      help="Folder of generated variations, which are added as the last views; "
                           "crg generate makes one."),
@@ -138,7 +141,7 @@ def _encoded(name: str, out: Path, given: dict[str, Any]) -> EncodingSummary:
             return run_encoding(
                 images,
                 load(),
-                Recipe(given["views"], given["augment"], given["seed"]),
+                Recipe(given["views"], given["augment"], given["seed"], given["smallest_crop"]),
                 out,
                 wording=Wording(given["templates"] or None, given["descriptions"], given["mode"]),
                 variations=_variations(given["variations"], given["generated"]),

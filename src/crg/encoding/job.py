@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from crg.encoders.base import Encoder
-from crg.encoding.blocks import Block, EncodedBlock, Settings, encode_blocks
-from crg.encoding.cluster import encode_on_ray
+from crg.encoding.blocks import Block, EncodedBlock, Settings, encode_blocks, encode_on_ray
 from crg.encoding.plan import Wording, make_plan
 from crg.features import store as storage
 from crg.features.files import open_store

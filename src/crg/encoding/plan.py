@@ -104,7 +104,11 @@ def _key(dataset: ImageSet, encoder: Encoder, recipe: Recipe) -> dict[str, Any]:
         "model": encoder.name,
         "weights": encoder.fingerprint,
         "precision": getattr(encoder, "precision", None),
-        **{name.replace("_", " "): value for name, value in asdict(recipe).items()},
+        "views": recipe.views,
+        "augment": recipe.augment,
+        "seed": recipe.seed,
+        "least area": recipe.smallest,
+        "crop interpolation": recipe.crop_interpolation,
         **{f"model's {name}": value for name, value in asdict(encoder.preprocessing).items()},
     }
 

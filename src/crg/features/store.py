@@ -280,7 +280,7 @@ def _difference(name: str, header: Header, plan: StorePlan) -> str | None:
 
 def _label(name: str) -> str:
     """What a message calls a part of the key; stored keys keep the words they were hashed with."""
-    return name.replace("pictures", "images")
+    return name.replace("pictures", "images").replace("least area", "smallest crop")
 
 
 def _plainest(told: list[str]) -> list[str]:
