@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from crg.bench.shortening import shorten_file
+from crg.bench.rerun import archive_file
 from crg.cli import main
 from crg.report.evidence import read_studies
 from crg.results import ledger
@@ -134,7 +134,7 @@ def test_short_lines_are_not_drawn(path: Path, tmp_path: Path) -> None:
     """The sentence says what they are for, and names the page beside them if there is one."""
     kept = tmp_path / "kept"
     kept.mkdir()
-    shorten_file(path, kept / "toys.jsonl.gz")
+    archive_file(path, kept / "toys.jsonl.gz")
     for given in (kept, kept / "toys.jsonl.gz"):
         refused = _report(given)
         assert refused.exit_code == 2 and refused.stderr.count("\n") == 1

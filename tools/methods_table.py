@@ -28,6 +28,7 @@ from crg.engine import RunSpec
 from crg.engine.worker import peak_bytes
 from crg.generation.variations import relight
 from crg.images.views import Recipe
+from crg.report.tables import METHOD, Column, Table, percent, spread_of_summary, to_markdown
 from crg.results import ledger
 from crg.shapes.dataset import shape_images
 
@@ -143,47 +144,47 @@ def tables(kept: Mapping[str, Any]) -> str:
     """Accuracy per shift, then cost and needs."""
     shifts: Mapping[str, Mapping[str, Any]] = kept["shifts"]
     methods = list(next(iter(shifts.values())))
-    lines = [
+    best = {
+        (row, column)
+        for row, method in enumerate(methods)
+        for column, rows in enumerate(shifts.values(), start=1)
+        if rows[method]["best"]
+    }
+    accuracy = Table(
+        (METHOD, *(Column(shift, spread_of_summary) for shift in shifts)),
+        tuple((each, *(rows[each]["accuracy"] for rows in shifts.values())) for each in methods),
+        best=frozenset(best),
+    )
+    return "\n".join([
         f"Accuracy in %, mean ± standard deviation over {kept['orders']} stream orders; "
         f"{kept['images']} images per shift, severity {kept['severity']}, {kept['views']} "
-        f"views; few-shot methods see {kept['shots']} labelled images per class; tpt and difftpt "
-        "forget each image, so that the order does not matter to them:\n",
-        "| method | " + " | ".join(shifts) + " |",
-        "| --- |" + " ---: |" * len(shifts),
-        *(
-            _row(method, [_accuracy(rows[method]) for rows in shifts.values()])
-            for method in methods
-        ),
+        f"views; few-shot methods see {kept['shots']} labelled images per class; the answers of "
+        "tpt and difftpt do not depend on the order:\n",
+        to_markdown(accuracy),
         "\nCalibration error in % (mean over the shifts), median milliseconds per image "
         "beyond the encoder, without training, and the most memory that a process needed, which "
         "includes Python, NumPy and, where it is used, torch:\n",
-        "| method | ECE % | ms per image | peak MB | needs |",
-        "| --- | ---: | ---: | ---: | --- |",
-        *(_row(each, _costs([rows[each] for rows in shifts.values()])) for each in methods),
-    ]
-    return "\n".join(lines)
+        to_markdown(_costs({each: [rows[each] for rows in shifts.values()] for each in methods})),
+    ])  # fmt: skip
 
 
-def _row(method: str, cells: Sequence[str]) -> str:
-    return f"| {method} | " + " | ".join(cells) + " |"
-
-
-def _accuracy(row: Mapping[str, Any]) -> str:
-    spread = row["accuracy"]
-    text = f"{100 * spread['mean']:.1f} ± {100 * (spread['std'] or 0):.1f}"
-    return f"**{text}**" if row["best"] else text
-
-
-def _costs(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    def mean(name: str) -> float:
+def _costs(methods: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
+    def mean(rows: Sequence[Mapping[str, Any]], name: str) -> float:
         return sum(float(row[name]) for row in rows) / len(rows)
 
-    return [
-        f"{100 * mean('ece'):.1f}",
-        f"{mean('ms_per_step_median'):.2f}",
-        f"{mean('peak_bytes') / 1e6:.0f}",
-        ", ".join(rows[0]["needs"]) or "-",
-    ]
+    columns = (
+        METHOD,
+        Column("ECE %", percent),
+        Column("ms per image", lambda value: f"{value:.2f}"),
+        Column("peak MB", lambda value: f"{value / 1e6:.0f}"),
+        Column("needs", ", ".join, is_text=True),
+    )
+    names = ("ece", "ms_per_step_median", "peak_bytes")
+    cells = tuple(
+        (each, *(mean(rows, name) for name in names), rows[0]["needs"] or None)
+        for each, rows in methods.items()
+    )
+    return Table(columns, cells)
 
 
 if __name__ == "__main__":

@@ -20,9 +20,8 @@ from crg.bench.summary import summarise
 from crg.cli.compare import comparison_options, parse_methods, print_summary, run_plan
 from crg.cli.progress import EncodingBar, end_with
 from crg.cli.shared import loaded_plugins, plugin_option
-from crg.report.evidence import read_studies
-from crg.report.study_page import study_page
-from crg.report.writing import check_page, write_page
+from crg.report import page
+from crg.report.study import read_experiments
 from crg.results import ledger
 
 RESULTS = "demo.jsonl"
@@ -69,7 +68,7 @@ def demo(
       crg demo --shift fog --severity 4 --report fog.html
       crg demo --keep shapes && crg run shapes/night-3-960x8 --method crg
     """
-    check_page(report)
+    page.check(report, "--report")
     design = _design(shift, severity, images, views, texts, orders)
     with _folder(keep) as folder:
         prospects = find_prospects(design, (), folder)
@@ -83,7 +82,7 @@ def demo(
         for line in galleries(planned, known.runs):
             append_new(path, line, known)
         summary = summarise(planned, known.runs)
-        write_page(report, study_page(read_studies([path])))
+        page.write(read_experiments([path]), report)
     print_summary(summary, as_json, layout)
     click.echo(f"{report} shows it with plots and images.", err=True)
     end_with(failed)
