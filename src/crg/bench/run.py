@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from crg.bench.plan import Job, Plan
-from crg.engine import Failure, OnProgress, Outcome, RunSpec, run_all, run_all_on_ray
+from crg.engine import Failure, OnProgress, Outcome, RunSpec, run_all
 from crg.results import ledger
 from crg.results.ledger import Ledger
 from crg.results.provenance import failed_run, make_run
@@ -128,6 +128,8 @@ def _runs(
 ) -> Generator[tuple[RunSpec, Outcome], None, None]:
     workers = machinery.workers
     if machinery.engine == "ray":
+        from crg.engine.cluster import run_all_on_ray
+
         return run_all_on_ray(specs, workers, machinery.address, plugins, on_progress)
     # in processes even with one worker: a method may take its process down with it
     return run_all(specs, workers or 1, plugins, on_progress, isolated=True)
