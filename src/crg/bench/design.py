@@ -20,14 +20,11 @@ from msgspec.structs import replace
 
 from crg.bench.keys import typed_options
 from crg.datasets.catalog import find_entry, get_entry
-from crg.evaluate import BASELINE
 from crg.methods.options import nearest
-from crg.methods.registry import get_method
+from crg.methods.registry import BASELINE, get_method
 from crg.presets import presets_of
 from crg.results.papers import known_experiments
 from crg.results.schema import ENOUGH_ORDERS
-from crg.shapes.dataset import CLEAN
-from crg.shapes.shifts import check_shift
 from crg.streams.scenario import SHUFFLED, Scenario
 from crg.types import InputError
 
@@ -366,7 +363,12 @@ def _checked_data(data: DataDesign) -> DataDesign:
     return data
 
 
-def _check_shifts(shifts: Iterable[str], severity: int) -> None:
+def _check_shifts(shifts: Sequence[str], severity: int) -> None:
+    if not shifts:
+        return
+    from crg.shapes.dataset import CLEAN
+    from crg.shapes.shifts import check_shift
+
     for shift in shifts:
         check_shift(None if shift == CLEAN else shift, severity)
 

@@ -21,17 +21,15 @@ from crg.bench.keys import origin_of, typed_options, unusual, whole_config
 from crg.bench.rendered import Tell
 from crg.bench.sources import Prospect
 from crg.datasets.catalog import TRAIN, find_entry, get_entry
-from crg.encoders import equipped
 from crg.engine import RunSpec, read_once, read_with_few
-from crg.evaluate import BASELINE
 from crg.features.files import Features
 from crg.methods.options import build_config
-from crg.methods.registry import get_method
+from crg.methods.registry import BASELINE, get_method
 from crg.needs import FEW, GENERATED, TEXT_ENCODER, check_needs
 from crg.presets import PRESET, presets_of
 from crg.results.provenance import Origin, run_key
 from crg.results.schema import LABELLED_IMAGES, Cell, Outline, Row, Setting, Source
-from crg.types import InputError
+from crg.types import InputError, Task
 
 SEED = "seed"  # the option of methods that train
 # In these the seed decides which images come, and not only when.
@@ -98,7 +96,7 @@ def why_not(request: RowDesign, prospect: Prospect, features: Features) -> str |
         needs = kind.needs_with(build_config(request.method, kind.Config, options))
         if FEW in needs and features.few_features is None:
             return _no_labelled_images(request.method, prospect)
-        check_needs(request.method, needs, equipped(features.task, needs, features.model))
+        check_needs(request.method, needs, _equipped(features, needs))
     except InputError as error:
         return str(error)
     return _too_few(options, dataset, features) if FEW in needs else None
@@ -114,6 +112,15 @@ def seeds_of(request: RowDesign, setting: SettingDesign, seeds: tuple[int, ...])
     once = forgets and request.method != BASELINE and not trains_with_seed(request)
     once = once and setting.scenario.order not in SEEDED_CHOICE
     return range(min(1, len(seeds)) if once else len(seeds))
+
+
+def _equipped(features: Features, needs: Sequence[str]) -> Task:
+    """The task with the text encoder of its model, if that is needed."""
+    if TEXT_ENCODER not in needs:
+        return features.task
+    from crg.encoders import equipped
+
+    return equipped(features.task, needs, features.model)
 
 
 def _no_labels(prospect: Prospect) -> str:

@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from crg.images.image_set import ImageSet
-from crg.shapes.dataset import CLEAN, N_CLASSES, shape_images
-from crg.shapes.shifts import SEVERITIES, SHIFTS
 from crg.types import InputError
 
 if TYPE_CHECKING:
     from crg.encoding import EncodingProgress
+    from crg.images.image_set import ImageSet
+
+CLEAN = "clean"  # what images without a shift are called
 
 FOLDER = Path("build", "bench")  # where stores are made unless another place is named
 MODEL = "mini"
 # Nobody trained the model on these, or chose a shift, a severity or an option with them.
 STREAM_SEED, LABELLED_SEED = 21, 121
-_SHIFTED = f"(?P<shift>{'|'.join(SHIFTS)})-(?P<severity>[{SEVERITIES[0]}-{SEVERITIES[-1]}])"
+_SHIFTED = "(?P<shift>[a-z]+)-(?P<severity>[1-5])"
 _COUNT = "[1-9][0-9]*"
 _STORE_NAME = re.compile(
     f"(?:{CLEAN}|{_SHIFTED})-"
@@ -89,6 +89,7 @@ class Shapes:
         from crg.encoders import load_encoder
         from crg.encoding import encode
         from crg.images.views import Recipe
+        from crg.shapes.dataset import N_CLASSES
 
         if few := self.few_store(folder):
             _make(folder)
@@ -100,6 +101,8 @@ class Shapes:
         return CLEAN if self.shift == CLEAN else f"{self.shift}-{self.severity}"
 
     def _drawn(self, count: int, seed: int) -> ImageSet:
+        from crg.shapes.dataset import shape_images
+
         shift = None if self.shift == CLEAN else self.shift
         return shape_images(shift, self.severity, count, seed)
 
@@ -111,11 +114,17 @@ def shapes_in(name: str) -> Shapes | None:
     (480, 4)
     """
     found = _STORE_NAME.fullmatch(name)
-    if found is None:
+    if found is None or not _is_shift(found["shift"]):
         return None
     told = {part: value for part, value in found.groupdict().items() if value is not None}
     shift = told.pop("shift", CLEAN)
     return Shapes(shift, **{part: int(value) for part, value in told.items()})
+
+
+def _is_shift(name: str | None) -> bool:
+    from crg.shapes.shifts import SHIFTS
+
+    return name is None or name in SHIFTS
 
 
 def render_store(name: str, folder: Path, workers: int, tell: Tell) -> Path | None:

@@ -22,7 +22,7 @@ COMMANDS = {  # as help lists them
     "run": "Run one method over a feature file, beside zero-shot on the same stream.",
     "compare": "Compare methods on feature files: mean and spread over stream orders.",
     "bench": "Run the experiment of a TOML file on whatever data is there.",
-    "report": "Draw what crg bench has measured: RESULTS are its files, or folders of them.",
+    "report": "Show what crg bench has measured: RESULTS are its files, or folders of them.",
     "rerun": "Run again what a line of a results file reports, and compare all that was measured.",
     "methods": "List the methods with their options and defaults, or tell more of one of them.",
     "encoders": "List the models that turn images and texts into features.",

@@ -17,7 +17,6 @@ from crg.bench.plan import Plan, count_runs, narrowed, plan
 from crg.bench.rendered import FOLDER
 from crg.bench.run import Machinery, append_new, begin, no_longer_shown
 from crg.bench.sources import VARIABLE, Prospect, discover, find_prospects, named_paths
-from crg.cli.compare import parse_methods
 from crg.cli.progress import EncodingBar, end_with, run_missing
 from crg.cli.shared import F, loaded_plugins, note, output, plugin_option, read_results
 from crg.report.study import Experiment, read_experiments
@@ -143,6 +142,8 @@ def _design(
     design = design.reduced() if quick else design
     chosen = {row.label for row in design.rows}
     if methods:
+        from crg.cli.compare import parse_methods
+
         design, chosen = with_methods(design, parse_methods(methods))
     design = replace(design, orders=orders or design.orders)
     if design.orders < ENOUGH_ORDERS:

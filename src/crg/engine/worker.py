@@ -21,7 +21,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from crg.evaluate import run
 from crg.features.files import Features, read_features
 from crg.features.joining import joined, with_few
 from crg.plugins import load_plugins
@@ -146,6 +145,8 @@ def peak_bytes(spec: RunSpec, plugins: Sequence[str] = ()) -> int | None:
 
 def measure() -> None:
     """Life of the child: run what stdin holds and print the peak."""
+    from crg.evaluate import run
+
     spec, plugins = pickle.load(sys.stdin.buffer)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     load_plugins(plugins)
@@ -179,6 +180,8 @@ def run_spec(
     spec: RunSpec, plugins: Sequence[str] = (), tell: Tell = lambda done, total: None
 ) -> Result:
     """Run one spec in this process with one computing thread; ``tell`` hears how far it is."""
+    from crg.evaluate import run  # by whoever runs something, and not by whoever only plans
+
     tell(0, 0)
     load_plugins(plugins)
     features = read_with_few(spec.path, spec.few, spec.then)

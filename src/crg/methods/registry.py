@@ -11,6 +11,7 @@ import importlib
 import pkgutil
 from functools import cache
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from typing import TypeVar
 
 import crg.methods as package
@@ -20,6 +21,7 @@ from crg.types import InputError
 
 M = TypeVar("M", bound=type[Method])
 
+BASELINE = "zero_shot"  # what every method is compared with
 _methods: dict[str, type[Method]] = {}
 
 
@@ -45,7 +47,11 @@ def register(method: M) -> M:
 
 def get_method(name: str) -> type[Method]:
     """The class registered under ``name``."""
-    _discover()
+    own = f"{package.__name__}.{name}"
+    if name not in _methods and name.isidentifier() and find_spec(own) is not None:
+        importlib.import_module(own)  # the other methods are not needed for it
+    if name not in _methods:
+        _discover()
     if name not in _methods:
         raise InputError(f"There is no method {name!r}: {nearest(name, _methods)}")
     return _methods[name]

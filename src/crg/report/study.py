@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 
 from crg import metrics
-from crg.evaluate import BASELINE
+from crg.methods.registry import BASELINE
 from crg.metrics import Interval
 from crg.results import ledger as results
 from crg.results.measurements import unpacked_bits
