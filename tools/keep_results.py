@@ -16,8 +16,9 @@ from pathlib import Path
 import crg
 from crg.bench.rerun import archive_file
 from crg.report import page
+from crg.report.overview import whole_text
 from crg.report.study import read_experiments
-from crg.report.tables import to_markdown, whole_text
+from crg.report.tables import to_markdown
 
 # As one reads: the tables of the paper first, then what goes beyond it.
 ORDER = ("robustness", "cross_datasets", "ablation", "queue_size", "weights", "cache_error",
@@ -49,7 +50,7 @@ def keep(results: Path, out: Path) -> None:
         replace(each, path=str(kept[each.path])) for each in read_experiments(files)
     ]  # with the lines where they are kept, so that the printed commands can be used
     page.write(experiments, out / "report.html")
-    text = whole_text(experiments, to_markdown, "## {}")
+    text = whole_text(experiments, to_markdown, "## {}\n\nLines are those of {}.")
     (out / "tables.md").write_text(text, encoding="utf-8")
     for file in files:
         archive_file(file, kept[str(file)])

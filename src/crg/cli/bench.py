@@ -19,8 +19,9 @@ from crg.bench.run import Machinery, append_new, begin, no_longer_shown
 from crg.bench.sources import VARIABLE, Prospect, discover, find_prospects, named_paths
 from crg.cli.progress import EncodingBar, end_with, run_missing
 from crg.cli.shared import F, loaded_plugins, note, output, plugin_option, read_results
+from crg.report.overview import short_table
 from crg.report.study import Experiment, read_experiments
-from crg.report.tables import short_table, to_terminal
+from crg.report.tables import to_terminal
 from crg.results import ledger
 from crg.results.schema import ENOUGH_ORDERS
 from crg.threads import processors

@@ -11,6 +11,7 @@ from crg.cli.shared import note
 from crg.results.papers import with_papers
 
 PAGE = Path("report.html")
+_MARKDOWN, _LATEX = "## {}\n\nLines are those of {}.", "% {}, lines of {}"
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -45,7 +46,7 @@ def report(
       crg report results/noise.jsonl --methods tda,crg --markdown noise.md
       crg report results/ --latex tables.tex --figures figures/
     """
-    from crg.report import page, tables
+    from crg.report import overview, page, tables
     from crg.report.figures import save_pdf
     from crg.report.study import read_experiments
 
@@ -56,9 +57,9 @@ def report(
     chosen = [name.strip() for name in methods.split(",") if name.strip()]
     experiments = read_experiments(results, chosen, with_papers(reported), note)
     if markdown:
-        _write(markdown, tables.whole_text(experiments, tables.to_markdown, "## {}"))
+        _write(markdown, overview.whole_text(experiments, tables.to_markdown, _MARKDOWN))
     if latex:
-        _write(latex, tables.whole_text(experiments, tables.to_latex, "% {}"))
+        _write(latex, overview.whole_text(experiments, tables.to_latex, _LATEX))
     if figures:
         count = len(save_pdf(experiments, figures))
         click.echo(f"{figures} holds {count} figures.", err=True)

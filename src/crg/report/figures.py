@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from crg.atomic import replacing
+from crg.report.overview import row_name, source_name
 from crg.report.study import Comparison, Experiment, MethodResult
-from crg.report.tables import row_name, source_name
 from crg.results.schema import Row
 from crg.types import InputError
 
@@ -51,7 +51,12 @@ _OTHERS = ("#17a2a2", "#b03060", "#5a7d2a", "#6a5acd")
 _DASHES = ((0, ()), (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)), (0, (1, 2)))
 _MARKERS = "osD^vPX*"
 _INKED = ("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "text.color")
-_PLAIN = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+_PLAIN = {
+    "text.parse_math": False,
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
 
 
 @dataclass(frozen=True)
@@ -131,7 +136,7 @@ def to_svg(figure: Any, label: str) -> str:
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.S)
     used = set(re.findall(r'(?:url\(|xlink:href=")#([\w-]+)', svg))
     svg = re.sub(r' id="([^"]+)"', lambda m: m[0] if m[1] in used else "", svg)
-    svg = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", svg)
+    svg = re.sub(r"font-family: [^;\"]*;? ?|<defs>\s*<style.*?</defs>", "", svg, flags=re.S)
     svg = re.sub(r"(\d\.\d)\d+", r"\1", svg).replace(_INK, "currentColor")
     svg = re.sub(r' (width|height)="[\d.]+pt"', "", svg, count=2)
     svg = re.sub(r">\s+<", "><", re.sub(r"\s*\n\s*", " ", svg))
@@ -183,10 +188,14 @@ def _gains(axes: Any, _: Experiment, comparisons: Sequence[Comparison], pens: _P
         _interval(axes, each, place, pens[each.row.label], horizontal=True)
     axes.axvline(0, color=pens_of([Row("zero_shot", "zero_shot")])["zero_shot"].colour, lw=1)
     axes.set_ylim(-0.6, len(shown) - 0.4)
-    axes.set_yticks(range(len(shown)), [row_name(each.row) for each in reversed(shown)])
-    axes.set_xlabel("gain over zero-shot, points")
+    axes.set_yticks(range(len(shown)), [_short(row_name(each.row)) for each in reversed(shown)])
+    axes.set_xlabel("gain, points")
     axes.figure.set_size_inches(_INCHES[0], max(1.4, 0.28 * len(shown) + 0.8))
     return bool(shown)
+
+
+def _short(name: str, most: int = 34) -> str:
+    return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 def _interval(axes: Any, each: MethodResult, place: float, pen: Pen, horizontal: bool) -> None:
@@ -206,7 +215,7 @@ def _streams(axes: Any, _: Experiment, comparisons: Sequence[Comparison], pens: 
         offset = 0.7 * ((number + 0.5) / len(labels) - 0.5)
         for place, comparison in enumerate(comparisons):
             found = comparison.of(label)
-            if found is not None and found.gain is not None:
+            if found.gain is not None:
                 _interval(axes, found, place + offset, pens[label], horizontal=False)
     axes.axhline(0, color="#808080", lw=1)
     names = [each.setting.label for each in comparisons]
@@ -224,7 +233,7 @@ def _settings(axes: Any, experiment: Experiment, comparisons: Sequence[Compariso
         points = [
             (xs[each.setting.label], found.accuracy)
             for each in comparisons
-            if (found := each.of(row.label)) and found.accuracy and each.setting.label in xs
+            if (found := each.of(row.label)).accuracy and each.setting.label in xs
         ]
         _line(axes, [(x, s.mean, s.std or 0.0) for x, s in points], pens[row.label], row.label)
     axes.set(xlabel=outline.x_title or "setting", ylabel="accuracy, %")

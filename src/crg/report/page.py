@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from crg.atomic import replacing
-from crg.report import figures, tables
-from crg.report.study import Experiment, distinct
+from crg.report import figures, overview
+from crg.report.study import Experiment
 from crg.report.tables import Table
 from crg.results.schema import ENOUGH_IMAGES, ENOUGH_ORDERS
 from crg.types import InputError
@@ -77,14 +77,14 @@ def render(experiments: Sequence[Experiment], title: str = TITLE) -> str:
         demo=False,
         title=title,
         facts=facts_of(shown),
-        main=tables.main_tables(shown),
-        tally=tables.tally_table(shown),
+        main=overview.main_tables(shown),
+        tally=overview.tally_table(shown),
         sections=[section_of(each) for each in shown],
         same=same,
         versions=_versions(shown),
         enough_orders=ENOUGH_ORDERS,
         enough_images=ENOUGH_IMAGES,
-        source_name=tables.source_name,
+        source_name=overview.source_name,
     )
 
 
@@ -125,8 +125,8 @@ def section_of(experiment: Experiment) -> Section:
         experiment,
         _figure(experiment, kind),
         _figure(experiment, "reliability") if kind in _CALIBRATED else None,
-        tuple(tables.tables_of(experiment)),
-        tables.not_run_line(experiment),
+        tuple(overview.tables_of(experiment)),
+        overview.not_run_line(experiment),
     )
 
 
@@ -180,3 +180,19 @@ def _versions(experiments: Sequence[Experiment]) -> dict[str, str]:
     times = sorted(time for each in when for time in each.split(" to "))
     measured = {"measured": f"{times[0]} to {times[-1]}"} if times else {}
     return {**measured, **{name: ", ".join(values) for name, values in found.items()}}
+
+
+def distinct(experiments: Sequence[Experiment]) -> list[Experiment]:
+    """Without what an earlier experiment has shown already: the same methods on the same images."""
+    shown: dict[Any, str] = {}
+    kept: list[Experiment] = []
+    for experiment in experiments:
+        own = []
+        for each in experiment.comparisons:
+            rows = [(row.method, sorted(map(str, row.options.items())))
+                    for row in experiment.outline.rows]  # fmt: skip
+            facts = (each.source.sha256 or each.source.name, str(each.setting.scenario), str(rows))
+            if shown.setdefault(facts, experiment.outline.name) == experiment.outline.name:
+                own.append(each)
+        kept.append(replace(experiment, comparisons=tuple(own)))
+    return [each for each in kept if each.comparisons or not any(e.comparisons for e in kept)]

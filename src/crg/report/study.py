@@ -1,10 +1,7 @@
-"""From results files to experiments: every method against zero-shot on the same streams.
+"""From results files to experiments: every method on every dataset against zero-shot.
 
-Differences are always between answers to the same image in the same stream order, with the
-interval of ``crg.metrics.paired_interval``, a crossed bootstrap over images and orders. A
-difference is significant if its 95% interval excludes zero, and only with at least
-``ENOUGH_ORDERS`` orders of at least ``ENOUGH_IMAGES`` scored images each. A method whose answers
-do not depend on the order is run once and paired with every order.
+Runs are found by their keys. A method whose answers do not depend on the order is run once and
+compared with every order.
 
 Accuracy, calibration error and purity are fractions. A spread is over stream orders.
 """
@@ -12,30 +9,24 @@ Accuracy, calibration error and purity are fractions. A spread is over stream or
 from __future__ import annotations
 
 import os
-import statistics
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import numpy as np
 
-from crg import metrics
 from crg.methods.registry import BASELINE
-from crg.metrics import Interval
+from crg.report.contrasts import Answers, Contrast, Spread, contrast
+from crg.report.runs import Curve, MeasuredRun, answers_of, figures_of, first_gains
 from crg.results import ledger as results
-from crg.results.measurements import unpacked_bits
 from crg.results.papers import Papers, Reported, bundled_papers
 from crg.results.schema import (
-    ENOUGH_IMAGES,
     ENOUGH_ORDERS,
     ArchivedRun,
     Cell,
     Failure,
     Gallery,
-    Metrics,
     Outline,
     OutlineLine,
     Row,
@@ -44,42 +35,7 @@ from crg.results.schema import (
     ShownImage,
     Source,
 )
-from crg.streams.orders import shuffled
-from crg.streams.scenario import SHUFFLED, Scenario
 from crg.types import InputError
-
-RESAMPLES = 10_000  # with fewer, the seed would decide on differences that are close
-FIRST = (50, 100, 200, 500)  # images of a cold start
-_N_PLACES = 60  # of a curve
-_FIRST_PLACE = 20  # the accuracy over fewer images says nothing
-_ONE_PROMPT = "zero_shot_one_prompt"
-
-Numbers = np.ndarray[Any, Any]
-Curve = tuple[tuple[float, float, float], ...]  # x, mean, standard deviation
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Mean and sample standard deviation over stream orders (None for a single one)."""
-
-    mean: float
-    std: float | None
-    per_order: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Contrast:
-    """A method against another on the same streams."""
-
-    against: str  # label of the other one
-    interval: Interval
-    verdict: str = ""  # "better" or "worse" where the difference is significant
-    lacks: str = ""  # "orders" or "images", where there are too few for anything significant
-
-    @property
-    def mark(self) -> str:
-        """▲ significantly better, ▼ significantly worse, nothing where not significant."""
-        return {"better": "▲", "worse": "▼"}.get(self.verdict, "")
 
 
 @dataclass(frozen=True)
@@ -125,9 +81,9 @@ class Comparison:
     results: tuple[MethodResult, ...]
     n_scored: int | None = None  # images, in the order that has the fewest
 
-    def of(self, label: str) -> MethodResult | None:
+    def of(self, label: str) -> MethodResult:
         """The result of a method by its label."""
-        return next((each for each in self.results if each.row.label == label), None)
+        return next(each for each in self.results if each.row.label == label)
 
 
 @dataclass(frozen=True)
@@ -247,104 +203,6 @@ def _nothing_to_show(given: Sequence[Path], ledgers: Mapping[Path, results.Ledge
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
-    """Which images were answered rightly, by row of the file, in each of some orders."""
-
-    seeds: tuple[int, ...]
-    right: Numbers  # (orders, N); bool, or the difference of two such
-    seen: Numbers  # (orders, N): which images were scored
-    for_all_orders: bool = False  # one order only: the answers are the same in every one
-
-    def of(self, seeds: Sequence[int]) -> Answers:
-        """The answers in the orders of ``seeds``, each of which there must be."""
-        if self.for_all_orders:
-            shape = (len(seeds), self.right.shape[1])
-            right, seen = np.broadcast_to(self.right, shape), np.broadcast_to(self.seen, shape)
-            return Answers(tuple(seeds), right, seen)
-        places = [self.seeds.index(seed) for seed in seeds]
-        return Answers(tuple(seeds), self.right[places], self.seen[places])
-
-    def minus(self, other: Answers | None) -> Answers | None:
-        """How each answer differs: 1 corrected, -1 broken, 0 as it was."""
-        pair = _paired(self, other)
-        if pair is None:
-            return None
-        mine, its = pair
-        difference = mine.right.astype(np.int8) - its.right.astype(np.int8)
-        for_all = self.for_all_orders and other is not None and other.for_all_orders
-        return Answers(mine.seeds, difference, mine.seen & its.seen, for_all)
-
-
-def _paired(one: Answers | None, other: Answers | None) -> tuple[Answers, Answers] | None:
-    """Both in the orders that they share; None where there are none, or the images differ."""
-    if one is None or other is None:
-        return None
-    if one.for_all_orders or other.for_all_orders:
-        seeds = other.seeds if one.for_all_orders else one.seeds
-    else:
-        seeds = tuple(seed for seed in one.seeds if seed in other.seeds)
-    if not seeds or one.right.shape[1] != other.right.shape[1]:
-        return None
-    return one.of(seeds), other.of(seeds)
-
-
-def contrast(one: Answers | None, other: Answers | None, label: str, n_all: int) -> Contrast | None:
-    """``one`` against ``other``; ``n_all`` orders are what a method that is run once stands for."""
-    pair = _paired(one, other)
-    if pair is None or one is None or other is None:
-        return None
-    first, second = pair
-    seen = first.seen & second.seen
-    if not seen.any():
-        return None
-    if (seen == seen[:1]).all():  # the same images in every order: no others need be drawn
-        kept = seen[0]
-        interval = metrics.paired_interval(
-            first.right[:, kept], second.right[:, kept], n_resamples=RESAMPLES
-        )
-    else:
-        interval = metrics.paired_interval(first.right, second.right, seen, RESAMPLES)
-    n_orders = n_all if one.for_all_orders and other.for_all_orders else len(first.seeds)
-    return judged(label, interval, n_orders, int(seen.sum(axis=1).min()))
-
-
-def judged(label: str, interval: Interval, n_orders: int, n_images: int) -> Contrast:
-    """With the verdict that the interval allows; ``n_images`` is of the order with the fewest."""
-    lacks = "orders" if n_orders < ENOUGH_ORDERS else ""
-    lacks = "images" if n_images < ENOUGH_IMAGES else lacks
-    if lacks or interval.low <= 0 <= interval.high:
-        return Contrast(label, interval, "", lacks)
-    return Contrast(label, interval, "better" if interval.low > 0 else "worse")
-
-
-def spread(values: Sequence[float | None]) -> Spread | None:
-    """Mean and deviation over orders; None where one of them has no value.
-
-    >>> spread([0.5, 0.5])
-    Spread(mean=0.5, std=0.0, per_order=(0.5, 0.5))
-    """
-    known = tuple(float(value) for value in values if value is not None)
-    if not known or len(known) < len(values):
-        return None
-    std = statistics.stdev(known) if len(known) > 1 else None
-    return Spread(statistics.fmean(known), std, known)
-
-
-@dataclass(frozen=True, eq=False)
-class _Measured:
-    """A run as the statistics need it."""
-
-    run: Run
-    line: int
-    own: Metrics
-    base: Metrics
-
-    @property
-    def n_scored(self) -> int:
-        return self.run.n_samples if self.own.n_scored is None else self.own.n_scored
-
-
-@dataclass(frozen=True, eq=False)
 class _Judged:
     """A result with the answers behind it."""
 
@@ -360,12 +218,12 @@ class _Reader:
     def __init__(self, outline: Outline, ledger: results.Ledger, papers: Papers) -> None:
         self.outline, self.papers, self.n_orders = outline, papers, len(outline.seeds)
         wanted = {cell.key for cell in outline.cells if cell.key is not None}
-        self.runs: dict[str, _Measured] = {}
+        self.runs: dict[str, MeasuredRun] = {}
         self.failures: dict[str, str] = {}
         self.gallery: dict[str, tuple[ShownImage, ...]] = {}
         for number, entry in ledger.entries.items():
             if isinstance(entry, Run) and entry.key in wanted:
-                self.runs[entry.key] = _Measured(entry, number, entry.measured, entry.baseline)
+                self.runs[entry.key] = MeasuredRun(entry, number, entry.measured, entry.baseline)
             elif isinstance(entry, Failure) and entry.key in wanted:
                 self.failures[entry.key] = entry.reason
             elif isinstance(entry, Gallery) and entry.experiment == outline.name:
@@ -409,25 +267,27 @@ class _Reader:
         keys = tuple(dict.fromkeys(cell.key for cell in mine if cell.key is not None))
         runs = [self.runs[key] for key in keys if key in self.runs]
         status, reason = self._status(mine, keys)
-        reported = _printed(self.papers, self.outline, source, row)
+        reported = self.papers.printed(self.outline, source, row)
         result = MethodResult(row, status, reason, reported=reported)
         if not runs:
             return _Judged(result)
         once = len(keys) == 1 and self.n_orders > 1  # its answers do not depend on the order
-        answers = _answers(runs, lambda run: run.own, once)
-        base = None if is_baseline(row) else _answers(runs, lambda run: run.base, once)
+        answers = answers_of(runs, lambda run: run.own, once)
+        base = None if is_baseline(row) else answers_of(runs, lambda run: run.base, once)
         label = next((each.label for each in self.outline.rows if is_baseline(each)), BASELINE)
+        shows_start = self.outline.figure == "cold_start" and not once and base is not None
         result = replace(
-            _with_figures(result, runs, once),
+            result,
+            **figures_of(runs, once),
             gain=contrast(answers, base, label, self.n_orders),
-            first_gain={} if once or base is None else _first_gains(runs, label),
+            first_gain=first_gains(runs, label) if shows_start else {},
         )
         return _Judged(result, answers, base, runs[0].run.options)
 
     def _status(self, cells: Sequence[Cell], keys: Sequence[str]) -> tuple[str, str]:
         if not keys:
             reasons = dict.fromkeys(cell.reason for cell in cells if cell.reason)
-            return "not run", " ".join(reasons) or "The experiment does not have it here."
+            return "not run", " ".join(reasons)
         absent = [key for key in keys if key not in self.runs]
         if not absent:
             return "measured", ""
@@ -503,164 +363,6 @@ def _most_like(mine: _Judged, above: Sequence[_Judged]) -> _Judged | None:
     return min(reversed(same), key=differing) if same and mine.options else None
 
 
-def _answers(
-    runs: Sequence[_Measured], which: Callable[[_Measured], Metrics], once: bool
-) -> Answers | None:
-    """The answers of a method; None where there were no labels to judge them by."""
-    texts = [which(run).correct for run in runs]
-    known = [text for text in texts if text is not None]
-    if len(known) < len(runs) or len(set(map(len, known))) != 1:
-        return None  # or other images, as when a file was replaced between the runs
-    width = 4 * len(known[0])  # four bits a digit; the last ones may mean nothing
-    right = np.stack([unpacked_bits(text, width) for text in known])
-    seen = np.stack([
-        np.arange(width) < run.n_scored
-        if run.own.streamed is None
-        else unpacked_bits(run.own.streamed, width)
-        for run in runs
-    ])  # fmt: skip
-    return Answers(tuple(run.run.seed for run in runs), right & seen, seen, once)
-
-
-def _streams(runs: Sequence[_Measured], which: Callable[[_Measured], Metrics]) -> list[Numbers]:
-    """Right or wrong in the order of the stream, per run; empty where one of them lacks it."""
-    found = [
-        unpacked_bits(text, run.n_scored)
-        for run in runs
-        if (text := which(run).right_in_order) is not None
-    ]
-    return found if len(found) == len(runs) else []
-
-
-def _with_figures(result: MethodResult, runs: Sequence[_Measured], once: bool) -> MethodResult:
-    own = [run.own for run in runs]
-    counts = [each.mislabelled for each in own if each.mislabelled]
-    insertions = sum(each.insertions for each in counts)
-    wrong = sum(each.mislabelled for each in counts)
-    return replace(
-        result,
-        run_once=once,
-        accuracy=spread([each.accuracy for each in own]),
-        ece=spread([each.ece for each in own]),
-        nll=spread([each.nll for each in own]),
-        worst_class=spread([each.worst_class_accuracy for each in own]),
-        purity=spread([each.purity for each in own]),
-        milliseconds=spread([each.ms_per_step_median for each in own]),
-        peak_bytes=max((each.peak_bytes for each in own if each.peak_bytes), default=None),
-        mislabelled=wrong / insertions if insertions else None,
-        reliability=_reliability(own),
-        learning=_learning(runs, once),
-        purity_over_time=_purity_over_time(own),
-        lines=tuple(run.line for run in runs),
-    )
-
-
-def _reliability(own: Iterable[Metrics]) -> tuple[tuple[int, float, float], ...]:
-    """The bins of all orders together, without the empty ones."""
-    tables = [each.reliability for each in own if each.reliability]
-    if not tables:
-        return ()
-    rows = np.array(tables, dtype=float)  # (orders, bins, 3); None has become NaN
-    counts = rows[:, :, 0]
-    sums = np.nansum(rows[:, :, 1:] * counts[:, :, None], axis=0)
-    return tuple(
-        (int(total), float(confidence / total), float(right / total))
-        for total, (confidence, right) in zip(counts.sum(axis=0), sums, strict=True)
-        if total
-    )
-
-
-def _learning(runs: Sequence[_Measured], once: bool) -> Curve:
-    """Running accuracy at about sixty places, from the twentieth image on.
-
-    Of a method that is run once it is level: as far as the order is up to chance, any part of
-    the stream is expected to have the accuracy of the whole.
-    """
-    streams = _streams(runs, lambda run: run.own)
-    length = min(map(len, streams), default=0)
-    if not length:
-        return ()
-    places = np.unique(np.linspace(min(_FIRST_PLACE, length), length, _N_PLACES).astype(int))
-    if once:
-        places, streams = places[[0, -1]], [np.full(length, stream.mean()) for stream in streams]
-    return _curve(places, np.stack([np.cumsum(each)[places - 1] / places for each in streams]))
-
-
-def _purity_over_time(own: Sequence[Metrics]) -> Curve:
-    """Purity of the cache at the checkpoints that lie within every order's."""
-    tracks = [np.array(each.purity_over_time, dtype=float) for each in own]
-    if not tracks or not all(len(track) for track in tracks):
-        return ()
-    start, end = max(track[0, 0] for track in tracks), min(track[-1, 0] for track in tracks)
-    places = np.array([x for x in tracks[0][:, 0] if start <= x <= end])
-    if not len(places):
-        return ()
-    return _curve(places, np.stack([np.interp(places, *track.T) for track in tracks]))
-
-
-def _curve(places: Numbers, values: Numbers) -> Curve:
-    """The mean of ``values`` (orders, places) and its standard deviation."""
-    means = values.mean(axis=0)
-    stds = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros_like(means)
-    return tuple(zip(places.astype(float).tolist(), means.tolist(), stds.tolist(), strict=True))
-
-
-def _first_gains(runs: Sequence[_Measured], label: str) -> Mapping[int, Contrast]:
-    """The gain over zero-shot on the first n images, where every stream has so many.
-
-    Orders begin with other images, but some come early in several: where the orders are known, an
-    image is drawn in all of them at once, otherwise the bootstrap is nested.
-    """
-    mine, base = _streams(runs, lambda run: run.own), _streams(runs, lambda run: run.base)
-    if not mine or not base:
-        return {}
-    orders, gains = _orders_of(runs), {}
-    for n in [n for n in FIRST if n <= min(map(len, mine))]:
-        if orders is None:
-            right, wrong = (np.stack([each[:n] for each in some]) for some in (mine, base))
-            interval = metrics.nested_interval(right, wrong, RESAMPLES)
-        else:
-            own, other, rows = orders
-            seen = np.zeros_like(own.seen)
-            for place, order in enumerate(rows):
-                seen[place, order[:n]] = True
-            interval = metrics.paired_interval(own.right, other.right, seen, RESAMPLES)
-        gains[n] = judged(label, interval, len(runs), n)
-    return gains
-
-
-def _orders_of(runs: Sequence[_Measured]) -> tuple[Answers, Answers, list[Numbers]] | None:
-    """Both answers and the rows as they came; None where the answers do not fit the orders."""
-    own, base = _answers(runs, lambda run: run.own, False), _answers(runs, lambda run: run.base,
-                                                                     False)  # fmt: skip
-    if own is None or base is None:
-        return None
-    if any(run.run.scenario.get("order", SHUFFLED) != SHUFFLED for run in runs):
-        return None
-    orders = [shuffled(run.n_scored, run.run.seed) for run in runs]
-    streams = _streams(runs, lambda run: run.own)
-    fits = all(
-        len(order) == len(stream) and np.array_equal(own.right[place, order], stream)
-        for place, (order, stream) in enumerate(zip(orders, streams, strict=True))
-    )
-    return (own, base, orders) if fits else None
-
-
-def _printed(papers: Papers, outline: Outline, source: Source, row: Row) -> Reported | None:
-    """What papers print for this method on this dataset with this model.
-
-    It may be named by its label or by its method with default options; papers print what they
-    tuned per dataset, so a tuned row has the number of its method too.
-    """
-    if not outline.reported or source.model is None:
-        return None
-    names = [row.label, row.method] if not row.options or row.tuned else [row.label]
-    if is_baseline(row) and len(source.prompts) == 1:
-        names = [row.label] * (row.label != BASELINE) + [_ONE_PROMPT]
-    found = (papers.number(outline.reported, source.model, source.dataset, name) for name in names)
-    return next((each for each in found if each is not None), None)
-
-
 def _machine(runs: Iterable[Run]) -> dict[str, str]:
     """When, and versions and machine; where runs differ, all that there are."""
     found: dict[str, dict[str, None]] = {}
@@ -687,31 +389,3 @@ def _notes(outline: Outline, machine: Mapping[str, str]) -> list[str]:
     if ", " in machine.get("crg", ""):
         notes.append(f"Runs of several versions of crg: {machine['crg']}.")
     return notes
-
-
-def tally(contrasts: Iterable[Contrast | None]) -> tuple[int, int, int]:
-    """Win, tie, loss: how many are significantly better, not significant, significantly worse."""
-    verdicts = [each.verdict for each in contrasts if each is not None]
-    return verdicts.count("better"), verdicts.count(""), verdicts.count("worse")
-
-
-def is_usual(setting: Setting) -> bool:
-    """Whether it is the plain task: a shuffled stream without label noise."""
-    scenario = setting.scenario
-    return scenario.order == Scenario().order and not scenario.mislabelled
-
-
-def distinct(experiments: Sequence[Experiment]) -> list[Experiment]:
-    """Without what an earlier experiment has shown already: the same methods on the same images."""
-    shown: dict[Any, str] = {}
-    kept: list[Experiment] = []
-    for experiment in experiments:
-        own = []
-        for each in experiment.comparisons:
-            rows = [(row.method, sorted(map(str, row.options.items())))
-                    for row in experiment.outline.rows]  # fmt: skip
-            facts = (each.source.sha256 or each.source.name, str(each.setting.scenario), str(rows))
-            if shown.setdefault(facts, experiment.outline.name) == experiment.outline.name:
-                own.append(each)
-        kept.append(replace(experiment, comparisons=tuple(own)))
-    return [each for each in kept if each.comparisons or not any(e.comparisons for e in kept)]

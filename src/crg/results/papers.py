@@ -17,7 +17,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from crg.results.schema import read_toml
+from crg.results.schema import Outline, Row, Source, read_toml
 from crg.types import InputError
 
 AVERAGE = "average"
@@ -127,6 +127,20 @@ class Papers:
             if note.concerns(experiment, backbone, set(note.datasets), method)
         ]
         return tuple(dict.fromkeys((*printed, *stated)))
+
+    def printed(self, outline: Outline, source: Source, row: Row) -> Reported | None:
+        """What papers print for a row of an experiment on a dataset with its model.
+
+        It may be named by its label, or by its method with default options; papers print what
+        they tuned per dataset, so a tuned row has the number of its method too.
+        """
+        if not outline.reported or source.model is None:
+            return None
+        names = [row.label, row.method] if not row.options or row.tuned else [row.label]
+        if row.method == "zero_shot" and not row.options and len(source.prompts) == 1:
+            names = [row.label] * (row.label != row.method) + ["zero_shot_one_prompt"]
+        found = (self.number(outline.reported, source.model, source.dataset, n) for n in names)
+        return next((each for each in found if each is not None), None)
 
     def before(self, others: Papers) -> Papers:
         """Both, where these come first."""

@@ -1,4 +1,4 @@
-"""The first images against zero-shot: an image that comes early in two orders is one image."""
+"""Gains over the first images: orders begin differently, and the interval accounts for it."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from pathlib import Path
 import numpy as np
 
 from crg import metrics
-from crg.report.evidence.pairing import RESAMPLES
-from crg.report.evidence.study import Line
+from crg.report.contrasts import RESAMPLES
+from crg.report.study import MethodResult
 from crg.results.measurements import packed_bits
-from crg.results.outline import Row
+from crg.results.schema import Row
 from crg.streams.orders import shuffled
 from made_results import Bits, Book, share
 
-ROW = Row("a", "crg", {"x": 1})
+A = Row("a", "crg", {"x": 1})
 MINE = [share(120, first=10 * seed) for seed in range(5)]
 BASE = share(100)
 
 
 def book_of(orders: list[Bits], figure: str = "cold_start") -> Book:
     """Five runs whose images came in these orders."""
-    book = Book([ROW], figure)
+    book = Book([A], figure)
     book.add("a", MINE, base=BASE)
     for record, right, order in zip(book.records, MINE, orders, strict=True):
         record["metrics"]["right_in_order"] = packed_bits(right[order])
@@ -29,9 +29,9 @@ def book_of(orders: list[Bits], figure: str = "cold_start") -> Book:
     return book
 
 
-def line_of(book: Book, folder: Path) -> Line:
-    """The line of the row."""
-    return book.read(folder).tables[0].line("a")
+def line_of(book: Book, folder: Path) -> MethodResult:
+    """What was measured of the method."""
+    return book.read(folder).comparisons[0].of("a")
 
 
 def test_images_are_drawn_in_all_orders_at_once(tmp_path: Path) -> None:
