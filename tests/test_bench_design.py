@@ -86,7 +86,7 @@ MISTAKES = {
     "figure = 'sweep'": "figure is 'sweep': it needs x in the rows that it shows, or choose",
     "figure = 'shots'\n[[row]]\nmethod = 'tda'\nx = 0": "it needs x above 0 in the rows",
     "figure = 'noise'\n[[setting]]\nmislabelled = 0.5": "it needs x in every setting, or choose",
-    "figure = 'heat'\n[[row]]\nmethod = 'tda'\n[[row]]\nmethod = 'crg'": "it needs two options,",
+    "figure = 'heat'\n[[row]]\nmethod = 'tda'\n[[row]]\nmethod = 'crg'": "it needs two numeric",
     "[[row]]\nmethod = 'tda'\nlable = 'a'": "row 1: there is no key 'lable': did you mean 'label'",
     "[[row]]\nmethod = 'tda'\nx = 'far'": "row 1: x is 'far': give a number.",
     "[[row]]\nmethod = 'tda'\nagainst = 'tad'": "the row 'tda' is held against 'tad': there is",

@@ -11,7 +11,7 @@ from crg.bench.plan import Job, Plan
 from crg.bench.run import Machinery, begin, missing_jobs, run_jobs
 from crg.cli import main
 from crg.results import ledger
-from crg.results.schema import OutlineLine
+from crg.results.schema import Entry, OutlineLine
 from crg.types import InputError
 from made_experiments import FILES, ROWS, lines_of, planned, save_experiment
 from made_files import save_plugin, save_stream
@@ -138,11 +138,11 @@ def test_ctrl_c_says_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     whole = ledger.append
     keep: list[object] = []
 
-    def append(path: Path, record: dict[str, object]) -> None:
+    def append(path: Path, entry: Entry) -> None:
         if len(keep) == 2:
             raise KeyboardInterrupt
-        keep.append(record)
-        whole(path, record)
+        keep.append(entry)
+        whole(path, entry)
 
     monkeypatch.setattr(ledger, "append", append)
     out = tmp_path / "small.jsonl"

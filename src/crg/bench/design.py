@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
@@ -148,7 +148,10 @@ class Design(Table, frozen=True):
         return replace(
             self,
             data=tuple(_reduced(each, quick) for each in self.data),
-            settings=tuple(_with_fewer(each, quick.at_most) for each in self.settings),
+            settings=tuple(
+                each if each.images else replace(each, images=quick.at_most)
+                for each in self.settings
+            ),
             orders=quick.orders or self.orders,
             is_quick=True,
         )
@@ -165,10 +168,6 @@ def _reduced(data: DataDesign, quick: Quick) -> DataDesign:
     asked = {name: getattr(quick, name) for name in ("images", "views", "shots", "generated")}
     given = {name: value for name, value in asked.items() if value is not None}
     return replace(data, shapes=quick.shapes or data.shapes, **given)
-
-
-def _with_fewer(setting: SettingDesign, at_most: int | None) -> SettingDesign:
-    return setting if setting.images is not None else replace(setting, images=at_most)
 
 
 def read_design(path: str | os.PathLike[str]) -> Design:
@@ -237,17 +236,6 @@ def with_methods(design: Design, asked: Sequence[RowDesign]) -> tuple[Design, se
     return completed(replace(design, rows=(*design.rows, *new))), labels
 
 
-def unknown_datasets(design: Design, sources: Iterable[str]) -> list[str]:
-    """Sentences on options for single datasets that neither the catalogue nor a source knows."""
-    known = set(sources)
-    return [
-        f"the row {row.label!r} has options for {name!r}, and no source is called so."
-        for row in design.rows
-        for name in row.per_dataset
-        if find_entry(name) is None and name not in known
-    ]
-
-
 @contextlib.contextmanager
 def _at(file: Path | None, place: str = "") -> Iterator[None]:
     """Put file and table in front of a refusal."""
@@ -273,9 +261,7 @@ def _parsed(file: Path) -> dict[str, Any]:
 
 
 _KINDS = {
-    "str": "text in quotes",
-    "int": "a whole number",
-    "float": "a number",
+    **{"str": "text in quotes", "int": "a whole number", "float": "a number"},
     "bool": "true or false",
     "object": "a table such as { key = value }",
     "array": 'a list of names such as ["one", "two"]',
@@ -375,12 +361,9 @@ def _check_shifts(shifts: Sequence[str], severity: int) -> None:
 
 def _check_whole(design: Design) -> None:
     """Refuse what no single table of the file tells."""
-    for kind, labels in (
-        ("rows", [row.label for row in design.rows]),
-        ("settings", [setting.label for setting in design.settings]),
-    ):
-        twice = sorted({label for label in labels if labels.count(label) > 1})
-        if twice:
+    for kind, tables in (("rows", design.rows), ("settings", design.settings)):
+        labels = [each.label for each in tables]
+        if twice := sorted({label for label in labels if labels.count(label) > 1}):
             raise InputError(f"two {kind} are called {twice[0]!r}: give one another label.")
     for row in design.rows:
         others = {other.label for other in design.rows} - {row.label}
@@ -403,10 +386,7 @@ def _check_figure(design: Design) -> None:
         "sweep": ("x in the rows that it shows", bool(places)),
         "shots": ("x above 0 in the rows that it shows", min(places, default=0) > 0),
         "noise": ("x in every setting", all(each.x is not None for each in design.settings)),
-        "heat": (
-            f"two options, both numbers, that all rows but {BASELINE} give and that vary",
-            _vary_in_two(design.rows),
-        ),
+        "heat": ("two numeric options that vary in the rows", _vary_in_two(design.rows)),
     }
     need, is_met = needs.get(design.figure, ("", True))
     if not is_met:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from crg.bench.design import DataDesign, Design
 from crg.bench.rendered import Shapes
-from crg.datasets.catalog import TEST, TRAIN, find_split
+from crg.datasets.catalog import TEST, TRAIN, find_entry, find_split
 from crg.features import store as storage
 from crg.features.files import REQUIRED, check_complete, read_features
 from crg.features.formats import read_raw
@@ -313,3 +313,14 @@ def _distinct(files: Sequence[Found]) -> list[Found]:
     """Files of the same name are told apart by their paths."""
     count = Counter(each.name for each in files)
     return [replace(each, name=str(each.path)) if count[each.name] > 1 else each for each in files]
+
+
+def unknown_datasets(design: Design, sources: Iterable[str]) -> list[str]:
+    """Sentences on options for single datasets that neither the catalogue nor a source knows."""
+    known = set(sources)
+    return [
+        f"the row {row.label!r} has options for {name!r}, and no source is called so."
+        for row in design.rows
+        for name in row.per_dataset
+        if find_entry(name) is None and name not in known
+    ]

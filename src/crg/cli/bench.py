@@ -12,11 +12,18 @@ from msgspec.structs import replace
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from crg.bench.design import Design, read_design, unknown_datasets, with_methods
+from crg.bench.design import Design, read_design, with_methods
 from crg.bench.plan import Plan, count_runs, narrowed, plan
 from crg.bench.rendered import FOLDER
 from crg.bench.run import Machinery, append_new, begin, no_longer_shown
-from crg.bench.sources import VARIABLE, Prospect, discover, find_prospects, named_paths
+from crg.bench.sources import (
+    VARIABLE,
+    Prospect,
+    discover,
+    find_prospects,
+    named_paths,
+    unknown_datasets,
+)
 from crg.cli.progress import EncodingBar, end_with, run_missing
 from crg.cli.shared import F, loaded_plugins, note, output, plugin_option, read_results
 from crg.report.overview import short_table
