@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from crg import metrics
 from crg.report.contrasts import RESAMPLES
@@ -59,3 +61,21 @@ def test_other_figures_do_without(tmp_path: Path) -> None:
     """Nobody else shows the first images, so their intervals are not computed."""
     orders = [shuffled(200, seed) for seed in range(5)]
     assert line_of(book_of(orders, "table"), tmp_path).first_gain == {}
+
+
+def test_curves_and_first_images(tmp_path: Path) -> None:
+    """Accuracy so far is counted in the order of the stream, with a band over orders."""
+    book = Book([A], "cold_start", orders=2)
+    book.add("a", [share(120), share(80)], base=share(10), purity=0.5,
+             purity_over_time=[[50, 0.9], [200, 0.5]])  # fmt: skip
+    line = book.read(tmp_path).comparisons[0].of("a")
+    assert (line.learning[0][0], line.learning[-1][0]) == (20, 200)
+    assert 50 <= len(line.learning) <= 60
+    assert line.learning[-1][1:] == pytest.approx((0.5, statistics.stdev([0.6, 0.4])))
+    orders = [np.random.default_rng(seed).permutation(200)[:50] for seed in (0, 1)]
+    shares = [share(n)[rows].mean() for n, rows in zip((120, 80), orders, strict=True)]
+    base = statistics.fmean(share(10)[rows].mean() for rows in orders)
+    assert sorted(line.first_gain) == [50, 100, 200]
+    gain = line.first_gain[50].interval.mean
+    assert gain == pytest.approx(statistics.fmean(shares) - base)
+    assert line.purity_over_time == ((50, 0.9, 0.0), (200, 0.5, 0.0))

@@ -126,9 +126,9 @@ def test_a_method_has_one_pen_everywhere() -> None:
     """The colour belongs to the method in any company; variants differ in line or marker."""
     alone, among = pens_of([Row("crg", "crg")]), pens_of([Row("tda", "tda"), Row("crg", "crg")])
     assert alone["crg"] == among["crg"] != among["tda"]
-    variants = pens_of([Row("a", "crg"), Row("b", "crg", {"x": 1}), Row("mine", "own_method")])
+    variants = pens_of([Row("b", "crg", {"x": 1}), Row("a", "crg"), Row("mine", "own_method")])
     assert variants["a"].colour == variants["b"].colour != variants["mine"].colour
-    assert variants["a"] != variants["b"]
+    assert variants["a"] != variants["b"] and variants["a"] == alone["crg"]
 
 
 def test_the_noise_figure_shows_accuracy_against_wrong_labels(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_a_cold_start_has_its_first_images(all_of_them: list[Experiment]) -> Non
 def test_what_was_not_run_is_one_line(tmp_path: Path) -> None:
     """Missing datasets and refused methods, each reason once."""
     line = not_run_line(table().read(tmp_path))
-    assert line.count("\n") == 0 and "sun397, RN50 · eurosat, RN50" in line
+    assert line.count("\n") == 0 and "not here, RN50: sun397, eurosat, food101" in line
     assert "tpt (needs a text encoder)" in line
 
 

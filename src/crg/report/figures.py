@@ -23,6 +23,7 @@ COLD_START = 500  # images
 REMEDY = "pip install -c constraints.txt '.[report]'"
 _INK = "#1a2b3c"  # becomes the colour of the page's text
 _INCHES = (4.2, 2.9)
+_ENOUGH_ANSWERS = 20  # of similar confidence, for their accuracy to be drawn
 
 CAPTIONS = {
     "table": "Gain over zero-shot in percentage points with its 95% interval.",
@@ -84,16 +85,18 @@ class Drawing:
 def pens_of(rows: Iterable[Row]) -> dict[str, Pen]:
     """A pen per label: the method has the colour, its variants differ in line and marker."""
     pens: dict[str, Pen] = {}
-    seen: dict[str, int] = {}
+    variants: dict[str, int] = {}
     unknown: dict[str, str] = {}
     for row in rows:
-        place = seen[row.method] = seen.get(row.method, -1) + 1
         colour = _COLOURS.get(row.method) or unknown.setdefault(
             row.method, _OTHERS[len(unknown) % len(_OTHERS)]
         )
+        place = 0  # with default options it is the method itself, which looks the same everywhere
+        if row.options or row.tuned:
+            place = variants[row.method] = variants.get(row.method, 0) + 1
         base = list(_COLOURS).index(row.method) if row.method in _COLOURS else 0
+        dash = 1 if row.method == "zero_shot" else (place - 1) % 4 + 1 if place else 0
         marker = _MARKERS[(base + place) % len(_MARKERS)]
-        dash = 1 if row.method == "zero_shot" else place % len(_DASHES)
         pens[row.label] = Pen(colour, _DASHES[dash], marker)
     return pens
 
@@ -306,9 +309,9 @@ def _purity(axes: Any, _: Experiment, comparisons: Sequence[Comparison], pens: _
 def _reliability(axes: Any, _: Experiment, comparisons: Sequence[Comparison], pens: _Pens) -> bool:
     axes.plot([0, 100], [0, 100], color="#808080", lw=1)
     for each in comparisons[0].results:
-        if len(each.reliability) > 1 and not each.row.options:
-            confidence = [100 * bin_[1] for bin_ in each.reliability]
-            accuracy = [100 * bin_[2] for bin_ in each.reliability]
+        bins = [each_bin for each_bin in each.reliability if each_bin[0] >= _ENOUGH_ANSWERS]
+        if bins and not each.row.options:
+            confidence, accuracy = ([100 * each_bin[n] for each_bin in bins] for n in (1, 2))
             style = _style(pens[each.row.label], marker=True)
             axes.plot(confidence, accuracy, label=each.row.label, **style)
     axes.set(xlabel="confidence, %", ylabel="accuracy, %")

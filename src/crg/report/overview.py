@@ -251,8 +251,16 @@ def _sum(counts: Iterable[tuple[int, int, int] | None]) -> tuple[int, int, int]:
 
 def not_run_line(experiment: Experiment) -> str:
     """What was not run, in one line: missing datasets, then methods with their reasons."""
-    missing = [each.name for each in experiment.missing]
-    parts = [f"datasets that are not here ({' · '.join(missing)})"] if missing else []
+    models: dict[str, list[str]] = {}
+    for source in experiment.missing:
+        models.setdefault(source.dataset or source.name, []).append(source.model or "")
+    missing: dict[str, list[str]] = {}
+    for dataset, its in models.items():
+        missing.setdefault(" and ".join(filter(None, its)), []).append(dataset)
+    parts = [
+        f"datasets that are not here{f', {model}' if model else ''}: {', '.join(names)}"
+        for model, names in missing.items()
+    ]
     reasons: dict[str, dict[str, None]] = {}
     for comparison in experiment.comparisons:
         for each in comparison.results:
