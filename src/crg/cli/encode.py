@@ -16,10 +16,8 @@ from crg.cli.shared import INTERRUPTED, F, as_plain, note, print_json, print_ski
 from crg.datasets import load_dataset
 from crg.datasets.catalog import SPLITS, TEST
 from crg.encoders import load_encoder
-from crg.encoding import EncodingProgress, EncodingSummary, Wording
+from crg.encoding import EncodingProgress, EncodingSummary, Wording, summary_of
 from crg.encoding import encode as run_encoding
-from crg.features.files import open_store
-from crg.features.store import skipped_images
 from crg.generation import Variations
 from crg.images.views import Recipe
 from crg.types import InputError
@@ -119,7 +117,7 @@ def encode(dataset: str | None, out: Path, check: bool, as_json: bool, **given: 
       crg encode --out night --check
     """
     if check:
-        summary = _checked(out)
+        summary = summary_of(out)
     elif dataset is None:
         raise InputError("There is no dataset: name one, or use --check to check a store.")
     else:
@@ -209,15 +207,6 @@ class _Lines:
         click.echo(
             f"{at.done} of {at.total} images, about {seconds / 60:.0f} minutes left", err=True
         )
-
-
-def _checked(out: Path) -> EncodingSummary:
-    features = open_store(out)
-    skipped = [(each["id"], each["reason"]) for each in skipped_images(out)]
-    count = len(features)
-    return EncodingSummary(
-        out, count, count, features.n_views, features.task.width, skipped, features.sha256 or ""
-    )
 
 
 def _print(summary: EncodingSummary, state: str) -> None:

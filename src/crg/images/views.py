@@ -11,7 +11,6 @@ would be made of it.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,6 +24,7 @@ from crg.images.crops import DRAWS_FOR_CROPS, Crop, original, random_crop
 from crg.images.preprocessing import Interpolation, Pixels, Preprocessing
 from crg.images.reading import read_image
 from crg.images.resampling import ViewSource
+from crg.threads import processors
 from crg.types import InputError
 
 Augment: TypeAlias = Literal["crops", "augmix"]
@@ -92,7 +92,7 @@ def make_views(
                 mixture = random_mixture(draws[row][DRAWS_FOR_CROPS:], preprocessing.size)
                 mix(views[row], mixture, compiled=source.is_compiled)
 
-    _share_out(make, recipe.views, threads or _cores())
+    _share_out(make, recipe.views, threads or processors())
     return views
 
 
@@ -178,11 +178,6 @@ def _share_out(make: Callable[[range], None], n_views: int, threads: int) -> Non
         make(parts[0])
         for other in others:
             other.result()
-
-
-def _cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _shape(preprocessing: Preprocessing, recipe: Recipe) -> tuple[int, int, int, int]:
