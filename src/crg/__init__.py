@@ -54,15 +54,17 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = ("checks", "evaluate")
 
 
-def __getattr__(name: str) -> Any:
-    """Import what is asked for the first time; afterwards it is an ordinary attribute."""
-    if name in _MODULES:
-        return importlib.import_module(f"crg.{name}")
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'crg' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"crg.{_HOME_OF[name]}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # which would take every name for one of ours
+
+    def __getattr__(name: str) -> Any:
+        """Import what is asked for the first time; afterwards it is an ordinary attribute."""
+        if name in _MODULES:
+            return importlib.import_module(f"crg.{name}")
+        if name not in _HOME_OF:
+            raise AttributeError(f"module 'crg' has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"crg.{_HOME_OF[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

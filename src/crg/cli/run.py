@@ -22,13 +22,14 @@ from crg.cli.shared import (
 from crg.cli.tables import run_table
 from crg.engine import read_once, read_with_few
 from crg.evaluate import run as evaluate_run
+from crg.methods.registry import DEFAULT
 from crg.results import ledger
 from crg.results.provenance import make_run
 
 
 @click.command()
 @click.argument("file")
-@click.option("--method", default="crg", show_default=True, help="Name of the method.")
+@click.option("--method", default=DEFAULT, show_default=True, help="Name of the method.")
 @click.option("-o", "pairs", multiple=True, metavar="KEY=VALUE", help="Set a method's option.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Order.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
