@@ -1,14 +1,16 @@
 # Everything on a fresh machine in one command: `make demo` or `make test`.
 # Another interpreter: make test PYTHON=python3.12. Another place: make test VENV=/tmp/crg.
+# More processes for the tests: make test WORKERS=8.
 
 PYTHON ?= python3
 VENV ?= .venv
+WORKERS ?= 2
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PINS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint golden clean
+.PHONY: help demo test bench lint style golden clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12 | sed 's/^/make /'
@@ -16,19 +18,25 @@ help: ## list the commands
 demo: $(VENV)/.core ## install what is needed and show the methods at work
 	@$(BIN)/crg demo
 
-test: lint ## install everything, then lint, types, layers and tests
-	@echo "== pytest"
-	@$(BIN)/python -m pytest
+# Style and types are checked beside the tests, which check the layers; what they say comes after.
+test: $(VENV)/.all ## install everything, then lint, types, layers and tests
+	@said=$$(mktemp); $(MAKE) --no-print-directory style >"$$said" 2>&1 & style=$$!; \
+	echo "== pytest"; tests=0; $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder || tests=$$?; \
+	failed=0; wait $$style || failed=$$?; cat "$$said"; rm -f "$$said"; \
+	if [ $$failed != 0 ]; then echo "Style or types failed: see above."; fi; \
+	if [ $$tests != 0 ]; then exit $$tests; fi; exit $$failed
 
-lint: $(VENV)/.all ## ruff, mypy --strict and import-linter
+lint: style ## ruff, mypy --strict and import-linter
+	@echo "== lint-imports"
+	@$(BIN)/lint-imports
+
+style: $(VENV)/.all
 	@echo "== ruff check"
 	@$(BIN)/ruff check .
 	@echo "== ruff format --check"
 	@$(BIN)/ruff format --check .
 	@echo "== mypy --strict"
 	@$(BIN)/mypy --strict
-	@echo "== lint-imports"
-	@$(BIN)/lint-imports
 
 bench: $(VENV)/.all ## measure the cost of a step and write docs/performance.*
 	@$(BIN)/python benchmarks/step.py --write
@@ -51,7 +59,8 @@ $(VENV)/.core: $(PINS) | $(VENV)/bin/python
 	@$(PIP) --editable '.[report]'
 	@touch $@
 
+# Most modules of the large libraries are never imported: those that are get compiled then.
 $(VENV)/.all: $(PINS) | $(VENV)/bin/python
 	@echo "Installing crg with all extras and the tools into $(VENV) (a few minutes at first)"
-	@$(PIP) --editable '.[torch,fast,openclip,onnx,export,huggingface,diffusion,ray,report,dev]'
+	@$(PIP) --no-compile --editable '.[torch,fast,openclip,onnx,export,huggingface,diffusion,ray,report,dev]'
 	@touch $@ $(VENV)/.core

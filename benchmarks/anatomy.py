@@ -13,8 +13,8 @@ from crg.adapter import Adapter
 from crg.parts import kernels
 from crg.parts.cache import Cache
 from crg.parts.gaussian import Gaussian
-from crg.parts.motion import Motion
 from crg.parts.prototypes import VisualPrototypes
+from crg.parts.residual import Motion
 from crg.parts.selection import Selection
 from warm import Size, make_scene, warm_adapter
 

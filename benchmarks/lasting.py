@@ -18,10 +18,12 @@ from warm import Size
 _WINDOW = 500  # steps around a mark that are summarised
 
 
-def long_run(size: Size, n_images: int, marks: tuple[int, ...]) -> list[dict[str, Any]]:
+def long_run(
+    size: Size, n_images: int, marks: tuple[int, ...], method: str = "crg"
+) -> list[dict[str, Any]]:
     """From the first image on; the stream repeats itself under fresh sample ids."""
     stream = gaussian_stream(n_images, size.n_classes, size.width)
-    adapter = crg.create("crg", stream.task)
+    adapter = crg.create(method, stream.task)
     n_steps = marks[-1] + _WINDOW // 2
     times, changed = np.zeros(n_steps), np.zeros(n_steps, dtype=bool)
     memory = {}

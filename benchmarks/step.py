@@ -88,7 +88,11 @@ def work(part: str, threads: int, settings: Settings) -> Any:
     if part == "cases":
         return [measure(Size(*size), contenders.ALL, plan) for size in settings.sizes]
     if part == "long_run":
-        return long_run(Size(*settings.lasting), settings.n_images, settings.marks)
+        size = Size(*settings.lasting)
+        return {
+            method: long_run(size, settings.n_images, settings.marks, method)
+            for method in ("crg", "anchored")
+        }
     if part == "curves":
         panels = {"classes": settings.classes, "width": settings.widths}
         return {

@@ -69,6 +69,10 @@ def measure(size: Size, names: tuple[str, ...], plan: Plan) -> Record:
     agreement = first_step(field, plan.n_warm)
     tallies = take_turns(field, {n: plan.of(n, size) for n in names}, plan.n_warm + 1)
     summaries = {name: tally.summary() for name, tally in tallies.items()}
+    for each in field:
+        if isinstance(each, c.Learning):
+            measured = max(tallies[each.name].milliseconds)
+            summaries[each.name]["slowest"] = max(each.slowest, measured)
     return {"size": asdict(size), "contenders": summaries, "agreement": agreement}
 
 

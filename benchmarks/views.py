@@ -1,7 +1,7 @@
 """How long the views of one image take, from the file to the batch that a model wants.
 
     python benchmarks/views.py            measure and print the table
-    python benchmarks/views.py --write    and write it into docs/views.md
+    python benchmarks/views.py --write    and write it into docs/encoders.md
     python benchmarks/views.py --quick    a smoke test with few rounds
 
 Everything runs in one process, in turn and again and again, so that a busy machine is busy for
@@ -37,7 +37,7 @@ from crg.images.views import Augment, Recipe, _random_numbers, iter_views, make_
 from plain_views import plain_augmix, plain_crop, plain_normalised, plain_original
 from report import between_markers
 
-DOCUMENT = Path(__file__).parent.parent / "docs" / "views.md"
+DOCUMENT = Path(__file__).parent.parent / "docs" / "encoders.md"
 CLIP = Preprocessing(224, (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
 VIEWS, NAME, AT_ONCE = 64, "image.jpg", 6  # AT_ONCE: images in a stream
 
@@ -176,7 +176,7 @@ def main() -> None:
     """Read the arguments, measure, print and write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="one round, for a smoke test")
-    parser.add_argument("--write", action="store_true", help="write docs/views.md")
+    parser.add_argument("--write", action="store_true", help="write docs/encoders.md")
     asked = parser.parse_args()
     content, rounds = made_jpeg(), 1 if asked.quick else 15
     kinds: tuple[Augment, ...] = ("crops", "augmix")

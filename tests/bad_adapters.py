@@ -88,3 +88,12 @@ class WritesToViews(Adapter):
         """In place."""
         views *= 0.5
         return super().step(views, sample_id)
+
+
+class CountsCorrections(Adapter):
+    """An adapter that takes a correction for a sample."""
+
+    def correct(self, image: Any, class_name: str, sample_id: Any = None) -> None:
+        """One step more."""
+        super().correct(image, class_name, sample_id)
+        self.n_steps += 1

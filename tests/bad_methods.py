@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
-from crg import Diagnostics, Prediction, Task, option
+from crg import Diagnostics, InputError, Prediction, Sample, Task, option
 from crg.ops import softmax
 from crg.types import Array
 from outside_methods import Nearest
@@ -154,6 +154,47 @@ class ForgetsToSave(Counting):
     """Leaves the count out of the saved state."""
 
     _not_saved = Counting._not_saved | {"count"}
+
+
+class ForgetsCorrections(Answering):
+    """Counts corrections, and leaves the count out of the saved state."""
+
+    _not_saved = Answering._not_saved | {"corrected"}
+
+    def reset(self) -> None:
+        """Nothing was corrected yet."""
+        super().reset()
+        self.corrected = 0
+
+    def correct(self, sample: Sample, label: int) -> None:
+        """One more."""
+        self.corrected += 1
+        super().correct(sample, label)
+
+    def spoil(self, logits: Array) -> Array:
+        """A little larger after each correction."""
+        return logits * (1.0 + 1e-9 * self.corrected)
+
+
+class DividesByCorrections(Answering):
+    """Weighs its answers by a mean of nothing once it was corrected."""
+
+    def correct(self, sample: Sample, label: int) -> None:
+        """From now on the weight is no number."""
+        super().correct(sample, label)
+        self.weight = float("nan")
+
+    def spoil(self, logits: Array) -> Array:
+        """NaN after the first correction."""
+        return logits * vars(self).get("weight", 1.0)
+
+
+class RefusesCorrections(Nearest):
+    """Learns from images, and yet cannot be corrected."""
+
+    def correct(self, sample: Sample, label: int) -> None:
+        """The sentence does not say that the method does not learn."""
+        raise InputError("Not today: come back tomorrow.")
 
 
 class NotPicklable(Nearest):

@@ -24,6 +24,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Files that take longest begin first, so that processes beside each other end together.
+_LONGEST = ("test_checks", "test_engine_ray", "test_ray", "test_encoding_killed", "test_surface")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of the longest files first."""
+    order = {name: place for place, name in enumerate(_LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
+
+
 @pytest.fixture(autouse=True, scope="session")
 def own_text_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Tests keep their text features away from the user's."""

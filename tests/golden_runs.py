@@ -16,7 +16,7 @@ import crg
 from streams import clustered
 
 PATH = Path(__file__).parent / "golden.json"
-METHODS = ("zero_shot", "tda", "dpe", "crg")
+METHODS = ("zero_shot", "tda", "dpe", "crg", "anchored")
 CHECKPOINTS = (0, 1, 5, 30, 149)
 
 

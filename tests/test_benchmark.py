@@ -41,7 +41,7 @@ def record() -> dict[str, Any]:
         "cases": {"1": cases, "2": cases},
         "curves": {"classes": cases[:2], "width": cases[:2]},
         "anatomy": [parts | {"parts": anatomy(SIZES[0], 10, 20)}],
-        "long_run": long_run(SIZES[0], 50, (20, 60, 100)),
+        "long_run": {m: long_run(SIZES[0], 50, (20, 60, 100), m) for m in ("crg", "anchored")},
     }
 
 
@@ -50,9 +50,10 @@ def test_every_row_is_there(record: dict[str, Any]) -> None:
     text = report.tables(record)
     for name in (*report.STEP_ROWS, *PARTS):
         assert f"| {name} |" in text
-    for words in ("times faster", "cost of TDA", "times the least", "torch tensors cost",
-                  "the step grows", "costs what step", "memory of the process", "state,",
-                  "agree to", "about 1 ms"):  # fmt: skip
+    for words in ("plain form / CRG, at least", "CRG / TDA, at most", "CRG / the least, at most",
+                  "torch tensors / plain form", "anchored / TDA, at most", "the step grows",
+                  "costs what step", "memory is flat", "its state,", "agree to", "about 1 ms",
+                  "anchored / CRG without numba, at most"):  # fmt: skip
         assert words in text
     assert "nan" not in text.lower()
 

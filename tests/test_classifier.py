@@ -94,10 +94,10 @@ def test_a_state_must_fit(tmp_path: Path) -> None:
     state = tmp_path / "state"
     classifier().save(state)
     encoder = ColourEncoder()
-    with refused_in_one_sentence("'crg'", "'tda'"):
+    with refused_in_one_sentence("'anchored'", "'tda'"):
         Classifier(encoder, NAMES, method="tda", state=state)
-    with refused_in_one_sentence("queue_size=12"):
-        Classifier(encoder, NAMES, options={"queue_size": "3"}, state=state)
+    with refused_in_one_sentence("memory=1000"):
+        Classifier(encoder, NAMES, options={"memory": "3"}, state=state)
     with refused_in_one_sentence("3 other classes"):
         Classifier(encoder, [*NAMES, "grey"], state=state)
     with refused_in_one_sentence("other prompts"):

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -72,6 +73,17 @@ def test_a_damaged_store_does_not_pass_the_check() -> None:
     done = encode("--out", "s", "--check")
     assert done.exit_code == 2
     assert "the checksum of ids.json does not fit" in done.stderr
+
+
+def test_the_smallest_crop_may_be_chosen() -> None:
+    """--smallest-crop changes the views, and a fraction that is none is refused in a sentence."""
+    encode("dots", "--out", "s")
+    encode("dots", "--out", "larger", "--smallest-crop", "0.5")
+    small, large = (np.load(f"{store}/image_features.npy") for store in ("s", "larger"))
+    assert not np.array_equal(small, large)
+    for wrong in ("0", "1.5"):
+        refused = encode("dots", "--out", "w", "--smallest-crop", wrong)
+        assert refused.exit_code == 2 and "smallest crop is" in refused.stderr
 
 
 def test_unreadable_images_are_printed() -> None:

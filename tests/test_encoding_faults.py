@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from crg.encoders.base import Vectors
 from crg.encoding import Wording, encode
 from crg.features import store
 from crg.features.files import open_store
-from crg.features.lock import locked
+from crg.features.store_writer import locked
 from crg.images.image_set import ImageSet
 from crg.images.preprocessing import Pixels
 from crg.images.views import Recipe
@@ -135,6 +136,25 @@ def test_two_jobs_do_not_write_to_one_store(tmp_path: Path) -> None:
     (folder / "lock").touch()
     assert run(dots(), folder).n_images == 40
     assert not (folder / "lock").exists()
+
+
+def test_the_lock_of_a_killed_process_does_not_block(tmp_path: Path) -> None:
+    """Another process is refused while the holder lives, and not once it was killed."""
+    code = (
+        "import sys, time; from pathlib import Path; "
+        "from crg.features.store_writer import locked\n"
+        "with locked(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+        with refused_in_one_sentence("Another process is writing to"), locked(tmp_path):
+            pass
+        holder.kill()
+    assert (tmp_path / "lock").exists()
+    with locked(tmp_path):
+        pass
+    assert not (tmp_path / "lock").exists()
 
 
 def test_other_folders_are_left_alone(tmp_path: Path) -> None:

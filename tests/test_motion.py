@@ -11,9 +11,8 @@ from crg.ops import confident_views
 from crg.parts import compiled
 from crg.parts.cache import Cache
 from crg.parts.gaussian import Frame
-from crg.parts.motion import Motion, Scene, move_plainly
 from crg.parts.prototypes import TextPrototypes, VisualPrototypes
-from crg.parts.residual import Residual
+from crg.parts.residual import Motion, Residual, StepInput, move_plainly
 from streams import clustered
 from test_residual import RULE
 
@@ -40,7 +39,7 @@ def test_compiled_motion_equals_the_plain_one(
         spread=np.asarray(rng.random(width), dtype),
     )
     seen = confident_views(views, text, RULE.scale, 0.1)
-    scene = Scene(residual, seen, views[0], text, visual, frame)
+    scene = StepInput(residual, seen, views[0], text, visual, frame)
     fast, plain = Motion(text)(scene), move_plainly(scene)
     for name in ("text", "means", "text_cosine", "positive_cosine", "negative_cosine"):
         assert_close(getattr(fast, name), getattr(plain, name), dtype, name)

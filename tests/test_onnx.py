@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from crg.atomic import file_sha256
 from crg.cli.encoders import export as command
 from crg.encoders import export as module
 from crg.encoders import load_encoder
 from crg.encoders.export import export
-from crg.encoders.onnx import checksum
 from sentences import refused_in_one_sentence
 from small_models import MODELS, save_model, some_pixels
 from torchvision_operators import open_clip
@@ -234,7 +234,7 @@ def test_spoilt_folders_are_refused(
 def test_a_graph_that_the_runtime_cannot_read(folder: Path) -> None:
     """A wrong graph is refused even when its checksum fits."""
     (folder / "image.onnx").write_bytes(b"no graph")
-    _with("files", {path.name: checksum(path) for path in folder.glob("*.*x*")})(folder)
+    _with("files", {path.name: file_sha256(path) for path in folder.glob("*.*x*")})(folder)
     with refused_in_one_sentence("image.onnx", "export the model again"):
         load_encoder(f"onnx:{folder}")
 

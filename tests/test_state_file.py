@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +95,7 @@ def test_foreign_files_are_refused(tmp_path: Path) -> None:
 def test_other_versions_are_refused(saved: Path) -> None:
     """A state of a version to come is refused, with both versions named."""
     _rewrite_header(saved, version=99)
-    with refused_in_one_sentence("99", "version 1"):
+    with refused_in_one_sentence("99", "version 2"):
         crg.load(saved)
 
 
@@ -110,6 +112,9 @@ def test_other_versions_are_refused(saved: Path) -> None:
         {"plain": None},
         {"n_steps": None},
         {"n_steps": "many"},
+        {"n_steps": True},
+        {"logit_scale": "100"},
+        {"class_names": [1, 2, 3]},
     ],
     ids=str,
 )
@@ -125,7 +130,8 @@ def test_tensors_of_another_shape_are_refused(saved: Path) -> None:
     header, tensors = _contents(saved)
     cut = np.ascontiguousarray(tensors["state.positive.features"][:, :1])
     tensors["state.positive.features"] = cut
-    header["sha256"] = state_file._digest(tensors)  # as of a file that another program made
+    header.pop("sha256")
+    header["sha256"] = state_file._digest(header, tensors)  # as of a file that a program made
     save_file(tensors, saved, {"crg": json.dumps(header)})
     with refused_in_one_sentence("features"):
         crg.load(saved)
@@ -214,4 +220,74 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _rewrite_header(path: Path, **changes: Any) -> None:
     header, tensors = _contents(path)
-    save_file(tensors, path, {"crg": json.dumps(header | changes)})
+    header = {key: value for key, value in (header | changes).items() if key != "sha256"}
+    header["sha256"] = state_file._digest(header, tensors)  # so that nothing else is wrong
+    save_file(tensors, path, {"crg": json.dumps(header)})
+
+
+def test_a_flipped_bit_anywhere_is_noticed(saved: Path) -> None:
+    """The digest covers header, names, scale, options, kinds and shapes, not only numbers."""
+    whole = saved.read_bytes()
+    header_length = int.from_bytes(whole[:8], "little")
+    rng = np.random.default_rng(0)
+    places = [*rng.integers(8, 8 + header_length, 150), *rng.integers(8, len(whole), 50)]
+    expected = crg.load(saved)
+    for place in places:
+        bent = bytearray(whole)
+        bent[place] ^= 1 << int(rng.integers(8))
+        saved.write_bytes(bent)
+        try:
+            loaded = crg.load(saved)
+        except crg.InputError as error:
+            assert "\n" not in str(error)
+        else:  # a bit that means nothing, such as the kind of a space
+            assert loaded._method.state().keys() == expected._method.state().keys()
+            assert loaded.task.logit_scale == expected.task.logit_scale
+
+
+def test_a_state_cannot_name_a_file(saved: Path, tmp_path: Path) -> None:
+    """Options that name files are kept without the name, and refused with one."""
+    from crg.methods.coop import CoOp
+    from crg.methods.options import IN_STATE, check_saved_options, saved_options
+
+    config = CoOp.Config(save_context=str(tmp_path / "context"))
+    assert saved_options(config)["save_context"] == IN_STATE
+    with refused_in_one_sentence("save_context"):
+        check_saved_options(CoOp.Config, {"save_context": str(tmp_path / "context")})
+
+
+@pytest.mark.parametrize("method", ["anchored", "crg", "tda"])
+def test_values_out_of_range_are_refused(method: str, tmp_path: Path) -> None:
+    """Plain values of another kind, counts beyond their arrays and NaN do not get in."""
+    task = crg.Task(["a", "b", "c"], np.eye(3, 8))
+    adapter = crg.create(method, task)
+    for row in np.random.default_rng(0).normal(size=(9, 8)):
+        adapter.step(row)
+    adapter.save(tmp_path / "state")
+    header, tensors = _contents(tmp_path / "state")
+    for name, value in header["plain"].items():
+        for wrong in (-1, 10**30, "text", {"a": 1}, [[[1]]], True):
+            if type(wrong) is type(value) and wrong != -1 and wrong != 10**30:
+                continue
+            _rewrite_header(tmp_path / "state", plain=header["plain"] | {name: wrong})
+            with pytest.raises(crg.InputError) if not _harmless(value, wrong) else _either():
+                crg.load(tmp_path / "state").step(np.ones(8))
+    for name, tensor in tensors.items():
+        if tensor.dtype.kind == "f":
+            bent = tensors | {name: np.full_like(tensor, np.nan)}
+            bare = {key: each for key, each in header.items() if key != "sha256"}
+            bare["sha256"] = state_file._digest(bare, bent)
+            save_file(bent, tmp_path / "state", {"crg": json.dumps(bare)})
+            with pytest.raises(crg.InputError):
+                crg.load(tmp_path / "state")
+
+
+def _harmless(value: Any, wrong: Any) -> bool:
+    """Whether a number merely becomes another one, which no file can be reproached with."""
+    return isinstance(value, float) and wrong == -1
+
+
+@contextlib.contextmanager
+def _either() -> Iterator[None]:
+    with contextlib.suppress(crg.InputError):
+        yield

@@ -205,6 +205,8 @@ _OTHERS: dict[str, tuple[Callable[[], tuple[ImageSet, HashEncoder, Recipe, Wordi
                 'augment is "crops" in the store but "augmix" was asked for'),
     "seed": (lambda: (dots(), _encoder(), Recipe(3, seed=1), NO_CACHE),
              "seed is 0 in the store but 1 was asked for"),
+    "smallest": (lambda: (dots(), _encoder(), Recipe(3, smallest=0.5), NO_CACHE),
+                 "smallest crop is 0.08 in the store but 0.5 was asked for"),
     "template": (lambda: (dots(), _encoder(), Recipe(3), Wording(("a {}.",), cache=None)),
                  "template list is"),
     "prompts": (lambda: (dots(), _encoder(), Recipe(3), Wording(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import unicodedata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from crg.encoders import load_encoder
@@ -55,9 +56,13 @@ def test_known_texts_have_the_same_tokens(pair: tuple[Any, Tokenize]) -> None:
 @settings(max_examples=300, deadline=None)
 @given(pieces=TEXTS)
 def test_any_text_has_the_same_tokens(pair: tuple[Any, Tokenize], pieces: list[str]) -> None:
-    """Whatever the text, the tokens are those of open_clip."""
+    """Whatever the text, the tokens are those of open_clip, if Unicode has all its characters.
+
+    Cleaning may turn known characters into one that is not assigned, on which tables differ.
+    """
     theirs, ours = pair
     text = " ".join(pieces[:3]) + "".join(pieces[3:])
+    assume("Cn" not in map(unicodedata.category, theirs.clean_fn(text)))
     assert np.array_equal(ours([text], 77), theirs([text]).numpy())
 
 

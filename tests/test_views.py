@@ -192,9 +192,9 @@ def test_crops_are_spread_as_they_should_be() -> None:
     assert abs(np.mean([place.flipped for place in places]) - 0.5) < 0.05
 
 
-def test_least_area_of_one_keeps_everything() -> None:
-    """With a least area of one a square image is only flipped or not."""
-    views = make_views(gradient(32, 32), CLIP, Recipe(9, least_area=1.0), "x")
+def test_a_smallest_crop_of_one_keeps_everything() -> None:
+    """With a smallest crop of one a square image is only flipped or not."""
+    views = make_views(gradient(32, 32), CLIP, Recipe(9, smallest=1.0), "x")
     for view in views[1:]:
         assert difference(view, views[0]) == 0 or difference(view, views[0][:, ::-1]) == 0
 
@@ -212,7 +212,8 @@ def test_recipes() -> None:
     assert Recipe(**json.loads(json.dumps(asdict(recipe)))) == recipe
     wrong: list[dict[str, Any]] = [
         {"views": 0}, {"views": 1.5}, {"views": True}, {"seed": "x"}, {"augment": "cutout"},
-        {"least_area": 0}, {"least_area": 1.1}, {"crop_interpolation": "nearest"},
+        {"smallest": 0}, {"smallest": 1.1}, {"smallest": float("nan")},
+        {"crop_interpolation": "nearest"},
     ]  # fmt: skip
     for options in wrong:
         with refused_in_one_sentence("give"):

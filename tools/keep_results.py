@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import crg
-from crg.bench.shortening import shorten_file
+from crg.bench.rerun import archive_file
 from crg.report import page
 from crg.report.overview import whole_text
 from crg.report.study import read_experiments
@@ -53,7 +53,7 @@ def keep(results: Path, out: Path) -> None:
     text = whole_text(experiments, to_markdown, "## {}\n\nLines are those of {}.")
     (out / "tables.md").write_text(text, encoding="utf-8")
     for file in files:
-        shorten_file(file, kept[str(file)])
+        archive_file(file, kept[str(file)])
 
 
 def _place(file: Path) -> tuple[int, str]:

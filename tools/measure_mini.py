@@ -68,7 +68,7 @@ def _print_zero_shot(mini: Mini, shifts: Sequence[str], chosen: argparse.Namespa
 def encoded(mini: Mini, shift: str | None, severity: int, chosen: argparse.Namespace) -> Any:
     """The features of one shift in one severity."""
     images = shape_images(shift, severity, chosen.count, chosen.seed)
-    recipe = Recipe(views=chosen.views, least_area=chosen.least_area)
+    recipe = Recipe(views=chosen.views, smallest=chosen.least_area)
     views = [
         make_views(source, mini.preprocessing, recipe, name)
         for source, name in zip(images.sources, images.ids, strict=True)

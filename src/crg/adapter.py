@@ -1,22 +1,31 @@
 """Adapter: a method at work. It checks what comes in, numbers samples and saves state.
 
-Checks happen before the method sees anything, so a refused sample changes nothing.
+Checks happen before the method sees anything, so a refused sample changes nothing. Whatever
+changes the state happens wholly or not at all: signals wait for its end, and an exception is
+answered by going back to a copy of the method and taking the samples since then again. One
+thread at a time changes an adapter; another one waits.
 """
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import hashlib
 import operator
 import os
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from crg import state_file
 from crg.encoders import equipped
 from crg.methods.base import Method
-from crg.methods.options import build_config
+from crg.methods.options import build_config, check_saved_options, saved_options
 from crg.methods.registry import get_method
-from crg.needs import check_needs
+from crg.needs import TEXT_ENCODER, check_needs
 from crg.parts.cache import Entry
+from crg.threads import HeldSignals
 from crg.types import (
     Array,
     InputError,
@@ -60,12 +69,28 @@ def load(path: str | os.PathLike[str], resources: Mapping[str, Any] | None = Non
     among the ``resources`` that are given.
     """
     saved = state_file.read(path)
+    kind = get_method(saved.method)
+    check_saved_options(kind.Config, saved.options)
     task = saved.task.with_resources(resources or {})
-    task = equipped(task, get_method(saved.method).needs, saved.model)
+    if TEXT_ENCODER in kind.needs and TEXT_ENCODER not in task.resources:
+        _check_not_a_file(saved.model or "")
+    task = equipped(task, kind.needs, saved.model)
     adapter = create(saved.method, task, **saved.options)
     adapter._method.restore(saved.state)
     adapter.n_steps = saved.n_steps
     return adapter
+
+
+def _check_not_a_file(model: str) -> None:
+    """Files are named by people: what a state names might be a stranger's."""
+    if os.path.sep in model or "/" in model or (model and Path(model).exists()):
+        raise InputError(
+            f"The state names a model that is not known by its name alone, {model}: load the model "
+            "yourself and give its text encoder among the resources."
+        )
+
+
+_STEPS_PER_COPY = 64  # samples that are taken again, at the most, when a step fails
 
 
 class Adapter:
@@ -74,6 +99,9 @@ class Adapter:
     def __init__(self, method: Method) -> None:
         self._method = method
         self.n_steps = 0
+        self._lock = threading.RLock()
+        self._copy: Method | None = None  # the method as it was before the samples below
+        self._since: list[Sample] = []
 
     @property
     def name(self) -> str:
@@ -105,8 +133,11 @@ class Adapter:
 
     def step(self, views: Array, sample_id: SampleId | None = None) -> Prediction:
         """Adapt to one image, (D,) or (V, D) with the original in row 0, and predict it."""
-        prediction = self._method.step(self._sample(views, sample_id))
-        self.n_steps += 1
+        with self._changing():
+            sample = self._sample(views, sample_id)
+            self._keep_copy(_STEPS_PER_COPY)
+            prediction = self._method.step(sample)
+            self._take_down([sample])
         return prediction
 
     def step_many(
@@ -114,8 +145,14 @@ class Adapter:
     ) -> list[Prediction]:
         """What ``step`` gives for each image of (N, D) or (N, V, D), with one check for all.
 
-        If an image is refused, none has been taken.
+        If an image is refused or the call is interrupted, none has been taken.
         """
+        with self._changing() as signals:
+            return self._step_many(stream, sample_ids, signals)
+
+    def _step_many(
+        self, stream: Array, sample_ids: Sequence[SampleId] | None, signals: HeldSignals
+    ) -> list[Prediction]:
         rows = as_floats(stream, "stream")
         if rows.ndim not in (2, 3):
             raise InputError(
@@ -123,6 +160,8 @@ class Adapter:
             )
         n, n_views = rows.shape[0], 1 if rows.ndim == 2 else rows.shape[1]
         given = range(self.n_steps, self.n_steps + n) if sample_ids is None else sample_ids
+        if not hasattr(given, "__len__"):
+            raise InputError(f"The ids are a {type(given).__name__}: give a list, one per image.")
         if len(given) != n:
             raise InputError(f"There are {n} images but {len(given)} ids: give one id per image.")
         if n == 0:
@@ -131,8 +170,12 @@ class Adapter:
         rows, ids = self._checked(rows, n_views, what), [_checked_id(each) for each in given]
         views = namespace(rows).reshape(rows, (n, n_views, -1))
         samples = [Sample(views[i, :, :], ids[i]) for i in range(n)]
-        predictions = self._method.step_many(samples)
-        self.n_steps += n
+        self._keep_copy(0)
+        predictions = []
+        for some in self._method.batches(samples):
+            predictions += self._method.step_many(some)
+            signals.deliver()
+        self._take_down(samples)
         return predictions
 
     def correct(
@@ -144,13 +187,16 @@ class Adapter:
         (V, D). What the image had been taken for before is taken back, if it is remembered
         under its id (with a feature: ``sample_id``).
         """
-        label = self.task.index_of(class_name)
-        self._method.correct(self._corrected(image, sample_id), label)
+        with self._changing():
+            label, sample = self.task.index_of(class_name), self._corrected(image, sample_id)
+            self._keep_copy(0)
+            self._method.correct(sample, label)
+            self._drop_copy()
 
     def _corrected(self, image: SampleId | Array, sample_id: SampleId | None) -> Sample:
         if not isinstance(image, (str, int)):
-            name = f"correction {self.n_steps}" if sample_id is None else sample_id
-            return self._sample(image, name)
+            sample = self._sample(image, sample_id)
+            return sample if sample_id is not None else Sample(sample.views, _id_of(sample.views))
         feature = self._method.recall(image)
         if feature is None:
             raise InputError(
@@ -161,26 +207,86 @@ class Adapter:
 
     def reset(self) -> None:
         """Forget every sample; classes stay as they are."""
-        self._method.reset()
-        self.n_steps = 0
+        with self._changing():
+            self._keep_copy(0)
+            self._method.reset()
+            self._drop_copy()
+            self.n_steps = 0
 
     def add_class(self, name: str, text_feature: Array) -> None:
         """From now on choose from one class more."""
-        self._method.task = task = self.task.with_class(name, text_feature)
-        self._method.add_class(task.text_features[-1, :])
+        with self._changing():
+            task = self.task.with_class(name, text_feature)
+            self._keep_copy(0)
+            self._method.task = task
+            self._method.add_class(task.text_features[-1, :])
+            self._drop_copy()
 
     def remove_class(self, name: str) -> None:
         """From now on choose from one class less; what its queue held is forgotten."""
-        index, task = self.task.index_of(name), self.task.without_class(name)
-        self._method.task = task
-        self._method.remove_class(index)
+        with self._changing():
+            index, task = self.task.index_of(name), self.task.without_class(name)
+            self._keep_copy(0)
+            self._method.task = task
+            self._method.remove_class(index)
+            self._drop_copy()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file, at once or not at all."""
-        method = self._method
-        state_file.write(
-            path, method.name, method.config, method.task, self.n_steps, method.state()
-        )
+        with self._lock:
+            method = self._method
+            state_file.write(
+                path,
+                method.name,
+                saved_options(method.config),
+                method.task,
+                self.n_steps,
+                method.state(),
+            )
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[HeldSignals]:
+        """Whatever is done inside is done wholly or not at all."""
+        with self._lock, HeldSignals() as signals:
+            steps = self.n_steps
+            try:
+                yield signals
+            except BaseException:
+                self._roll_back()
+                self.n_steps = steps
+                raise
+
+    def _keep_copy(self, at_most: int) -> None:
+        """Keep the method as it is, unless a copy is at most so many samples old."""
+        if self._method.forgets:
+            return
+        if self._copy is None or len(self._since) >= at_most:
+            self._copy, self._since = _copied(self._method), []
+
+    def _take_down(self, samples: Sequence[Sample]) -> None:
+        self.n_steps += len(samples)
+        if self._copy is not None:
+            self._since += samples
+
+    def _drop_copy(self) -> None:
+        self._copy, self._since = None, []
+
+    def _roll_back(self) -> None:
+        """The method as it was before the call that failed, by taking the samples since again."""
+        if self._copy is None:
+            return
+        method, samples = self._copy, self._since
+        self._drop_copy()
+        for sample in samples:
+            method.step(sample)
+        self._method = method
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_lock": None, "_copy": None, "_since": []}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._lock = threading.RLock()
 
     def _sample(self, views: Array, sample_id: SampleId | None) -> Sample:
         rows = as_floats(views, "views")
@@ -208,13 +314,29 @@ class Adapter:
         return unit_rows(like(flat, text), what)
 
 
+def _copied(method: Method) -> Method:
+    """A copy that shares what no step changes: task, options and what the task brings."""
+    shared = (method.task, method.config, *method.task.resources.values())
+    return copy.deepcopy(method, {id(each): each for each in shared})
+
+
+def _id_of(views: Array) -> str:
+    """A name for an image that was given none: the same for the same features."""
+    content = str(views.tolist()).encode()
+    return f"image {hashlib.blake2b(content, digest_size=8).hexdigest()}"
+
+
 def _checked_id(given: Any) -> SampleId:
     """A sample id that can be saved with the state."""
     if isinstance(given, str):
         return str(given)
     try:
-        return operator.index(given)  # NumPy's integers too
+        number = operator.index(given)  # NumPy's integers too
     except TypeError:
+        number = 2**63
+    if abs(number) >= 2**63:
         raise InputError(
-            f"The sample id {given!r} is neither a whole number nor a text: give one of these."
-        ) from None
+            f"The sample id {given!r} is neither a whole number of 64 bits nor a "
+            "text: give one of these."
+        )
+    return number

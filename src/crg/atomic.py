@@ -1,8 +1,9 @@
-"""Files written whole or not at all, and places checked before long work begins."""
+"""Files written whole or not at all, their checksums, and places checked before long work."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -24,6 +25,12 @@ def check_place(path: str | os.PathLike[str]) -> None:
             f"{path} cannot be written ({error.strerror}): "
             "choose a folder that exists and is writable."
         ) from None
+
+
+def file_sha256(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 @contextlib.contextmanager

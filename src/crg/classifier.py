@@ -21,7 +21,7 @@ from crg.features.joining import few_for
 from crg.images.reading import read_image
 from crg.images.views import Augment, Recipe, iter_views, make_views
 from crg.methods.options import build_config
-from crg.methods.registry import get_method
+from crg.methods.registry import DEFAULT, get_method
 from crg.needs import FEW, TEXT_ENCODER
 from crg.ops import softmax
 from crg.presets import with_preset
@@ -97,7 +97,7 @@ class Classifier:
         given = dict(options or {})
         if saved is not None:
             _check_fits(saved, task, method, given, str(state))
-        self.adapter: Adapter = saved or self._adapter(task, method or "crg", given, few)
+        self.adapter: Adapter = saved or self._adapter(task, method or DEFAULT, given, few)
 
     @property
     def task(self) -> Task:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -21,7 +20,7 @@ from crg.needs import FEW, GENERATED, TEXT_ENCODER, FewShot
 from crg.types import Array, InputError, Task
 
 FORMAT = "crg-state"
-VERSION = 1
+VERSION = 2  # 2: the digest covers the header too
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Saved:
 def write(
     path: str | os.PathLike[str],
     method: str,
-    config: Any,
+    options: Mapping[str, Any],
     task: Task,
     n_steps: int,
     state: Mapping[str, Any],
@@ -53,7 +52,7 @@ def write(
         "format": FORMAT,
         "version": VERSION,
         "method": method,
-        "options": dataclasses.asdict(config),
+        "options": dict(options),
         "class_names": task.class_names,
         "logit_scale": task.logit_scale,
         "n_steps": n_steps,
@@ -65,7 +64,7 @@ def write(
     tensors["text_features"] = _on_host(task.text_features)
     if task.resources.get(FEW) is not None:
         tensors["few_features"] = _on_host(task.resources[FEW].features)
-    header["sha256"] = _digest(tensors)
+    header["sha256"] = _digest(header, tensors)
     with replacing(path) as partial:
         partial.write_bytes(to_bytes(tensors, {"crg": json.dumps(header)}))
 
@@ -79,11 +78,12 @@ def read(path: str | os.PathLike[str]) -> Saved:
             f"{path} is a state of format version {version} but this crg reads version {VERSION}: "
             "use the crg that wrote it or start over."
         )
-    _check_kinds(path, header)
-    if header.get("sha256") != _digest(tensors):
+    given = header.pop("sha256", None)
+    if given != _digest(header, tensors):
         raise InputError(
             f"{path} is damaged (its checksum does not fit): restore it from a copy or start over."
         )
+    _check_kinds(path, header)
     try:
         text = _placed(tensors.pop("text_features"), header["torch_device"])
         resources = _resources(header, tensors)
@@ -117,11 +117,13 @@ def _resources(header: Mapping[str, Any], tensors: dict[str, Any]) -> dict[str, 
     return {**found, FEW: FewShot(features, header["few_labels"])}
 
 
-def _digest(tensors: Mapping[str, np.ndarray[Any, Any]]) -> str:
-    digest = hashlib.sha256()
+def _digest(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray[Any, Any]]) -> str:
+    """Of everything: the header, and of every tensor its name, kind, shape and bytes."""
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     for name in sorted(tensors):
-        digest.update(name.encode())
-        digest.update(np.ascontiguousarray(tensors[name]).data)
+        tensor = np.ascontiguousarray(tensors[name])
+        digest.update(f"{name} {tensor.dtype.str} {tensor.shape}".encode())
+        digest.update(tensor.data)
     return digest.hexdigest()
 
 
@@ -131,14 +133,14 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any
     try:
         with safe_open(path, framework="np") as file:
             header = json.loads((file.metadata() or {}).get("crg", "{}"))
-            if header.get("format") != FORMAT:
+            if not isinstance(header, dict) or header.get("format") != FORMAT:
                 raise InputError(
                     f"{path} is not a saved crg state: give a file that adapter.save wrote."
                 )
             return header, {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error}): check the path.") from None
-    except (SafetensorError, json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (SafetensorError, ValueError, TypeError, RecursionError) as error:
         raise InputError(
             f"{path} is damaged or not a state file ({error}): "
             "restore it from a copy or start over."
@@ -147,9 +149,11 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any
 
 def _check_kinds(path: str | os.PathLike[str], header: Mapping[str, Any]) -> None:
     """An edited header is refused before anything is built from it."""
-    kinds = {"method": str, "options": dict, "class_names": list, "n_steps": int, "plain": dict}
+    kinds = {"method": str, "options": dict, "class_names": list, "n_steps": int, "plain": dict,
+             "logit_scale": float}  # fmt: skip
+    whole = all(isinstance(name, str) for name in header.get("class_names") or [])
     for key, kind in kinds.items():
-        if not isinstance(header.get(key), kind):
+        if type(header.get(key)) is not kind or (key == "class_names" and not whole):
             raise InputError(
                 f"{path} is damaged ({key!r} is missing or wrong): "
                 "restore it from a copy or start over."

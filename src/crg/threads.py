@@ -1,11 +1,15 @@
-"""How many threads libraries may use, and how many processors this process."""
+"""Threads and signals: how many threads libraries may use, and when signals take effect."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import FrameType
+from typing import Any
 
 # Variables that array libraries look at when they are imported.
 ONE_THREAD = {
@@ -29,6 +33,44 @@ def one_blas_thread() -> Iterator[None]:
 
     with threadpool_limits(limits=1, user_api="blas"):
         yield
+
+
+class HeldSignals:
+    """SIGINT and SIGTERM wait until the end of the ``with`` block, in the main thread.
+
+    What happens inside happens wholly. ``deliver`` lets them take effect earlier, at a place
+    where nothing is half done. In other threads, which get no signals, it does nothing.
+    """
+
+    def __enter__(self) -> HeldSignals:
+        self._waiting: list[int] = []
+        self._handlers: dict[int, Any] = {}
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                handler = signal.getsignal(number)
+                if handler is not None:  # one that is not Python's cannot be put back
+                    self._handlers[number] = handler
+                    signal.signal(number, self._hold)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        self.deliver()
+
+    def deliver(self) -> None:
+        """Let the signals that came meanwhile do what they would have done."""
+        waiting, self._waiting = self._waiting, []
+        for number in waiting:
+            handler = self._handlers[number]
+            held = signal.signal(number, handler)
+            try:
+                signal.raise_signal(number)
+            finally:
+                signal.signal(number, held)
+
+    def _hold(self, number: int, frame: FrameType | None) -> None:
+        self._waiting.append(number)
 
 
 def processors() -> int:

@@ -53,7 +53,12 @@ class Task:
             raise InputError(
                 f"The class names are one text, {self.class_names!r}: give a list of names."
             )
-        names = tuple(str(name) for name in self.class_names)
+        try:
+            names = tuple(str(name) for name in self.class_names)
+        except TypeError:
+            raise InputError(
+                f"The class names are {self.class_names!r}: give a list of names."
+            ) from None
         text = as_floats(self.text_features, "text features")
         _check_class_names(names, text)
         scale = _checked_scale(self.logit_scale)
@@ -79,6 +84,8 @@ class Task:
 
     def with_class(self, name: str, text_feature: Array) -> Task:
         """The same task with one more class at the end."""
+        if not isinstance(name, str):
+            raise InputError(f"The class name {name!r} is not text: give every name as text.")
         row = as_floats(text_feature, "the text feature")
         if tuple(row.shape) != (self.width,):
             raise InputError(
@@ -176,20 +183,40 @@ def as_floats(values: Any, what: str) -> Array:
     array: Array = values
     if not array_api_compat.is_array_api_obj(values):
         array = _from_python(values, what)
+    _check_numbers(array, what)
     if getattr(array, "requires_grad", False):
         array = array.detach()  # a graph would grow with every image that is remembered
     xp = namespace(array)
     if array.dtype in (xp.float32, xp.float64):
         return array
-    if xp.isdtype(array.dtype, "complex floating") or str(array.dtype).startswith(("<U", "object")):
-        raise InputError(f"The {what} hold {array.dtype} values: give real numbers.")
     return xp.astype(array, xp.float32)
+
+
+def _check_numbers(array: Array, what: str) -> None:
+    """Refuse what is no dense array of real numbers."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise InputError(f"The {what} are a masked array: fill the gaps and give a plain one.")
+    if isinstance(array, np.ndarray):
+        if array.dtype.kind not in "biuf":
+            raise InputError(f"The {what} hold {array.dtype} values: give real numbers.")
+        return
+    if array_api_compat.is_torch_array(array):
+        plain = str(array.layout) == "torch.strided" and not (
+            array.is_meta or array.is_quantized or array.is_nested
+        )
+        if not plain:
+            raise InputError(
+                f"The {what} are a sparse, nested, quantized or empty tensor: give a dense one "
+                "that holds numbers."
+            )
+    if namespace(array).isdtype(array.dtype, "complex floating"):
+        raise InputError(f"The {what} hold {array.dtype} values: give real numbers.")
 
 
 def _from_python(values: Any, what: str) -> np.ndarray[Any, Any]:
     try:
         return np.asarray(values, dtype=np.float32)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(
             f"The {what} could not be read as numbers: give an array of rows of equal width."
         ) from None
@@ -205,8 +232,8 @@ def like(array: Array, reference: Array) -> Array:
             array = array.cpu()  # only torch tensors get here
         return np.asarray(array, dtype=reference.dtype)
     xp = namespace(reference)
-    if isinstance(array, np.ndarray) and not array.flags.writeable:
-        array = array.copy()  # torch warns about sharing read-only memory
+    if isinstance(array, np.ndarray) and not (array.flags.writeable and array.flags.c_contiguous):
+        array = array.copy()  # torch shares neither read-only memory nor negative strides
     return xp.asarray(array, dtype=reference.dtype, device=reference.device)
 
 
@@ -249,7 +276,7 @@ def _rescue_rows(rows: Array, what: str) -> Array:
 def _checked_scale(given: Any) -> float:
     try:
         scale = float(np.asarray(given, dtype=np.float64).reshape(()))  # (1,) too
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         scale = math.nan
     if not 0 < scale <= 1e6:
         raise InputError(

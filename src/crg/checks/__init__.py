@@ -7,9 +7,19 @@ samples and raises ``CheckFailed`` with a sentence. Nothing here needs a test fr
 []
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any
+
+from crg.adapter import Adapter, create
+from crg.checks import answers, inputs, libraries, state
 from crg.checks.answers import same_stream_gives_same_logits
 from crg.checks.base import Check, CheckFailed, CheckSkipped, Make, Verdict
-from crg.checks.runner import CHECKS, check_method, iter_checks, run_check
+from crg.checks.fixtures import furnished
+from crg.methods.registry import get_method
+from crg.types import Task
 
 __all__ = [
     "CHECKS",
@@ -23,3 +33,53 @@ __all__ = [
     "run_check",
     "same_stream_gives_same_logits",
 ]
+
+CHECKS: list[Check] = [*answers.CHECKS, *inputs.CHECKS, *state.CHECKS, *libraries.CHECKS]
+
+
+def check_method(
+    name: str, checks: Iterable[Check] = CHECKS, make: Make | None = None
+) -> list[str]:
+    """Run every check on the method called ``name``; raises CheckFailed if any fails.
+
+    Returns one sentence for each check that could not be run. A method gets what it
+    names in ``needs``; one that needs still more gets it from ``make``, which is called as
+    ``make(task, **options)``.
+    """
+    verdicts = list(iter_checks(name, checks, make))
+    failed = [f"{verdict.check}: {verdict.failed}" for verdict in verdicts if verdict.failed]
+    if failed:
+        raise CheckFailed(
+            f"Method {name!r} fails {len(failed)} of {len(verdicts)} checks. {failed}"
+        )
+    return [f"{verdict.check}: {verdict.skipped}" for verdict in verdicts if verdict.skipped]
+
+
+def iter_checks(
+    name: str, checks: Iterable[Check] = CHECKS, make: Make | None = None
+) -> Iterator[Verdict]:
+    """The outcome of each check, as soon as it is known."""
+    for check in checks:
+        title = getattr(check, "__name__", repr(check))
+        try:
+            run_check(check, name, make)
+            yield Verdict(title)
+        except CheckFailed as failed:
+            yield Verdict(title, failed=str(failed))
+        except CheckSkipped as skipped:
+            yield Verdict(title, skipped=str(skipped))
+
+
+def _create(name: str, task: Task, /, **options: Any) -> Adapter:
+    return create(name, furnished(task, get_method(name).needs), **options)
+
+
+def run_check(check: Check, name: str, make: Make | None = None) -> None:
+    """Run one check on a method; any other error in the method fails it too."""
+    maker: Make = make or partial(_create, name)
+    try:
+        check(maker)
+    except (CheckFailed, CheckSkipped):
+        raise
+    except Exception as error:
+        raise CheckFailed(f"The method raised {type(error).__name__}: {error}") from error

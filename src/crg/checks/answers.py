@@ -58,13 +58,6 @@ def small_queues(config: Any) -> dict[str, int]:
     return {field.name: 1 for field in sizes if field.metadata.get("at_least") == 1}
 
 
-OPTIONS: list[Check] = [
-    options_are_documented,
-    options_may_be_given_as_text,
-    unknown_options_are_refused,
-]
-
-
 def predictions_are_consistent(make: Make) -> None:
     """Logits (K,) in the task's dtype, probabilities that sum to one, label and name that agree."""
     for dtype in ("float32", "float64"):
@@ -113,32 +106,29 @@ def _adversarial() -> Iterator[tuple[str, Task, Floats]]:
     for dtype in ("float32", "float64"):
         task = make_task(dtype, logit_scale=100.0)
         text, odd = np.asarray(task.text_features), another_direction(task)
-        one_class = np.repeat(text[None, :1], 40, axis=0)
-        yield "one vector over and over", task, np.tile(odd, (40, 8, 1))
-        yield "the text features themselves", task, np.tile(text, (8, 1))[:, None, :]
+        one_class = np.repeat(text[None, :1], 24, axis=0)
+        yield "one vector over and over", task, np.tile(odd, (24, 8, 1))
+        yield "the text features themselves", task, np.tile(text, (5, 1))[:, None, :]
         yield "one class only", task, one_class
-        yield "antipodal views", task, np.stack([np.stack([odd, -odd])] * 40)
-        yield "opposite of every text feature", task, np.tile(-text, (8, 1))[:, None, :]
-        yield "pure noise", task, make_stream(task, 80, 8, noise=1e6)
+        yield "antipodal views", task, np.stack([np.stack([odd, -odd])] * 24)
+        yield "opposite of every text feature", task, np.tile(-text, (5, 1))[:, None, :]
+        yield "pure noise", task, make_stream(task, 50, 8, noise=1e6)
         yield "subnormal and enormous views", task, make_stream(task, 2) * _extremes(dtype)
         nearly = Task(task.class_names, text[:1] + 1e-4 * text, 100.0)
-        yield "nearly equal classes", nearly, make_stream(nearly, 60, 8)
+        yield "nearly equal classes", nearly, make_stream(nearly, 40, 8)
         equal = Task(task.class_names, np.tile(text[:1], (5, 1)), 100.0)
-        yield "equal classes", equal, make_stream(task, 60, 8)
+        yield "equal classes", equal, make_stream(task, 40, 8)
         for scale in (1e-3, 1e6):
             steep = make_task(dtype, logit_scale=scale)
-            yield f"logit scale {scale}", steep, make_stream(steep, 60, 8)
+            yield f"logit scale {scale}", steep, make_stream(steep, 40, 8)
         for n_classes, width in ((2, 16), (2, 1), (2, 2), (30, 3)):
             small = make_task(dtype, n_classes=n_classes, width=width)
-            yield f"K = {n_classes}, D = {width}", small, make_stream(small, 40, 8)
+            yield f"K = {n_classes}, D = {width}", small, make_stream(small, 30, 8)
 
 
 def _extremes(dtype: str) -> Floats:
     limits = np.finfo(dtype)
     return np.array([limits.tiny, limits.max / 4], dtype=dtype)[:, None, None]
-
-
-ANSWERS: list[Check] = [predictions_are_consistent, adversarial_streams_give_finite_logits]
 
 
 def same_stream_gives_same_logits(make: Make) -> None:
@@ -202,11 +192,14 @@ def _state_of_generators() -> tuple[object, str]:
         return random.getstate(), repr(np.random.get_state())
 
 
-REPEATABILITY: list[Check] = [
+CHECKS: list[Check] = [
+    options_are_documented,
+    options_may_be_given_as_text,
+    unknown_options_are_refused,
+    predictions_are_consistent,
+    adversarial_streams_give_finite_logits,
     same_stream_gives_same_logits,
     adapters_are_independent,
     global_random_state_is_left_alone,
     reset_returns_to_the_start,
 ]
-
-CHECKS = [*OPTIONS, *ANSWERS, *REPEATABILITY]

@@ -98,16 +98,6 @@ def _everything(task: Task) -> tuple[Any, ...]:
     return (*facts, on_host(task.text_features).tobytes())
 
 
-INPUTS: list[Check] = [
-    inputs_are_not_modified,
-    predictions_are_not_modified,
-    length_of_views_does_not_matter,
-    one_view_may_be_a_vector,
-    half_precision_views_are_accepted,
-    step_many_equals_step_by_step,
-]
-
-
 def refused_samples_change_nothing(make: Make) -> None:
     """After a bad sample the next logits are those of an adapter that never saw it."""
     task = make_task()
@@ -189,10 +179,14 @@ def _require_refused(adapter: Adapter, action: Callable[[], Any], what: str) -> 
     raise CheckFailed(f"{what} was accepted")
 
 
-REFUSALS: list[Check] = [
+CHECKS: list[Check] = [
+    inputs_are_not_modified,
+    predictions_are_not_modified,
+    length_of_views_does_not_matter,
+    one_view_may_be_a_vector,
+    half_precision_views_are_accepted,
+    step_many_equals_step_by_step,
     refused_samples_change_nothing,
     refused_class_changes_change_nothing,
     last_two_classes_stay,
 ]
-
-CHECKS = [*INPUTS, *REFUSALS]

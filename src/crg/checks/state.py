@@ -18,7 +18,7 @@ from crg.checks.answers import require_sound
 from crg.checks.base import Check, Make, require, require_close, require_same_bits, run
 from crg.checks.fixtures import ADDED, VIEW_COUNTS, another_direction, make_stream, make_task
 from crg.needs import TEXT_ENCODER
-from crg.types import Task
+from crg.types import InputError, Task
 
 
 def saved_state_continues(make: Make) -> None:
@@ -37,11 +37,11 @@ def copied_adapter_continues(make: Make) -> None:
 
 
 def state_is_bounded(make: Make) -> None:
-    """Once queues are full the state stops growing: 400 samples need no more room than 100."""
+    """Once queues are full the state stops growing: 240 samples need no more room than 100."""
     task = make_task()
     for views in VIEW_COUNTS:
         adapter = make(task)
-        stream = make_stream(task, 400, views)
+        stream = make_stream(task, 240, views)
         run(adapter, stream[:100])
         before = size_of(adapter)
         run(adapter, stream[100:])
@@ -49,14 +49,36 @@ def state_is_bounded(make: Make) -> None:
         require(after <= before, f"The state grew from {before} to {after} bytes with more samples")
 
 
+def corrections_are_taken_in_or_refused(make: Make) -> None:
+    """A correction is refused because the method does not learn, or learnt, kept and not a step."""
+    task = make_task()
+    stream = make_stream(task, 80, 8)
+    adapter = make(task)
+    run(adapter, stream[:40])
+    for number, views in enumerate(stream[40:50]):
+        name = task.class_names[number % task.n_classes]
+        try:
+            adapter.correct(views[0], name, f"corrected {number}")
+        except InputError as error:
+            learns = "does not learn" not in str(error)
+            require(not learns, f"A correction was refused, and not for want of learning: {error}")
+            return
+        require(adapter.n_steps == 40, "A correction was counted as a step")
+    copied = copy.deepcopy(adapter)
+    for views in stream[50:]:
+        require_sound(copied.step(views), task, " after a correction")
+    what = "a saved and loaded adapter that was corrected"
+    _require_equal_futures(adapter, _saved_and_loaded(adapter), stream[50:], what)
+
+
 def _require_takes_up_again(make: Make, again: Callable[[Adapter], Adapter], what: str) -> None:
     task = make_task()
     for views in VIEW_COUNTS:
-        stream = make_stream(task, 120, views)
+        stream = make_stream(task, 100, views)
         for pause in (0, 1, 70):
             adapter = make(task)
             run(adapter, stream[:pause])
-            _require_equal_futures(adapter, again(adapter), stream[pause : pause + 50], what)
+            _require_equal_futures(adapter, again(adapter), stream[pause : pause + 30], what)
         adapter = _with_changed_classes(make(task), stream[:70])
         _require_equal_futures(adapter, again(adapter), stream[70:], what + " of changed classes")
 
@@ -114,14 +136,6 @@ def _parts_of(thing: Any) -> list[Any]:
     slots = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ())]
     parts += [getattr(thing, name) for name in slots if hasattr(thing, name)]
     return parts + list(getattr(thing, "__dict__", {}).values())
-
-
-STATE: list[Check] = [
-    saved_state_continues,
-    pickled_adapter_continues,
-    copied_adapter_continues,
-    state_is_bounded,
-]
 
 
 def order_of_classes_does_not_matter(make: Make) -> None:
@@ -202,12 +216,15 @@ def _require_sound_names(name: str, task: Task, expected: Sequence[str]) -> None
     require(name in expected, f"{name!r} is no class of the task")
 
 
-CLASSES: list[Check] = [
+CHECKS: list[Check] = [
+    saved_state_continues,
+    pickled_adapter_continues,
+    copied_adapter_continues,
+    state_is_bounded,
+    corrections_are_taken_in_or_refused,
     order_of_classes_does_not_matter,
     class_added_at_once_counts_as_given,
     class_removed_at_once_counts_as_never_given,
     classes_may_come_and_go,
     classes_are_still_recognised_after_changes,
 ]
-
-CHECKS = [*STATE, *CLASSES]

@@ -4,44 +4,33 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from crg.bench.checking import unknown_datasets
-from crg.bench.design import Design
-from crg.bench.gallery import galleries
-from crg.bench.plan import Job, Plan, count_runs, plan
-from crg.bench.reading import read_design
+from crg.bench.design import Design, read_design, with_methods
+from crg.bench.plan import Plan, count_runs, narrowed, plan
 from crg.bench.rendered import FOLDER
-from crg.bench.run import (
-    Machinery,
-    append_new,
-    begin,
-    missing_jobs,
-    no_longer_shown,
-    run_jobs,
+from crg.bench.run import Machinery, append_new, begin, no_longer_shown
+from crg.bench.sources import (
+    VARIABLE,
+    Prospect,
+    discover,
+    find_prospects,
+    named_paths,
+    unknown_datasets,
 )
-from crg.bench.sources import VARIABLE, Prospect, discover, find_prospects, named_paths
-from crg.cli.progress import EncodingBar, grid_progress
-from crg.cli.shared import (
-    INTERRUPTED,
-    F,
-    loaded_plugins,
-    note,
-    output,
-    plugin_option,
-    tell_of_left_out,
-)
+from crg.cli.progress import EncodingBar, end_with, run_missing
+from crg.cli.shared import F, loaded_plugins, note, output, plugin_option, read_results
 from crg.report.overview import short_table
 from crg.report.study import Experiment, read_experiments
 from crg.report.tables import to_terminal
 from crg.results import ledger
-from crg.results.outline import ENOUGH_ORDERS
+from crg.results.schema import ENOUGH_ORDERS
 from crg.threads import processors
 from crg.types import InputError
 
@@ -61,9 +50,6 @@ def experiment_tables(experiment: Experiment) -> Iterator[RenderableType]:
     more = len(experiment.missing) - _SHOWN_MISSING
     if more > 0:
         yield Text(f"{more} more are not there either; --list names them all.", style="dim")
-
-
-FAILED = 1  # exit code where a run came to nothing
 
 
 def _data_options(command: F) -> F:
@@ -86,6 +72,9 @@ def _data_options(command: F) -> F:
 def _running_options(command: F) -> F:
     positive = click.IntRange(min=1)
     for option in reversed((
+        click.option("--methods", "texts", multiple=True, metavar="LIST",
+                     help="Only these methods, as in crg compare; one that the file does not "
+                          "name, such as a plug-in, joins it.  [default: all of the file]"),
         click.option("--orders", type=positive,
                      help="How many stream orders.  [default: as the file says]"),
         click.option("--workers", type=positive,
@@ -129,32 +118,45 @@ def bench(
       crg bench experiments/ablation.toml --quick
       crg bench experiments/robustness.toml --data stores/ --workers 8
       crg bench experiments/streams.toml --list
+      crg bench experiments/noise.toml --methods mine --plugin mine.py
     """
-    design = _design(file, quick, given["orders"])
+    design, chosen = _design(file, quick, given["orders"], given["texts"])
     machinery = Machinery(given["engine"], given["workers"], given["address"])
     prospects = _prospects(design, data, folder, only)
     if list_only:
-        _print_list(design, prospects)
+        rows = [row for row in design.rows if row.label in chosen]
+        _print_list(replace(design, rows=tuple(rows)), prospects)
         return
     path = given["results_path"] or _default_results(design)
-    _check_results(path)
-    planned = _planned(design, prospects, folder, machinery)
-    _begin(planned, path)
-    failed = _run(planned, path, machinery)
-    if design.has_gallery:
-        for line in galleries(planned, ledger.read_ledger(path).records, root):
-            append_new(path, line)
+    ledger.make_folder(path)
+    ledger.check_writable(path)
+    known = read_results(path)
+    planned = narrowed(_planned(design, prospects, folder, machinery), chosen, known.runs)
+    for sentence in no_longer_shown(planned, path, known):
+        note(sentence)
+    begin(planned, path, known)
+    failed = run_missing(planned, path, known, machinery)
+    if design.gallery:
+        _add_gallery(planned, path, root)
     _print_study(design.name, path)
-    _end(failed)
+    end_with(failed)
 
 
-def _design(file: Path, quick: bool, orders: int | None) -> Design:
+def _design(
+    file: Path, quick: bool, orders: int | None, methods: Sequence[str]
+) -> tuple[Design, set[str]]:
+    """The design of a file as it was asked for, and the labels of the rows that shall be run."""
     design = read_design(file)
     design = design.reduced() if quick else design
+    chosen = {row.label for row in design.rows}
+    if methods:
+        from crg.cli.compare import parse_methods
+
+        design, chosen = with_methods(design, parse_methods(methods))
     design = replace(design, orders=orders or design.orders)
     if design.orders < ENOUGH_ORDERS:
-        note(f"fewer than {ENOUGH_ORDERS} orders tell little: no row is called better by them.")
-    return design
+        note(f"fewer than {ENOUGH_ORDERS} orders say little: no row is called better by them.")
+    return design, chosen
 
 
 def _prospects(
@@ -189,16 +191,12 @@ def _default_results(design: Design) -> Path:
     return Path("results", f"{design.name}{'-quick' if design.is_quick else ''}.jsonl")
 
 
-def _check_results(path: Path) -> None:
-    ledger.make_folder(path)
-    ledger.check_writable(path)
-    tell_of_left_out(path)
+def _add_gallery(planned: Plan, path: Path, root: Path | None) -> None:
+    from crg.bench.gallery import galleries
 
-
-def _begin(planned: Plan, path: Path) -> None:
-    for sentence in no_longer_shown(planned, path):
-        note(sentence)
-    begin(planned, path)
+    known = ledger.read(path)
+    for line in galleries(planned, known.runs, root):
+        append_new(path, line, known)
 
 
 def _planned(
@@ -213,52 +211,6 @@ def _planned(
     return planned
 
 
-def _run(planned: Plan, path: Path, machinery: Machinery) -> int:
-    """Run what is missing, with bars on a terminal, and count what failed.
-
-    Ctrl-C says what is kept.
-    """
-    left = missing_jobs(planned, path)
-    names = {id(job.spec): job.name for job in left}
-    if machinery.engine == "processes" and machinery.workers is None:
-        machinery = replace(machinery, workers=processors())
-    try:
-        with grid_progress(len(left)) as shown:
-            runs = run_jobs(
-                left,
-                planned.plugins,
-                path,
-                machinery,
-                lambda spec, done, total: shown.advanced(names[id(spec)], done, total),
-            )
-            with contextlib.closing(runs):
-                for done in runs:
-                    shown.finished(done.job.name, done.failure)
-    except KeyboardInterrupt:
-        _say_farewell(planned.jobs, path)
-        click.get_current_context().exit(INTERRUPTED)
-    return shown.failed
-
-
-def _end(failed: int) -> None:
-    """The last word, where runs failed."""
-    if failed:
-        runs = "1 run" if failed == 1 else f"{failed} runs"
-        again = "it" if failed == 1 else "them"
-        click.echo(f"{runs} failed: the same command tries {again} again.", err=True)
-        click.get_current_context().exit(FAILED)
-
-
-def _say_farewell(jobs: Sequence[Job], path: Path) -> None:
-    records = ledger.read_ledger(path).records
-    kept = len(ledger.find(records, [job.key for job in jobs]))
-    click.echo(
-        f"Stopped: {kept} of {len(jobs)} runs are kept in {path}, "
-        "and the same command continues from there.",
-        err=True,
-    )
-
-
 def _print_list(design: Design, prospects: Sequence[Prospect]) -> None:
     click.echo(f"{design.name}: {design.title}")
     for each in prospects:
@@ -267,7 +219,7 @@ def _print_list(design: Design, prospects: Sequence[Prospect]) -> None:
         few = f", labelled images {each.few}" if each.few else ""
         click.echo(f"  source  {each.name}{rendered}: {where}{few}")
     for row in design.rows:
-        tuned = ", tuned on labels" if row.tuned else ""
+        tuned = ", tuned on labels" if row.is_tuned else ""
         click.echo(f"  row     {row.label} ({row.method}{tuned})")
     for setting in design.settings:
         click.echo(f"  setting {setting.label}")

@@ -16,10 +16,8 @@ from crg.cli.shared import INTERRUPTED, F, as_plain, note, print_json, print_ski
 from crg.datasets import load_dataset
 from crg.datasets.catalog import SPLITS, TEST
 from crg.encoders import load_encoder
-from crg.encoding import EncodingProgress, EncodingSummary, Wording
+from crg.encoding import EncodingProgress, EncodingSummary, Wording, summary_of
 from crg.encoding import encode as run_encoding
-from crg.features.files import open_store
-from crg.features.store import skipped_images
 from crg.generation import Variations
 from crg.images.views import Recipe
 from crg.types import InputError
@@ -47,6 +45,9 @@ def _image_options(command: F) -> F:
                      type=click.Choice(["crops", "augmix"]), help="How views are made."),
         click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0),
                      help="Seed of the views."),
+        click.option("--smallest-crop", default=Recipe.smallest, show_default=True, type=float,
+                     metavar="FRACTION",
+                     help="Smallest part of the image that a view may show, by area."),
         click.option("--variations", type=click.Path(path_type=Path),
                      help="Folder of generated variations, which are added as the last views; "
                           "crg generate makes one."),
@@ -116,7 +117,7 @@ def encode(dataset: str | None, out: Path, check: bool, as_json: bool, **given: 
       crg encode --out night --check
     """
     if check:
-        summary = _checked(out)
+        summary = summary_of(out)
     elif dataset is None:
         raise InputError("There is no dataset: name one, or use --check to check a store.")
     else:
@@ -138,7 +139,7 @@ def _encoded(name: str, out: Path, given: dict[str, Any]) -> EncodingSummary:
             return run_encoding(
                 images,
                 load(),
-                Recipe(given["views"], given["augment"], given["seed"]),
+                Recipe(given["views"], given["augment"], given["seed"], given["smallest_crop"]),
                 out,
                 wording=Wording(given["templates"] or None, given["descriptions"], given["mode"]),
                 variations=_variations(given["variations"], given["generated"]),
@@ -206,15 +207,6 @@ class _Lines:
         click.echo(
             f"{at.done} of {at.total} images, about {seconds / 60:.0f} minutes left", err=True
         )
-
-
-def _checked(out: Path) -> EncodingSummary:
-    features = open_store(out)
-    skipped = [(each["id"], each["reason"]) for each in skipped_images(out)]
-    count = len(features)
-    return EncodingSummary(
-        out, count, count, features.n_views, features.task.width, skipped, features.sha256 or ""
-    )
 
 
 def _print(summary: EncodingSummary, state: str) -> None:

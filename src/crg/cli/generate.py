@@ -18,68 +18,28 @@ from crg.generation.diffusion import DiffusersGenerator
 
 @click.command()
 @click.argument("images")
-@click.option(
-    "--weights",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="Folder of a StableDiffusionImageVariationPipeline of diffusers.",
-)
-@click.option(
-    "--count",
-    required=True,
-    type=click.IntRange(min=1),
-    metavar="G",
-    help="Variations of each image.",
-)
-@click.option(
-    "--out",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="Folder of the variations; may be new, or one to continue with.",
-)
-@click.option(
-    "--seed",
-    default=0,
-    show_default=True,
-    type=click.IntRange(min=0),
-    help="Seed of the variations.",
-)
-@click.option(
-    "--steps",
-    default=50,
-    show_default=True,
-    type=click.IntRange(min=1),
-    help="Steps from noise to image.",
-)
-@click.option(
-    "--guidance",
-    default=3.0,
-    show_default=True,
-    type=click.FloatRange(min=0),
-    help="How closely a variation follows its image.",
-)
+@click.option("--weights", required=True, type=click.Path(path_type=Path),
+              help="Folder of a StableDiffusionImageVariationPipeline of diffusers.")  # fmt: skip
+@click.option("--count", required=True, type=click.IntRange(min=1), metavar="G",
+              help="Variations of each image.")  # fmt: skip
+@click.option("--out", required=True, type=click.Path(path_type=Path),
+              help="Folder of the variations; may be new, or one to continue with.")  # fmt: skip
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0),
+              help="Seed of the variations.")  # fmt: skip
+@click.option("--steps", default=50, show_default=True, type=click.IntRange(min=1),
+              help="Steps from noise to image.")  # fmt: skip
+@click.option("--guidance", default=3.0, show_default=True, type=click.FloatRange(min=0),
+              help="How closely a variation follows its image.")  # fmt: skip
 @click.option("--device", help="Where the model runs.  [default: the fastest there is]")
-@click.option(
-    "--root",
-    type=click.Path(path_type=Path),
-    help="Folder that holds the datasets of the catalogue.",
-)
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    help="Take that many images only, the same that crg encode takes.",
-)
-@click.option(
-    "--draw-seed",
-    default=0,
-    show_default=True,
-    type=click.IntRange(min=0),
-    help="Seed of what is drawn at random, as in crg encode.",
-)
-@click.option(
-    "--skip-unreadable", is_flag=True, help="Leave out images that cannot be read, and list them."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")  # fmt: skip
+@click.option("--root", type=click.Path(path_type=Path),
+              help="Folder that holds the datasets of the catalogue.")  # fmt: skip
+@click.option("--limit", type=click.IntRange(min=1),
+              help="Take that many images only, the same that crg encode takes.")  # fmt: skip
+@click.option("--draw-seed", default=0, show_default=True, type=click.IntRange(min=0),
+              help="Seed of what is drawn at random, as in crg encode.")  # fmt: skip
+@click.option("--skip-unreadable", is_flag=True,
+              help="Leave out images that cannot be read, and list them.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def generate(images: str, out: Path, as_json: bool, **given: Any) -> None:
     """Make variations of images with a diffusion model, once, for crg encode to add as views.
 

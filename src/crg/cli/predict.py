@@ -21,6 +21,7 @@ from crg.cli.shared import (
     plugin_option,
     progress,
 )
+from crg.methods.registry import DEFAULT
 from crg.predict.answers import AnswerFile, layout_of
 from crg.predict.files import STANDARD_INPUT, iter_arrivals, iter_lines, list_images
 from crg.predict.run import Counts, ImageStream
@@ -85,7 +86,7 @@ def model_options(command: F) -> F:
 @click.argument("images", nargs=-1, required=True, metavar="IMAGES...")
 @click.option("--classes", "text", metavar="LIST", help="Class names, separated by commas.")
 @click.option("--classes-file", type=_FILE, help="File with one class name per line.")
-@click.option("--method", default=None, help="Name of the method.  [default: crg]")
+@click.option("--method", default=None, help=f"Name of the method.  [default: {DEFAULT}]")
 @click.option("-o", "pairs", multiple=True, metavar="KEY=VALUE", help="Set a method's option.")
 @model_options
 @few_option

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+import msgspec
 
 from crg.atomic import check_place
-from crg.bench.grid import origin_of, typed_options
+from crg.bench.keys import origin_of, typed_options
 from crg.cli.shared import (
     few_option,
     loaded_plugins,
@@ -21,12 +22,14 @@ from crg.cli.shared import (
 from crg.cli.tables import run_table
 from crg.engine import read_once, read_with_few
 from crg.evaluate import run as evaluate_run
+from crg.methods.registry import DEFAULT
 from crg.results import ledger
+from crg.results.provenance import make_run
 
 
 @click.command()
 @click.argument("file")
-@click.option("--method", default="crg", show_default=True, help="Name of the method.")
+@click.option("--method", default=DEFAULT, show_default=True, help="Name of the method.")
 @click.option("-o", "pairs", multiple=True, metavar="KEY=VALUE", help="Set a method's option.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Order.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -60,11 +63,11 @@ def run(
         )
     labelled = None if few is None else (few, read_once(few).sha256)
     origin = origin_of(file, features.sha256, method, loaded_plugins(), labelled)
-    record = ledger.make_record(result, origin, options)
+    line = make_run(result, origin, options)
     if not no_results:
-        ledger.append(results_path, record)
+        ledger.append(results_path, line)
     if as_json:
-        print_json(record)
+        print_json(msgspec.to_builtins(line))
     else:
         output().print(run_table(file, result))
 

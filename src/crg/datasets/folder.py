@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from crg.datasets.places import image_names, subfolders, unreadable_folder
+from crg.datasets.places import image_names, is_image_name, subfolders, unreadable_folder
 from crg.images.image_set import ImageSet
-from crg.images.reading import IMAGE_SUFFIXES, shown
+from crg.images.reading import shown
 from crg.types import InputError
 
 TEMPLATES = ("a photo of a {}.",)  # for classes of which nothing more is known
@@ -52,11 +52,6 @@ def count_ignored(folder: Path) -> int:
     """How many visible files below a folder are not images or in no class."""
     names = list(files_below(folder))
     return sum("/" not in name or not is_image_name(name) for name in names)
-
-
-def is_image_name(name: str) -> bool:
-    """Whether the ending of a file's name is one of an image."""
-    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
 
 
 def files_below(folder: Path) -> Iterator[str]:

@@ -84,11 +84,12 @@ def subfolders(folder: Path) -> list[str]:
 
 def image_names(folder: Path) -> list[str]:
     """Names of the images in a folder, sorted, without hidden ones."""
-    return [
-        each.name
-        for each in _visible(folder)
-        if os.path.splitext(each.name)[1].lower() in IMAGE_SUFFIXES
-    ]
+    return [each.name for each in _visible(folder) if is_image_name(each.name)]
+
+
+def is_image_name(name: str) -> bool:
+    """Whether the ending of a file's name is one of an image."""
+    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
 
 
 def unreadable_folder(error: OSError) -> InputError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
@@ -36,7 +35,7 @@ def drawn(images: ImageSet, limit: int | None, seed: int = 0) -> ImageSet:
         raise InputError(f"The limit is {limit}: give a number of images above zero.")
     if limit >= len(images):
         return images
-    return _part(images, drawn_indices(len(images), limit, seed))
+    return images.part(drawn_indices(len(images), limit, seed))
 
 
 def drawn_per_class(images: ImageSet, shots: int | None, seed: int = 0) -> ImageSet:
@@ -61,18 +60,8 @@ def drawn_per_class(images: ImageSet, shots: int | None, seed: int = 0) -> Image
         if seen[label] < shots:
             chosen.append((seen[label], label, row))
         seen[label] += 1
-    return _part(images, [row for _, _, row in sorted(chosen)])
+    return images.part([row for _, _, row in sorted(chosen)])
 
 
 def _ranked(total: int, seed: int) -> list[int]:
     return sorted(range(total), key=lambda i: hashlib.sha256(f"{seed}:{i}".encode()).digest())
-
-
-def _part(images: ImageSet, rows: Sequence[int]) -> ImageSet:
-    labels = images.labels
-    return dataclasses.replace(
-        images,
-        ids=tuple(images.ids[i] for i in rows),
-        sources=tuple(images.sources[i] for i in rows),
-        labels=None if labels is None else tuple(labels[i] for i in rows),
-    )

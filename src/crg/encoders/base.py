@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -37,7 +37,7 @@ def encode_in_pieces(
     rows: Any, encode: Callable[[Any], Vectors], size: int, width: int, what: str
 ) -> Vectors:
     """Unit features of ``rows``, at most ``size`` rows at a time."""
-    pieces = [encode(piece) for piece in _pieces(rows, size)]
+    pieces = [encode(rows[start : start + size]) for start in range(0, len(rows), size)]
     if not pieces:
         return np.zeros((0, width), np.float32)
     features = np.concatenate(pieces).astype(np.float32, copy=False)
@@ -65,7 +65,3 @@ def check_texts(texts: Sequence[str]) -> list[str]:
         except (AttributeError, UnicodeEncodeError):
             raise InputError(f"{text!r} is not valid text: write it in Unicode.") from None
     return list(texts)
-
-
-def _pieces(rows: Any, size: int) -> Iterator[Any]:
-    return (rows[start : start + size] for start in range(0, len(rows), size))

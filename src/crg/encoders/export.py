@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from crg.atomic import file_sha256
 from crg.encoders.libraries import first_line, library
-from crg.encoders.onnx import DESCRIPTION, FORMAT, VERSION, Onnx, checksum
+from crg.encoders.onnx import DESCRIPTION, FORMAT, VERSION, Onnx
 from crg.encoders.openclip import OpenClip
 from crg.encoders.tokenizer import write_tokenizer
 from crg.types import InputError
@@ -74,7 +75,7 @@ def _write(encoder: OpenClip, folder: Path) -> None:
         "context_length": int(encoder.tokenizer.context_length),
         "preprocessing": asdict(encoder.preprocessing),
         "tokenizer": tokenizer,
-        "files": {file.name: checksum(file) for file in sorted(folder.iterdir())},
+        "files": {file.name: file_sha256(file) for file in sorted(folder.iterdir())},
     }
     (folder / DESCRIPTION).write_text(json.dumps(about, indent=2), encoding="utf-8")
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from crg.atomic import file_sha256
 from crg.encoders.base import Vectors, check_pixels, check_texts, encode_in_pieces
 from crg.encoders.libraries import first_line, library
 from crg.encoders.tokenizer import Tokenize, read_tokenizer
@@ -77,12 +78,6 @@ class Onnx:
         self.logit_bias = float(about["logit_bias"])
 
 
-def checksum(file: Path) -> str:
-    """The SHA-256 of a file."""
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
 def _description(folder: Path) -> dict[str, Any]:
     file = folder / DESCRIPTION
     if not file.is_file():
@@ -113,7 +108,7 @@ def _verified_fingerprint(folder: Path, about: Mapping[str, Any]) -> str:
         file = folder / name
         if not file.is_file():
             raise InputError(f"{file} is missing: export the model again.")
-        if checksum(file) != expected.get(name):
+        if file_sha256(file) != expected.get(name):
             raise InputError(f"{file} is damaged: export the model again.")
     return hashlib.sha256(json.dumps([expected, *facts], sort_keys=True).encode()).hexdigest()
 

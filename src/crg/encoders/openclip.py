@@ -6,9 +6,9 @@ import contextlib
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,8 +32,7 @@ from crg.types import InputError
 _PREPARED = ("mean", "std", "interpolation", "resize_mode")  # size is the architecture's
 
 
-@dataclass(frozen=True, eq=False)
-class Built:
+class Built(NamedTuple):
     """A model on the host, in fp32, with all that belongs to it."""
 
     model: Any
@@ -41,20 +40,6 @@ class Built:
     configuration: dict[str, Any]
     preprocessing: Preprocessing
     source: str
-
-    def fingerprint(self) -> str:
-        """Of the weights and of whatever else decides the features."""
-        facts = {"model": self.configuration, "pictures": asdict(self.preprocessing)}
-        return weights_fingerprint(self.model, facts)
-
-
-def build(name: str) -> Built:
-    """The model that ``name`` stands for."""
-    wanted = parse_name(name)
-    with _quietly():
-        if wanted.has_own_configuration:
-            return _built_from_folder(wanted.model)
-        return _built_by_name(wanted)
 
 
 def _built_by_name(wanted: Wanted) -> Built:
@@ -184,16 +169,18 @@ class OpenClip:
         self.name = name
         self.device = choose_device(device)
         self.precision = choose_precision(precision, self.device)
-        built = build(name)
-        self.configuration = built.configuration
-        self.tokenizer = built.tokenizer
-        self.preprocessing = built.preprocessing
-        self.source = built.source
-        self.fingerprint = built.fingerprint()
-        self.width = int(built.configuration["embed_dim"])
-        self.logit_scale = float(built.model.logit_scale.detach().exp())
-        self.logit_bias = _number(getattr(built.model, "logit_bias", None))
-        self.model = built.model.eval().requires_grad_(False).to(self.device)
+        wanted = parse_name(name)
+        with _quietly():
+            own = wanted.has_own_configuration
+            built = _built_from_folder(wanted.model) if own else _built_by_name(wanted)
+        model, self.tokenizer, self.configuration, self.preprocessing, self.source = built
+        facts = {"model": self.configuration, "pictures": asdict(self.preprocessing)}
+        self.fingerprint = weights_fingerprint(model, facts)
+        self.width = int(self.configuration["embed_dim"])
+        self.logit_scale = float(model.logit_scale.detach().exp())
+        bias = getattr(model, "logit_bias", None)
+        self.logit_bias = 0.0 if bias is None else float(bias.detach())
+        self.model = model.eval().requires_grad_(False).to(self.device)
 
     def encode_images(self, pixels: Pixels) -> Vectors:
         """Unit features (B, D) for pixels (B, S, S, 3)."""
@@ -237,7 +224,3 @@ class OpenClip:
 def _on_host(features: Any) -> Vectors:
     vectors: Vectors = features.float().cpu().numpy()
     return vectors
-
-
-def _number(given: Any) -> float:
-    return 0.0 if given is None else float(given.detach())

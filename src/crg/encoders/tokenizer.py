@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import html
-import itertools
 import re
 import string
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,26 +17,32 @@ from crg.types import InputError
 Tokens = np.ndarray[Any, np.dtype[np.int64]]  # (n, context length)
 CLEANERS = ("lower", "whitespace", "canonicalize")
 _END = "</w>"  # closes the last piece of a word
-_ENDINGS = "'s|'t|'re|'ve|'m|'ll|'d"
-_SKIPPED = "\u0345"  # a mark whose capital is a letter: the original's pattern matches neither
+# Endings, runs of letters, single digits, runs of anything else but spaces. U+0345 is a mark whose
+# capital is a letter: the original's pattern, which ignores case, matches it nowhere.
+_WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|\p{L}+|\p{N}|[^\s\p{L}\p{N}\u0345]+"
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 class ClipTokenizer:
-    """Sentences to rows of token numbers."""
+    """Sentences to rows of token numbers, with CLIP's byte pairs."""
 
     def __init__(
         self, merges: Sequence[tuple[str, str]], specials: Sequence[str], clean: str = "lower"
     ) -> None:
-        letters = list(_byte_letters().values())
+        tokenizers = library("tokenizers", "onnx")
+        by_bytes = tokenizers.pre_tokenizers.ByteLevel
+        letters = sorted(by_bytes.alphabet())  # one for each byte
         words = [*letters, *(letter + _END for letter in letters)]
         words += ["".join(pair) for pair in merges] + list(specials)
-        self._number = {word: number for number, word in enumerate(words)}
-        self._rank = {pair: rank for rank, pair in enumerate(merges)}
-        self._letters = _byte_letters()
-        self._whole = set(specials)
-        self._fixed = re.compile("|".join([*map(re.escape, specials), _ENDINGS]), re.IGNORECASE)
-        self._start, self._stop = (self._number[word] for word in specials[:2])
+        numbers = {word: number for number, word in enumerate(words)}
+        pattern = "|".join(["(?i)" + "|".join(map(re.escape, specials)), _WORDS])
+        split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(pattern), "removed", invert=True)
+        self._split = tokenizers.pre_tokenizers.Sequence(
+            [split, by_bytes(add_prefix_space=False, use_regex=False)]
+        )
+        self._pairs = tokenizers.models.BPE(numbers, list(merges), end_of_word_suffix=_END)
+        self._special = {word: numbers[word] for word in specials}
+        self._start, self._stop = (numbers[word] for word in specials[:2])
         self._clean = cleaner(clean)
 
     def __call__(self, texts: Sequence[str], context_length: int) -> Tokens:
@@ -50,21 +54,11 @@ class ClipTokenizer:
         return rows
 
     def _encode(self, text: str) -> Iterator[int]:
-        for word in _words(self._clean(text), self._fixed):
-            letters = "".join(self._letters[byte] for byte in word.encode())
-            pieces = [letters] if letters in self._whole else self._merged(letters)
-            yield from (self._number[piece] for piece in pieces)
-
-    def _merged(self, letters: str) -> list[str]:
-        """The pieces of a word: the pair with the lowest rank is joined until none has one."""
-        pieces = [*letters[:-1], letters[-1] + _END]
-        unranked = len(self._rank)
-        while len(pieces) > 1:
-            best = min(itertools.pairwise(pieces), key=lambda pair: self._rank.get(pair, unranked))
-            if best not in self._rank:
-                break
-            pieces = _joined(pieces, best)
-        return pieces
+        for word, _ in self._split.pre_tokenize_str(self._clean(text)):
+            if word in self._special:
+                yield self._special[word]
+            else:
+                yield from (token.id for token in self._pairs.tokenize(word))
 
 
 def cleaner(kind: str) -> Callable[[str], str]:
@@ -85,49 +79,6 @@ def _unpunctuated(text: str) -> str:
 
 def _spaced(text: str) -> str:
     return " ".join(text.split())
-
-
-def _words(text: str, fixed: re.Pattern[str]) -> Iterator[str]:
-    """Special words and endings, runs of letters, single digits, runs of anything else."""
-    start = 0
-    while start < len(text):
-        kind = _kind(text[start])
-        if match := fixed.match(text, start):
-            stop = match.end()
-        else:
-            stop = start + 1
-            while kind != "N" and stop < len(text) and _kind(text[stop]) == kind:
-                stop += 1
-        if kind != " ":
-            yield text[start:stop]
-        start = stop
-
-
-def _kind(character: str) -> str:
-    if character.isspace() or character == _SKIPPED:
-        return " "
-    major = unicodedata.category(character)[0]
-    return major if major in "LN" else "other"
-
-
-def _joined(pieces: list[str], pair: tuple[str, str]) -> list[str]:
-    joined: list[str] = []
-    waiting = iter(range(len(pieces)))
-    for i in waiting:
-        if tuple(pieces[i : i + 2]) == pair:
-            joined.append("".join(pair))
-            next(waiting, None)
-        else:
-            joined.append(pieces[i])
-    return joined
-
-
-def _byte_letters() -> dict[int, str]:
-    """A printable letter for each byte, in the order in which the vocabulary numbers them."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    letters = {byte: chr(byte) for byte in printable}
-    return letters | {byte: chr(256 + place) for place, byte in enumerate(others)}
 
 
 Tokenize = Callable[[Sequence[str], int], Tokens]
@@ -167,7 +118,7 @@ def read_tokenizer(about: Mapping[str, Any], folder: Path) -> Tokenize:
 
 
 def _hugging_face(about: Mapping[str, Any], folder: Path) -> Tokenize:
-    tokenizers = library("tokenizers", "huggingface")
+    tokenizers = library("tokenizers", "onnx")
     inner = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     clean = cleaner(about["clean"])
 

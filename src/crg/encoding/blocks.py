@@ -1,19 +1,28 @@
-"""A block of images becomes a block of features, by whoever does it in the same bytes.
+"""A block of images becomes a block of features: the same bytes here and on a Ray cluster.
 
 How many images the encoder sees at once can change the last bit of their features. So the
 batches of a block depend on the block and on ``batch`` alone, never on who is first.
+
+Sums of many threads are rounded otherwise than those of one. So a worker on Ray computes with as
+many threads as this process would, and takes as many processors of the cluster; OMP_NUM_THREADS
+sets how many. Images that are files must be found under the same path on every machine.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import os
+import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
 import numpy as np
 
+from crg.encoders import load_encoder
 from crg.encoders.base import Encoder
+from crg.encoding.ray_cluster import Needs, Tell, work_on_ray
 from crg.features.store import HALF, Numbers
 from crg.generation.variations import Variations
 from crg.images.image_set import Source
@@ -77,6 +86,62 @@ def encode_blocks(
             stack.callback(views.close)
         for block in blocks:
             yield _encoded(block, islice(views, len(block.ids)), encoder, settings, advance)
+
+
+def encode_on_ray(
+    blocks: Sequence[Block],
+    encoder: Encoder,
+    settings: Settings,
+    workers: int | None = None,
+    address: str | None = None,
+    load: Callable[[], Encoder] | None = None,
+) -> Generator[EncodedBlock, None, None]:
+    """Yield each block as soon as one of the cluster's ``workers`` is done with it.
+
+    Each worker loads the encoder once, with ``load``: ``load_encoder(encoder.name)`` if it is
+    left out.
+    """
+    on_gpu = str(getattr(encoder, "device", "cpu")) != "cpu"
+    needs = Needs(
+        processors=1 if on_gpu else _threads(),
+        gpus=1 if on_gpu else 0,
+        ahead=2,
+        remedy="add one, or set OMP_NUM_THREADS to a smaller number",
+    )
+    torch_threads = sys.modules["torch"].get_num_threads() if "torch" in sys.modules else None
+    load = load or functools.partial(load_encoder, encoder.name)
+    make = functools.partial(_remote_encoder, load, encoder.fingerprint, settings, torch_threads)
+    with contextlib.closing(work_on_ray(make, blocks, needs, workers, address)) as answers:
+        for _, answer in answers:
+            if isinstance(answer, InputError):
+                raise answer
+            yield answer
+
+
+def _remote_encoder(
+    load: Callable[[], Encoder], fingerprint: str, settings: Settings, torch_threads: int | None
+) -> Callable[[Block, Tell], EncodedBlock]:
+    """What a worker encodes blocks with."""
+    encoder = load()
+    if encoder.fingerprint != fingerprint:
+        raise InputError(
+            f"The weights of {encoder.name} on a machine of the cluster are not those on this "
+            "one: put the same file on each."
+        )
+    if torch_threads is not None and "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(torch_threads)
+
+    def work(block: Block, tell: Tell) -> EncodedBlock:
+        [encoded] = encode_blocks([block], encoder, settings, workers=0)
+        return encoded
+
+    return work
+
+
+def _threads() -> int:
+    """How many threads array libraries take in this process unless they are told otherwise."""
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    return int(given) if given.isdecimal() and int(given) else processors()
 
 
 def _encoded(

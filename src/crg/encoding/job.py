@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from crg.encoders.base import Encoder
-from crg.encoding.blocks import Block, EncodedBlock, Settings, encode_blocks
-from crg.encoding.cluster import encode_on_ray
+from crg.encoding.blocks import Block, EncodedBlock, Settings, encode_blocks, encode_on_ray
 from crg.encoding.plan import Wording, make_plan
 from crg.features import store as storage
 from crg.features.files import open_store
@@ -90,7 +89,7 @@ def encode(
                 encoded = encode_blocks(blocks, encoder, settings, workers, count.advance)
             _keep(encoded, store, dataset, count, skip_unreadable)
             store.finish(text)
-    return _summary(Path(out), reused, verify=was_finished)
+    return summary_of(Path(out), reused, verify=was_finished)
 
 
 def _keep(
@@ -153,13 +152,14 @@ def _unreadable(dataset: ImageSet, found: dict[int, str], store: StoreWriter) ->
     )
 
 
-def _summary(folder: Path, reused: int, verify: bool) -> EncodingSummary:
+def summary_of(folder: Path, reused: int | None = None, verify: bool = True) -> EncodingSummary:
+    """What is in a finished store, of which an earlier job had left ``reused`` images."""
     features = open_store(folder, verify)
     skipped = [(each["id"], each["reason"]) for each in storage.skipped_images(folder)]
     return EncodingSummary(
         folder=folder,
         n_images=len(features),
-        n_reused=reused,
+        n_reused=len(features) if reused is None else reused,
         n_views=features.n_views,
         width=features.task.width,
         skipped=skipped,

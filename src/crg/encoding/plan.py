@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from crg.encoders.base import Encoder, Vectors
-from crg.features.store import CONTENT, GENERATED, VARIATIONS, StorePlan, checksum, spans
+from crg.features.store import GENERATED, checksum, spans
+from crg.features.store_writer import CONTENT, VARIATIONS, StorePlan
 from crg.generation.variations import Variations
 from crg.images.image_set import ImageSet
 from crg.images.views import Recipe
@@ -104,7 +105,11 @@ def _key(dataset: ImageSet, encoder: Encoder, recipe: Recipe) -> dict[str, Any]:
         "model": encoder.name,
         "weights": encoder.fingerprint,
         "precision": getattr(encoder, "precision", None),
-        **{name.replace("_", " "): value for name, value in asdict(recipe).items()},
+        "views": recipe.views,
+        "augment": recipe.augment,
+        "seed": recipe.seed,
+        "least area": recipe.smallest,
+        "crop interpolation": recipe.crop_interpolation,
         **{f"model's {name}": value for name, value in asdict(encoder.preprocessing).items()},
     }
 
@@ -117,18 +122,8 @@ def _content(dataset: ImageSet, variations: Variations | None) -> dict[str, str]
 
 def _contents(dataset: ImageSet, variations: Variations | None, block: int, key: str) -> list[str]:
     """For each block what its features are made of: its images, and all else in the key."""
-    parts = [_part(dataset, rows) for rows in spans(len(dataset), block)]
+    parts = [dataset.part(rows) for rows in spans(len(dataset), block)]
     return [_digest([*_content(part, variations).values(), key]) for part in parts]
-
-
-def _part(dataset: ImageSet, rows: range) -> ImageSet:
-    part, labels = slice(rows.start, rows.stop), dataset.labels
-    return replace(
-        dataset,
-        ids=dataset.ids[part],
-        sources=dataset.sources[part],
-        labels=None if labels is None else labels[part],
-    )
 
 
 def _digest(value: Any) -> str:

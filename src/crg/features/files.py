@@ -27,8 +27,8 @@ a store, is read like a file.
 from __future__ import annotations
 
 import difflib
-import hashlib
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,24 +36,18 @@ from typing import Any
 
 import numpy as np
 
+from crg.atomic import file_sha256
 from crg.features.formats import read_raw, write_raw
 from crg.features.store import read_store
-from crg.features.validation import (
-    Numbers,
-    check_vectors,
-    checked_generated,
-    checked_ids,
-    checked_labels,
-    floats,
-    names_of,
-    one_number,
-    text_kind_of,
-)
 from crg.needs import FEW, GENERATED, FewShot
 from crg.types import InputError, SampleId, Task, like
 
+Numbers = np.ndarray[Any, Any]
+
 REQUIRED = ("image_features", "text_features", "class_names", "logit_scale")
 OPTIONAL = ("labels", "ids", "few_features", "few_labels", "generated", "text_kind")
+OWN_TEXT = ("clip", "own")  # kinds of text features that are the model's own
+_CHUNK = 8192  # views that are checked at once, so that checking needs little memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,26 +75,26 @@ class Features:
 
     def __post_init__(self) -> None:
         """Check everything against the task."""
-        check_vectors("image_features", self.image_features, (2, 3), self.task.width)
+        _check_vectors("image_features", self.image_features, (2, 3), self.task.width)
         n, k = len(self.image_features), self.task.n_classes
         if self.labels is not None:
-            object.__setattr__(self, "labels", checked_labels("labels", self.labels, n, k))
+            object.__setattr__(self, "labels", _checked_labels("labels", self.labels, n, k))
         if self.domains is not None and np.shape(self.domains) != (n,):
             raise InputError(f"domains has shape {np.shape(self.domains)}: give one per image.")
         if self.ids is not None:
-            object.__setattr__(self, "ids", checked_ids(self.ids, n))
-        object.__setattr__(self, "text_kind", text_kind_of(self.text_kind))
+            object.__setattr__(self, "ids", _checked_ids(self.ids, n))
+        object.__setattr__(self, "text_kind", _text_kind_of(self.text_kind))
         if (self.few_features is None) != (self.few_labels is None):
             raise InputError("few_features and few_labels belong together: give both or neither.")
         if self.few_features is not None and self.few_labels is not None:
-            check_vectors("few_features", self.few_features, (2,), self.task.width)
-            few = checked_labels("few_labels", self.few_labels, len(self.few_features), k)
+            _check_vectors("few_features", self.few_features, (2,), self.task.width)
+            few = _checked_labels("few_labels", self.few_labels, len(self.few_features), k)
             object.__setattr__(self, "few_labels", few)
             rows = like(self.few_features, self.task.text_features)
             known = {FEW: FewShot(rows, tuple(few.tolist()))}
             object.__setattr__(self, "task", self.task.with_resources(known))
         if self.generated is not None:
-            count = checked_generated(self.generated, self.n_views)
+            count = _checked_generated(self.generated, self.n_views)
             object.__setattr__(self, "generated", count)
             object.__setattr__(self, "task", self.task.with_resources({GENERATED: count}))
 
@@ -137,7 +131,7 @@ def read_features(path: str | os.PathLike[str], verify: bool = True) -> Features
         raw, digest = read_raw(source, (*REQUIRED, *OPTIONAL)), None
     check_complete(source, raw)
     try:
-        return _assembled(source, raw, digest or _digest_of(source))
+        return _assembled(source, raw, digest or file_sha256(source))
     except InputError as error:
         raise InputError(f"{source}: {error}") from None
 
@@ -159,17 +153,12 @@ def write_features(path: str | os.PathLike[str], features: Features) -> None:
     write_raw(Path(path), {key: value for key, value in values.items() if value is not None})
 
 
-def _digest_of(file: Path) -> str:
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
-
-
 def _assembled(source: Path, raw: Mapping[str, Any], digest: str) -> Features:
     images = np.asarray(raw["image_features"])
-    text = floats("text_features", raw["text_features"])
+    text = _floats("text_features", raw["text_features"])
     precision = np.float64 if images.dtype == np.float64 else np.float32
     task = Task(
-        names_of(raw["class_names"]), text.astype(precision), one_number(raw["logit_scale"])
+        _names_of(raw["class_names"]), text.astype(precision), _one_number(raw["logit_scale"])
     )
     return Features(
         image_features=images,
@@ -210,3 +199,141 @@ def open_store(path: str | os.PathLike[str], verify: bool = True) -> Features:
     if not Path(path).is_dir():
         raise InputError(f"{path} is no folder: give a store that crg encode made.")
     return read_features(path, verify=verify)
+
+
+def _check_vectors(what: str, array: Any, ndims: tuple[int, ...], width: int) -> None:
+    """Refuse what is no stack of finite vectors of this width that point somewhere."""
+    shape = _floats(what, array).shape
+    if len(shape) not in ndims:
+        allowed = " or ".join({2: "(N, D)", 3: "(N, V, D)"}[n] for n in ndims)
+        raise InputError(f"{what} has shape {shape}: store it as {allowed}.")
+    if 0 in shape:
+        raise InputError(f"{what} has shape {shape} and so holds no images: store at least one.")
+    if shape[-1] != width:
+        raise InputError(
+            f"{what} is {shape[-1]} wide but text_features {width}: "
+            "encode both with the same model."
+        )
+    _check_rows(what, array)
+
+
+def _check_rows(what: str, array: Numbers) -> None:
+    rows = max(1, _CHUNK // (array.shape[1] if array.ndim == 3 else 1))
+    for start in range(0, len(array), rows):
+        peaks = _peaks(array[start : start + rows])
+        bad = np.argwhere(~np.isfinite(peaks) | (peaks == 0))
+        if not bad.size:
+            continue
+        first = tuple(bad[0])
+        fault = "is all zeros" if peaks[first] == 0 else "holds NaN or infinite values"
+        view = f", view {first[1]}," if len(first) > 1 else ""
+        raise InputError(
+            f"Row {start + first[0]}{view} of {what} {fault}: "
+            "encode that image again or leave it out."
+        )
+
+
+def _peaks(rows: Numbers) -> Numbers:
+    """The largest magnitude of each vector; NaN or infinity where it holds such a value."""
+    if rows.dtype == np.float16:  # fifteen times faster than NumPy's arithmetic on halves:
+        bits = rows.view(np.uint16) & 0x7FFF  # without the sign their order is that of integers
+        rows = bits.max(axis=-1).view(np.float16)
+    else:
+        rows = np.abs(rows).max(axis=-1)
+    return rows
+
+
+def _checked_labels(what: str, labels: Any, count: int, n_classes: int) -> Numbers:
+    """``count`` class numbers as int64."""
+    array = np.asarray(labels)
+    if array.shape != (count,):
+        raise InputError(
+            f"{what} has shape {array.shape} but there are {count} images: store one label each."
+        )
+    if array.dtype.kind not in "iu":
+        raise InputError(
+            f"{what} holds {array.dtype} values: store whole numbers from 0 to {n_classes - 1}."
+        )
+    outside = np.flatnonzero((array < 0) | (array >= n_classes))
+    if outside.size:
+        row = int(outside[0])
+        raise InputError(
+            f"Row {row} of {what} is {array[row]} but there are {n_classes} classes: "
+            f"number them from 0 to {n_classes - 1}."
+        )
+    return array.astype(np.int64)
+
+
+def _checked_generated(stored: Any, n_views: int) -> int:
+    """How many of the views a generator made: at least one, and never the original."""
+    number = np.asarray(stored)
+    if number.size != 1 or number.dtype.kind not in "iu" or not 0 < int(number.item()) < n_views:
+        raise InputError(
+            f"generated is {stored} but there are {n_views} views, of which the first is the "
+            "original: store how many of the others a generator made."
+        )
+    return int(number.item())
+
+
+def _checked_ids(ids: Any, count: int) -> tuple[SampleId, ...]:
+    """``count`` distinct names of images."""
+    array = np.asarray(ids)
+    if array.shape != (count,):
+        raise InputError(
+            f"ids has shape {array.shape} but there are {count} images: store one id each."
+        )
+    if array.dtype.kind not in "iuUS":
+        raise InputError(f"ids holds {array.dtype} values: store strings or whole numbers.")
+    names: list[Any] = _decoded(array).tolist()
+    if len(set(names)) != count:
+        [(twice, _)] = Counter(names).most_common(1)
+        raise InputError(f"The id {twice!r} occurs more than once: give each image its own.")
+    return tuple(names)
+
+
+def _names_of(stored: Any) -> tuple[str, ...]:
+    """The class names as text."""
+    array = np.asarray(stored)
+    if array.ndim != 1 or array.dtype.kind not in "US":
+        raise InputError("class_names is not a list of strings: store one name per class.")
+    return tuple(_decoded(array).tolist())
+
+
+def _text_kind_of(stored: Any) -> str | None:
+    """Where text features come from; None where that is the model's own text encoder.
+
+    >>> _text_kind_of("simulated"), _text_kind_of("clip"), _text_kind_of(None)
+    ('simulated', None, None)
+    """
+    if stored is None:
+        return None
+    array = np.asarray(stored)
+    if array.size != 1 or array.dtype.kind not in "US":
+        raise InputError("text_kind is not one text: store a word such as simulated.")
+    kind = str(_decoded(array).item()).strip()
+    return None if kind in ("", *OWN_TEXT) else kind
+
+
+def _decoded(array: Numbers) -> Numbers:
+    try:
+        return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
+    except UnicodeDecodeError:
+        raise InputError("A stored name is not UTF-8 text: store names as strings.") from None
+
+
+def _floats(what: str, array: Any) -> Numbers:
+    """An array of floating-point numbers, as they were stored."""
+    values = np.asarray(array)
+    if values.dtype.kind != "f":
+        raise InputError(
+            f"{what} holds {values.dtype} values: store the encoder's output as float16 or float32."
+        )
+    return values
+
+
+def _one_number(stored: Any) -> float:
+    """The logit scale."""
+    array = np.asarray(stored)
+    if array.size != 1 or array.dtype.kind not in "fiu":
+        raise InputError("logit_scale is not one number: store the model's scale, 100 for CLIP.")
+    return float(array.reshape(()))

@@ -92,10 +92,7 @@ def _read_npz(path: Path, wanted: frozenset[str]) -> Raw:
         except InputError:
             raise
         except _BROKEN_ZIP as error:
-            raise InputError(
-                f"{path} is truncated or damaged ({_brief(error)}): "
-                "write it again or restore it from a copy."
-            ) from None
+            raise _damaged(path, error) from None
 
 
 def _npz_member(path: Path, archive: Any, key: str) -> Any:
@@ -122,10 +119,7 @@ def _read_safetensors(path: Path, wanted: frozenset[str]) -> Raw:
             }
             return texts | tensors
     except (SafetensorError, OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{path} is truncated or damaged ({_brief(error)}): "
-            "write it again or restore it from a copy."
-        ) from None
+        raise _damaged(path, error) from None
     except (TypeError, AttributeError) as error:  # NumPy has no bfloat16
         raise InputError(
             f"{path} holds a kind of number that NumPy lacks ({_brief(error)}): "
@@ -163,6 +157,13 @@ def _write_safetensors(path: Path, values: Mapping[str, Any]) -> None:
     }
     texts = {key: json.dumps(value) for key, value in values.items() if key not in tensors}
     path.write_bytes(to_safetensors(tensors, texts))
+
+
+def _damaged(path: Path, error: BaseException) -> InputError:
+    return InputError(
+        f"{path} is truncated or damaged ({_brief(error)}): "
+        "write it again or restore it from a copy."
+    )
 
 
 def _brief(error: BaseException) -> str:

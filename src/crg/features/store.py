@@ -17,9 +17,10 @@ What is read here is raw, as from a feature file; ``files`` checks it, ``store_w
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,12 @@ def spans(count: int, block: int) -> list[range]:
     return [range(first, min(first + block, count)) for first in range(0, count, block)]
 
 
+def block_checksums(images: Numbers, block: int) -> Iterator[str]:
+    """The checksum of the numbers of each block."""
+    for rows in spans(len(images), block):
+        yield checksum(np.ascontiguousarray(images[rows.start : rows.stop]))
+
+
 def header_bytes(header: Header) -> bytes:
     """``store.json`` as text that says whether it was changed."""
     top = {"format": FORMAT, "version": VERSION, "sha256": _digest(asdict(header))}
@@ -81,7 +88,15 @@ def header_bytes(header: Header) -> bytes:
 
 def read_header(folder: Path) -> Header:
     """``store.json``, checked; anything else than what ``header_bytes`` gave is refused."""
-    facts = _json(folder, HEADER)
+    try:
+        facts = json.loads((folder / HEADER).read_bytes())
+    except OSError as error:
+        raise InputError(
+            f"{folder / HEADER} cannot be read ({error.strerror}): "
+            "give a folder that crg encode made."
+        ) from None
+    except ValueError:
+        raise _damaged(folder, f"{HEADER} is no JSON") from None
     if not isinstance(facts, dict) or facts.pop("format", None) != FORMAT:
         raise InputError(f"{folder} is no store of features: give one that crg encode made.")
     version = facts.pop("version", None)
@@ -111,36 +126,30 @@ def read_store(folder: Path, verify: bool = True) -> tuple[dict[str, Any], str]:
             f"{folder} is not finished: "
             "run the same crg encode again, which continues where it stopped."
         )
-    images = _images(folder, header)
-    if verify:
-        _verify(folder, header, images)
-    return _raw(folder, header, images), _digest(asdict(header))
-
-
-def skipped_images(folder: Path) -> list[dict[str, str]]:
-    """Id and reason of each image that was left out of a finished store."""
-    header = read_header(folder)
-    found: list[dict[str, str]] = json.loads(_small_file(folder, header, SKIPPED))
-    return found
-
-
-def _raw(folder: Path, header: Header, images: Numbers) -> dict[str, Any]:
+    small = {name: _small_file(folder, header, name) for name in (TEXT, IDS, SKIPPED)}
     raw = {
-        "image_features": images,
-        "text_features": _array(folder, header, TEXT),
+        "image_features": _images(folder, header, verify),
+        "text_features": np.load(io.BytesIO(small[TEXT])),
         "class_names": header.class_names,
         "logit_scale": header.logit_scale,
-        "ids": json.loads(_small_file(folder, header, IDS)),
+        "ids": json.loads(small[IDS]),
         "model": header.key.get("model"),
         "generated": header.key.get(GENERATED),
         "prompts": header.key.get("template list"),
         "dataset": header.key.get("dataset"),
     }
-    _small_file(folder, header, SKIPPED)
-    return raw | ({"labels": _array(folder, header, LABELS)} if LABELS in header.checksums else {})
+    if LABELS in header.checksums:
+        raw["labels"] = np.load(io.BytesIO(_small_file(folder, header, LABELS)))
+    return raw, _digest(asdict(header))
 
 
-def _images(folder: Path, header: Header) -> Numbers:
+def skipped_images(folder: Path) -> list[dict[str, str]]:
+    """Id and reason of each image that was left out of a finished store."""
+    found: list[dict[str, str]] = json.loads(_small_file(folder, read_header(folder), SKIPPED))
+    return found
+
+
+def _images(folder: Path, header: Header, verify: bool) -> Numbers:
     """The large file, mapped; its length and its start are checked first.
 
     What comes before the numbers is compared, not parsed: the header tells all that it tells.
@@ -151,56 +160,31 @@ def _images(folder: Path, header: Header) -> Numbers:
         with path.open("rb") as file:
             start = file.read(offset) if 0 < offset <= _LONGEST_PREAMBLE else b""
     except OSError as error:
-        raise _damaged(folder, _missing_or(error, IMAGES)) from None
+        raise _unreadable(folder, IMAGES, error) from None
     if not start:
         raise _damaged(folder, f"{IMAGES} is not as long as {HEADER} tells")
     if checksum(start) != header.preamble:
         raise _damaged(folder, f"the checksum of the start of {IMAGES} does not fit")
-    return np.memmap(path, HALF, "r", offset, tuple(header.shape))
-
-
-def _verify(folder: Path, header: Header, images: Numbers) -> None:
-    rows_of_blocks = spans(header.shape[0], header.block)
-    found = block_checksums(images, header.block)
-    for rows, told, is_now in zip(rows_of_blocks, header.blocks, found, strict=True):
+    images = np.memmap(path, HALF, "r", offset, tuple(header.shape))
+    found = block_checksums(images, header.block) if verify else header.blocks
+    for rows, told, is_now in zip(
+        spans(len(images), header.block), header.blocks, found, strict=True
+    ):
         if told != is_now:
             raise _damaged(
                 folder, f"the checksum of images {rows.start} to {rows.stop - 1} does not fit"
             )
-
-
-def block_checksums(images: Numbers, block: int) -> Iterator[str]:
-    """The checksum of the numbers of each block."""
-    for rows in spans(len(images), block):
-        yield checksum(np.ascontiguousarray(images[rows.start : rows.stop]))
-
-
-def _array(folder: Path, header: Header, name: str) -> Numbers:
-    _small_file(folder, header, name)
-    found: Numbers = np.load(folder / name, allow_pickle=False)
-    return found
+    return images
 
 
 def _small_file(folder: Path, header: Header, name: str) -> bytes:
     try:
         content = (folder / name).read_bytes()
     except OSError as error:
-        raise _damaged(folder, _missing_or(error, name)) from None
+        raise _unreadable(folder, name, error) from None
     if checksum(content) != header.checksums.get(name):
         raise _damaged(folder, f"the checksum of {name} does not fit")
     return content
-
-
-def _json(folder: Path, name: str) -> Any:
-    try:
-        return json.loads((folder / name).read_bytes())
-    except OSError as error:
-        raise InputError(
-            f"{folder / name} cannot be read ({error.strerror}): give a folder that "
-            "crg encode made."
-        ) from None
-    except ValueError:
-        raise _damaged(folder, f"{name} is no JSON") from None
 
 
 def _digest(facts: Any) -> str:
@@ -208,92 +192,13 @@ def _digest(facts: Any) -> str:
     return checksum(json.dumps(facts, sort_keys=True, separators=(",", ":")).encode())
 
 
-def _missing_or(error: OSError, name: str) -> str:
-    missing = isinstance(error, FileNotFoundError)
-    return f"{name} is missing" if missing else f"{name} cannot be read, {error.strerror}"
+def _unreadable(folder: Path, name: str, error: OSError) -> InputError:
+    if isinstance(error, FileNotFoundError):
+        return _damaged(folder, f"{name} is missing")
+    return _damaged(folder, f"{name} cannot be read, {error.strerror}")
 
 
 def _damaged(folder: Path, what: str) -> InputError:
     return InputError(
         f"{folder} is damaged ({what}): restore it from a copy, or delete it and encode again."
     )
-
-
-CONTENT = "content of the pictures"  # may change in part while a store is not finished
-VARIATIONS = "content of the variations"  # so may these
-# These say nothing to people.
-DIGESTS = (CONTENT, VARIATIONS, "list of pictures", "weights", "descriptions")
-_SHOWN = 60  # characters of a value in a sentence
-
-
-@dataclass(frozen=True)
-class StorePlan:
-    """All that is known of a store before the first image is encoded."""
-
-    key: Mapping[str, Any]  # what makes the features, as JSON values
-    class_names: Sequence[str]
-    logit_scale: float
-    logit_bias: float
-    ids: Sequence[str]
-    labels: Sequence[int] | None
-    views: int  # V
-    width: int  # D
-    block: int  # images that are written at once and share a checksum
-    contents: Sequence[str]  # for each block a hash of all that its features are made of
-
-    def header(self) -> Header:
-        """``store.json`` of the store while it is not finished."""
-        return Header(
-            key=json.loads(json.dumps(dict(self.key))),
-            class_names=list(self.class_names),
-            logit_scale=float(self.logit_scale),
-            logit_bias=float(self.logit_bias),
-            shape=[len(self.ids), self.views, self.width],
-            block=self.block,
-        )
-
-
-def check_same(folder: Path, header: Header, plan: StorePlan) -> None:
-    """Refuse a store that was made of something else, and name what differs.
-
-    Images may have been repaired since an unfinished store was begun: its journal knows which
-    blocks they are in.
-    """
-    free = () if header.finished else (CONTENT, VARIATIONS)
-    names = [name for name in {**header.key, **plan.header().key} if name not in free]
-    told = [told for name in names if (told := _difference(name, header, plan))]
-    if told:
-        raise InputError(
-            f"{folder} was made of something else ({', '.join(_plainest(told))}): "
-            "ask for the same or give another folder with --out."
-        )
-
-
-def _difference(name: str, header: Header, plan: StorePlan) -> str | None:
-    stored, asked = header.key.get(name), plan.header().key.get(name)
-    if stored == asked:
-        return None
-    if name in DIGESTS:
-        stored, asked = _brief_digest(stored), _brief_digest(asked)
-    return f"{_label(name)} is {_shown(stored)} in the store but {_shown(asked)} was asked for"
-
-
-def _label(name: str) -> str:
-    """What a message calls a part of the key; stored keys keep the words they were hashed with."""
-    return name.replace("pictures", "images")
-
-
-def _plainest(told: list[str]) -> list[str]:
-    """The differences without digests and what follows from others, unless there is no other."""
-    return [
-        text for text in told if not text.startswith((*map(_label, DIGESTS), "block is"))
-    ] or told
-
-
-def _brief_digest(value: Any) -> Any:
-    return value[:12] if isinstance(value, str) else value
-
-
-def _shown(value: Any) -> str:
-    text = "nothing" if value is None else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -1,12 +1,12 @@
 """Writing a store block by block, so that it can be stopped at any moment.
 
-Each line of the journal is ``CHECKSUM JSON``. A line that was truncated by a crash, or changed
-since, does not count; neither does a block whose numbers no longer have the checksum of its line.
-
 While a store is in the making its folder holds ``store.json`` (not finished), the numbers so
 far in ``image_features.partial`` and a journal of the blocks that are on disk. A process that
 is killed loses the block it was at, and the next one continues from there. Finishing leaves no
 trace of that: the files are the same, byte for byte.
+
+Each line of the journal is ``CHECKSUM JSON``. A line that was truncated by a crash, or changed
+since, does not count; neither does a block whose numbers no longer have the checksum of its line.
 """
 
 from __future__ import annotations
@@ -16,29 +16,65 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import filelock
 import numpy as np
 
 from crg.atomic import replacing
-from crg.features import lock, store
-from crg.features.store import (
-    HALF,
-    Header,
-    Numbers,
-    StorePlan,
-    check_same,
-    checksum,
-    read_header,
-    spans,
-)
+from crg.features import store
+from crg.features.store import HALF, Header, Numbers, checksum, read_header, spans
 from crg.types import InputError
 
-NAME = "journal.jsonl"
-BINARY: int = getattr(os, "O_BINARY", 0)  # Windows would turn each line break into two bytes
+CONTENT = "content of the pictures"  # may change in part while a store is not finished
+VARIATIONS = "content of the variations"  # so may these
+_DIGESTS = (CONTENT, VARIATIONS, "list of pictures", "weights", "descriptions")
+_LABELS = {  # stored keys keep the words that they were hashed with
+    CONTENT: "content of the images",
+    "list of pictures": "list of images",
+    "number of pictures": "number of images",
+    "least area": "smallest crop",
+}
+_SHOWN = 60  # characters of a value in a sentence
+
+_PARTIAL = "image_features.partial"
+_JOURNAL = "journal.jsonl"
+_LOCK = "lock"
+_OWN = (
+    *(store.HEADER, store.IMAGES, store.TEXT, store.LABELS, store.IDS, store.SKIPPED),
+    *(_PARTIAL, _JOURNAL, _LOCK),
+)
+_BINARY: int = getattr(os, "O_BINARY", 0)  # Windows would turn each line break into two bytes
+
+
+@dataclass(frozen=True)
+class StorePlan:
+    """All that is known of a store before the first image is encoded."""
+
+    key: Mapping[str, Any]  # what makes the features, as JSON values
+    class_names: Sequence[str]
+    logit_scale: float
+    logit_bias: float
+    ids: Sequence[str]
+    labels: Sequence[int] | None
+    views: int  # V
+    width: int  # D
+    block: int  # images that are written at once and share a checksum
+    contents: Sequence[str]  # for each block a hash of all that its features are made of
+
+    def header(self) -> Header:
+        """``store.json`` of the store while it is not finished."""
+        return Header(
+            key=json.loads(json.dumps(dict(self.key))),
+            class_names=list(self.class_names),
+            logit_scale=float(self.logit_scale),
+            logit_bias=float(self.logit_bias),
+            shape=[len(self.ids), self.views, self.width],
+            block=self.block,
+        )
 
 
 @dataclass(frozen=True)
@@ -54,127 +90,34 @@ class JournalEntry:
 def read_entries(folder: Path) -> dict[int, JournalEntry]:
     """The last whole entry of each block."""
     try:
-        lines = (folder / NAME).read_bytes().split(b"\n")
+        lines = (folder / _JOURNAL).read_bytes().split(b"\n")
     except FileNotFoundError:
         return {}
-    entries = [_parsed(line) for line in lines]
-    return {entry.block: entry for entry in entries if entry is not None}
-
-
-def append_entry(folder: Path, entry: JournalEntry) -> None:
-    """Add one line; when this returns it is on disk."""
-    text = json.dumps(asdict(entry), sort_keys=True).encode()
-    handle = os.open(folder / NAME, os.O_RDWR | os.O_APPEND | os.O_CREAT | BINARY, 0o666)
-    try:
-        # The line break comes first as well, lest a truncated line spoils this one.
-        write_all(handle, b"\n" + checksum(text).encode() + b" " + text + b"\n")
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def write_all(handle: int, data: bytes | memoryview) -> None:
-    """``os.write`` until nothing is left; a full disk raises instead of writing a part."""
-    left = memoryview(data)
-    while left:
-        left = left[os.write(handle, left) :]
-
-
-def _parsed(line: bytes) -> JournalEntry | None:
-    digest, _, text = line.partition(b" ")
-    if checksum(text).encode() != digest:
-        return None
-    return JournalEntry(**json.loads(text))
-
-
-PARTIAL = "image_features.partial"
-TRACES = (PARTIAL, NAME)  # of a store that is not finished
-_FINISHED = (
-    *(store.HEADER, store.IMAGES, store.TEXT),
-    *(store.LABELS, store.IDS, store.SKIPPED),
-)
-_OWN = (*_FINISHED, *TRACES, lock.NAME)
+    pairs = [line.split(b" ", 1) for line in lines if b" " in line]
+    whole = [text for digest, text in pairs if checksum(text).encode() == digest]
+    return {entry.block: entry for entry in (JournalEntry(**json.loads(text)) for text in whole)}
 
 
 @contextlib.contextmanager
-def telling_of_the_disk(folder: Path) -> Iterator[None]:
-    """Whatever the disk refuses becomes one sentence."""
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of ``folder``; whoever else wants it meanwhile is refused.
+
+    The operating system lets go of the lock when its process ends, however it ends. What may
+    stay is a file, which means nothing.
+    """
+    lock = filelock.FileLock(folder / _LOCK)
+    try:
+        lock.acquire(timeout=0.2)  # its last holder may just be taking the file away
+    except filelock.Timeout:
+        raise InputError(
+            f"Another process is writing to {folder}: wait until it is done or end it."
+        ) from None
     try:
         yield
-    except OSError as error:
-        raise InputError(
-            f"{folder} cannot be written ({error.strerror or error}): make room there or choose "
-            "another folder, and the same command continues with what is kept."
-        ) from None
-
-
-def check_folder(folder: Path) -> None:
-    """A folder of something else is left alone."""
-    if folder.is_file():
-        raise InputError(f"{folder} is a file: give the name of a folder, which may be new.")
-    found = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    strange = [name for name in found if name not in _OWN and not _is_temporary(name)]
-    if strange and store.HEADER not in found:
-        raise InputError(
-            f"{folder} holds something else than a store ({sorted(strange)[0]}): "
-            "give an empty folder or a new one."
-        )
-
-
-def check_left_out(folder: Path, accept_skipped: bool) -> None:
-    """Images are never missing silently from a finished store."""
-    left_out = store.skipped_images(folder)
-    if left_out and not accept_skipped:
-        raise InputError(
-            f"{folder} lacks images that could not be read ({len(left_out)}): accept that with "
-            "--skip-unreadable, or mend them and encode into another folder."
-        )
-
-
-def _is_temporary(name: str) -> bool:
-    return any(name.startswith(f".{own}.") for own in _OWN)
-
-
-def sweep_temporary_files(folder: Path) -> None:
-    """Remove what a killed process was about to put into place."""
-    sweep(folder, [path.name for path in folder.iterdir() if _is_temporary(path.name)])
-
-
-def sweep(folder: Path, names: Iterable[str]) -> None:
-    """Remove these files if they are there."""
-    for name in names:
-        (folder / name).unlink(missing_ok=True)
-
-
-def put_header(folder: Path, header: Header) -> None:
-    """Write ``store.json``."""
-    put(folder / store.HEADER, store.header_bytes(header))
-
-
-def put(path: Path, content: bytes) -> None:
-    """Write a file, at once or not at all."""
-    with replacing(path) as partial:
-        partial.write_bytes(content)
-
-
-def preamble(shape: tuple[int, int, int]) -> bytes:
-    """What an ``.npy`` file of half-precision numbers has before them."""
-    buffer = io.BytesIO()
-    facts = {"descr": HALF.str, "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(buffer, facts)
-    return buffer.getvalue()
-
-
-def npy(array: Numbers) -> bytes:
-    """An array as an ``.npy`` file."""
-    buffer = io.BytesIO()
-    np.save(buffer, array)
-    return buffer.getvalue()
-
-
-def json_bytes(value: Any) -> bytes:
-    """A value as a JSON file."""
-    return json.dumps(value, indent=0).encode() + b"\n"
+    finally:
+        with contextlib.suppress(OSError):  # Windows keeps a file that is open
+            (folder / _LOCK).unlink()
+        lock.release()
 
 
 @contextlib.contextmanager
@@ -184,12 +127,11 @@ def writing(folder: Path, plan: StorePlan, accept_skipped: bool) -> Iterator[Sto
     A store that something else made is refused. Blocks with images that were left out count
     only with ``accept_skipped``.
     """
-    with telling_of_the_disk(folder):
-        check_folder(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        held = contextlib.ExitStack()
-        held.enter_context(lock.locked(folder))
-    with held:
+    with contextlib.ExitStack() as held:
+        with _telling_of_the_disk(folder):
+            _check_folder(folder)
+            folder.mkdir(parents=True, exist_ok=True)
+            held.enter_context(locked(folder))
         yield StoreWriter(folder, plan, accept_skipped)
 
 
@@ -201,9 +143,10 @@ class StoreWriter:
         self.finished = False
         self._entries: dict[int, JournalEntry] = {}
         self._spans = spans(len(plan.ids), plan.block)
-        self._partial = folder / PARTIAL
-        self._preamble = preamble((len(plan.ids), plan.views, plan.width))
-        with telling_of_the_disk(folder):
+        self._partial = folder / _PARTIAL
+        self._preamble = _preamble((len(plan.ids), plan.views, plan.width))
+        self._row_bytes = plan.views * plan.width * HALF.itemsize
+        with _telling_of_the_disk(folder):
             self._open(accept_skipped)
 
     @property
@@ -227,39 +170,44 @@ class StoreWriter:
         data = np.ascontiguousarray(images, dtype=HALF)
         reasons = {str(row): reason for row, reason in skipped.items()}
         entry = JournalEntry(block, checksum(data), self.plan.contents[block], reasons)
-        with telling_of_the_disk(self.folder):
-            self._write_at(self._place(self.rows(block).start), data.data.cast("B"))
-            append_entry(self.folder, entry)  # only now that the numbers are on disk
+        text = json.dumps(asdict(entry), sort_keys=True).encode()
+        # A line break comes first as well, lest a truncated line spoils this one.
+        line = b"\n" + checksum(text).encode() + b" " + text + b"\n"
+        with _telling_of_the_disk(self.folder):
+            _write_synced(self._partial, data.data.cast("B"), self._place(self.rows(block).start))
+            _write_synced(self.folder / _JOURNAL, line)  # only now that the numbers are on disk
         self._entries[block] = entry
 
     def finish(self, text: Numbers) -> None:
         """Turn what is on disk into a finished store, at once or not at all."""
-        skipped = self._skipped()
+        entries = [self._entries[block] for block in sorted(self._entries)]
+        skipped = {int(row): why for entry in entries for row, why in entry.skipped.items()}
         kept = [row for row in range(len(self.plan.ids)) if row not in skipped]
         if not kept:
             raise InputError(
                 f"None of the {len(self.plan.ids)} images could be read: check the dataset."
             )
-        with telling_of_the_disk(self.folder):
+        with _telling_of_the_disk(self.folder):
             header = self._with_images(kept)
             files = self._small_files(text, kept, skipped)
             for name, content in files.items():
-                put(self.folder / name, content)
+                _put(self.folder / name, content)
             sums = {name: checksum(content) for name, content in files.items()}
-            put_header(self.folder, replace(header, finished=True, checksums=sums))
-            sweep(self.folder, TRACES)
+            self._put_header(replace(header, finished=True, checksums=sums))
+            self._sweep()
         self.finished = True
 
     def _open(self, accept_skipped: bool) -> None:
-        sweep_temporary_files(self.folder)
+        for name in _temporary(self.folder):  # what a killed process was about to put into place
+            (self.folder / name).unlink(missing_ok=True)
         if not (self.folder / store.HEADER).exists():
-            put_header(self.folder, self.plan.header())
+            self._put_header(self.plan.header())
         header = read_header(self.folder)
-        check_same(self.folder, header, self.plan)
+        _check_same(self.folder, header, self.plan)
         self.finished = header.finished
         if self.finished:
-            check_left_out(self.folder, accept_skipped)
-            sweep(self.folder, TRACES)  # killed after the last word was written
+            _check_left_out(self.folder, accept_skipped)
+            self._sweep()  # killed after the last word was written
         else:
             self._recover(accept_skipped)
             self._check_room()
@@ -286,7 +234,7 @@ class StoreWriter:
 
     def _check_room(self) -> None:
         """A disk that is too small is reported now rather than after hours."""
-        needed = sum(len(self._spans[block]) for block in self.missing) * self._row_bytes
+        needed = (len(self.plan.ids) - self.kept_images) * self._row_bytes
         disk = shutil.disk_usage(self.folder)
         if disk.total and needed > disk.free:
             raise InputError(
@@ -294,33 +242,24 @@ class StoreWriter:
                 f"{disk.free / 1e6:,.2f} MB left: make room or choose another folder with --out."
             )
 
-    @property
-    def _row_bytes(self) -> int:
-        return self.plan.views * self.plan.width * HALF.itemsize
-
     def _place(self, row: int) -> int:
         return len(self._preamble) + row * self._row_bytes
 
-    def _write_at(self, place: int, data: bytes | memoryview) -> None:
-        handle = os.open(self._partial, os.O_RDWR | os.O_CREAT | BINARY, 0o666)
-        try:
-            os.lseek(handle, place, os.SEEK_SET)
-            write_all(handle, data)
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    def _put_header(self, header: Header) -> None:
+        _put(self.folder / store.HEADER, store.header_bytes(header))
 
-    def _skipped(self) -> dict[int, str]:
-        entries = [self._entries[block] for block in sorted(self._entries)]
-        return {int(row): why for entry in entries for row, why in entry.skipped.items()}
+    def _sweep(self) -> None:
+        """Remove the traces of a store that was not finished."""
+        for path in (self._partial, self.folder / _JOURNAL):
+            path.unlink(missing_ok=True)
 
     def _with_images(self, kept: list[int]) -> Header:
         """Put ``image_features.npy`` into its place; rows that were left out close up."""
         shape = (len(kept), self.plan.views, self.plan.width)
-        start = preamble(shape)
+        start = _preamble(shape)
         target = self.folder / store.IMAGES
         if len(kept) == len(self.plan.ids):
-            self._write_at(0, start)
+            _write_synced(self._partial, start, 0)
             self._partial.replace(target)
             sums = [self._entries[block].sha256 for block in range(len(self._spans))]
         else:
@@ -328,8 +267,8 @@ class StoreWriter:
                 self._copy(compact, start, kept)
             images = np.lib.format.open_memmap(target, mode="r")
             sums = list(store.block_checksums(images, self.plan.block))
-        header = replace(self.plan.header(), shape=list(shape), blocks=sums)
-        return replace(header, preamble=checksum(start))
+        facts: dict[str, Any] = {"shape": list(shape), "blocks": sums, "preamble": checksum(start)}
+        return replace(self.plan.header(), **facts)
 
     def _copy(self, target: Path, start: bytes, kept: list[int]) -> None:
         with self._partial.open("rb") as source, target.open("wb") as file:
@@ -344,10 +283,118 @@ class StoreWriter:
         ids, labels = self.plan.ids, self.plan.labels
         left_out = [{"id": ids[row], "reason": why} for row, why in skipped.items()]
         files = {
-            store.TEXT: npy(np.asarray(text, dtype="<f4")),
-            store.IDS: json_bytes([ids[row] for row in kept]),
-            store.SKIPPED: json_bytes(left_out),
+            store.TEXT: _npy(np.asarray(text, dtype="<f4")),
+            store.IDS: json.dumps([ids[row] for row in kept], indent=0).encode() + b"\n",
+            store.SKIPPED: json.dumps(left_out, indent=0).encode() + b"\n",
         }
         if labels is not None:
-            files[store.LABELS] = npy(np.array([labels[row] for row in kept], dtype="<i8"))
+            files[store.LABELS] = _npy(np.array([labels[row] for row in kept], dtype="<i8"))
         return files
+
+
+def _check_folder(folder: Path) -> None:
+    """A folder of something else is left alone."""
+    if folder.is_file():
+        raise InputError(f"{folder} is a file: give the name of a folder, which may be new.")
+    if not folder.is_dir() or (folder / store.HEADER).exists():
+        return
+    known = {*_OWN, *_temporary(folder)}
+    if strange := sorted(path.name for path in folder.iterdir() if path.name not in known):
+        raise InputError(
+            f"{folder} holds something else than a store ({strange[0]}): "
+            "give an empty folder or a new one."
+        )
+
+
+def _temporary(folder: Path) -> list[str]:
+    prefixes = tuple(f".{own}." for own in _OWN)
+    return [path.name for path in folder.iterdir() if path.name.startswith(prefixes)]
+
+
+def _check_left_out(folder: Path, accept_skipped: bool) -> None:
+    """Images are never missing silently from a finished store."""
+    left_out = store.skipped_images(folder)
+    if left_out and not accept_skipped:
+        raise InputError(
+            f"{folder} lacks images that could not be read ({len(left_out)}): accept that with "
+            "--skip-unreadable, or mend them and encode into another folder."
+        )
+
+
+def _check_same(folder: Path, header: Header, plan: StorePlan) -> None:
+    """Refuse a store that was made of something else, and name what differs.
+
+    Images may have been repaired since an unfinished store was begun: its journal knows which
+    blocks they are in. Digests and the size of blocks are named only where nothing else is.
+    """
+    stored, asked = header.key, plan.header().key
+    free = () if header.finished else (CONTENT, VARIATIONS)
+    names = [
+        name
+        for name in {**stored, **asked}
+        if name not in free and stored.get(name) != asked.get(name)
+    ]
+    plain = [name for name in names if name not in (*_DIGESTS, "block")] or names
+    told = [
+        f"{_LABELS.get(name, name)} is {_shown(name, stored)} in the store "
+        f"but {_shown(name, asked)} was asked for"
+        for name in plain
+    ]
+    if told:
+        raise InputError(
+            f"{folder} was made of something else ({', '.join(told)}): "
+            "ask for the same or give another folder with --out."
+        )
+
+
+def _shown(name: str, key: Mapping[str, Any]) -> str:
+    value = key.get(name)
+    if name in _DIGESTS and isinstance(value, str):
+        value = value[:12]
+    text = "nothing" if value is None else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+@contextlib.contextmanager
+def _telling_of_the_disk(folder: Path) -> Iterator[None]:
+    """Whatever the disk refuses becomes one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"{folder} cannot be written ({error.strerror or error}): make room there or choose "
+            "another folder, and the same command continues with what is kept."
+        ) from None
+
+
+def _write_synced(path: Path, data: bytes | memoryview, place: int | None = None) -> None:
+    """Write at ``place``, or at the end; when this returns it is on disk."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | _BINARY, 0o666)
+    try:
+        os.lseek(handle, place or 0, os.SEEK_END if place is None else os.SEEK_SET)
+        left = memoryview(data)
+        while left:  # a full disk raises instead of writing a part
+            left = left[os.write(handle, left) :]
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _put(path: Path, content: bytes) -> None:
+    """Write a file, at once or not at all."""
+    with replacing(path) as partial:
+        partial.write_bytes(content)
+
+
+def _preamble(shape: tuple[int, int, int]) -> bytes:
+    """What an ``.npy`` file of half-precision numbers has before them."""
+    buffer = io.BytesIO()
+    facts = {"descr": HALF.str, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(buffer, facts)
+    return buffer.getvalue()
+
+
+def _npy(array: Numbers) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()

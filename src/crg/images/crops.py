@@ -56,14 +56,14 @@ def random_crop(
     side: int,
     how: Interpolation,
     draws: Sequence[float],
-    least_area: float,
+    smallest: float,
 ) -> Crop:
     """Another row: torchvision's RandomResizedCrop and RandomHorizontalFlip.
 
     ``draws`` are numbers in [0, 1), always used at the same places, so that they need not be
     drawn one after the other.
     """
-    crop_width, crop_height = _random_size(width, height, draws, least_area)
+    crop_width, crop_height = _random_size(width, height, draws, smallest)
     if crop_width:
         top = int(draws[_ROW] * (height - crop_height + 1))
         left = int(draws[_COLUMN] * (width - crop_width + 1))
@@ -75,12 +75,12 @@ def random_crop(
 
 
 def _random_size(
-    width: int, height: int, draws: Sequence[float], least_area: float
+    width: int, height: int, draws: Sequence[float], smallest: float
 ) -> tuple[int, int]:
-    """Width and height of a random share of the area, (0, 0) if ten tries do not fit."""
+    """Width and height of a random fraction of the area, (0, 0) if ten tries do not fit."""
     lowest, highest = (math.log(aspect) for aspect in _ASPECTS)
     for i in range(0, 2 * _TRIES, 2):
-        area = width * height * (least_area + draws[i] * (1 - least_area))
+        area = width * height * (smallest + draws[i] * (1 - smallest))
         aspect = math.exp(lowest + draws[i + 1] * (highest - lowest))
         across, down = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
         if 0 < across <= width and 0 < down <= height:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -40,6 +41,16 @@ class ImageSet:
     def __len__(self) -> int:
         """N, the number of images."""
         return len(self.ids)
+
+    def part(self, rows: Sequence[int]) -> ImageSet:
+        """The images of these rows, in this order."""
+        labels = self.labels
+        return replace(
+            self,
+            ids=tuple(self.ids[row] for row in rows),
+            sources=tuple(self.sources[row] for row in rows),
+            labels=None if labels is None else tuple(labels[row] for row in rows),
+        )
 
     def fingerprint(self) -> str:
         """A hash of the ids, labels, class names and the sizes of the files; not of the prompts.

@@ -171,9 +171,6 @@ def normalise_one(pixels, scale, shift, out):
         blue[i] = np.float32(pixels[3 * i + 2]) * scale[2] - shift[2]
 
 
-# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
-
-
 _OUTSIDE = np.int32(-9)  # in place of a column of the source
 
 
@@ -256,12 +253,6 @@ def blend(a, b, c, d, dx, dy, out):
         upper = np.float64(a[i]) + (np.float64(b[i]) - np.float64(a[i])) * dx[i]
         lower = np.float64(c[i]) + (np.float64(d[i]) - np.float64(c[i])) * dx[i]
         out[i] = np.uint8(np.int32(upper + (lower - upper) * dy[i]))
-
-
-# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
-
-
-__all__ = ["add_share", "affine", "count", "finish", "look_up"]
 
 
 @compiled

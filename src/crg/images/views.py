@@ -11,7 +11,6 @@ would be made of it.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,6 +24,7 @@ from crg.images.crops import DRAWS_FOR_CROPS, Crop, original, random_crop
 from crg.images.preprocessing import Interpolation, Pixels, Preprocessing
 from crg.images.reading import read_image
 from crg.images.resampling import ViewSource
+from crg.threads import processors
 from crg.types import InputError
 
 Augment: TypeAlias = Literal["crops", "augmix"]
@@ -44,7 +44,7 @@ class Recipe:
     views: int = 1  # V, row 0 included
     augment: Augment = "crops"
     seed: int = 0
-    least_area: float = 0.08  # share of the image that a crop has at least
+    smallest: float = 0.08  # fraction of the image that a crop covers at least
     crop_interpolation: Interpolation = "bilinear"
 
     def __post_init__(self) -> None:
@@ -52,8 +52,11 @@ class Recipe:
             raise InputError(f"views is {self.views!r}: give a whole number from 1 on.")
         if not _is_whole(self.seed):
             raise InputError(f"The seed of the views is {self.seed!r}: give a whole number.")
-        if not 0 < self.least_area <= 1:
-            raise InputError(f"least_area is {self.least_area}: give a share above 0, at most 1.")
+        if not 0 < self.smallest <= 1:
+            raise InputError(
+                f"The smallest crop is {self.smallest} of the image: "
+                "give a fraction above 0 and at most 1."
+            )
         _check_choice("augment", self.augment, get_args(Augment))
         _check_choice("crop_interpolation", self.crop_interpolation, get_args(Interpolation))
 
@@ -89,7 +92,7 @@ def make_views(
                 mixture = random_mixture(draws[row][DRAWS_FOR_CROPS:], preprocessing.size)
                 mix(views[row], mixture, compiled=source.is_compiled)
 
-    _share_out(make, recipe.views, threads or _cores())
+    _share_out(make, recipe.views, threads or processors())
     return views
 
 
@@ -148,7 +151,7 @@ def _crops(
     size: tuple[int, int], wanted: Preprocessing, recipe: Recipe, draws: list[list[float]]
 ) -> list[Crop]:
     side, how = wanted.size, recipe.crop_interpolation
-    others = [random_crop(*size, side, how, row, recipe.least_area) for row in draws[1:]]
+    others = [random_crop(*size, side, how, row, recipe.smallest) for row in draws[1:]]
     return [original(*size, side, wanted.interpolation, wanted.fit == "squash"), *others]
 
 
@@ -175,11 +178,6 @@ def _share_out(make: Callable[[range], None], n_views: int, threads: int) -> Non
         make(parts[0])
         for other in others:
             other.result()
-
-
-def _cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _shape(preprocessing: Preprocessing, recipe: Recipe) -> tuple[int, int, int, int]:

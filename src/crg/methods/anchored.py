@@ -54,7 +54,7 @@ class Anchored(Method):
     """A Gaussian per class, learnt from all images and anchored at the text."""
 
     name = "anchored"
-    paper = "a method of this project: docs/method.md"
+    paper = "a method of this project: docs/methods.md"
     _not_saved = Method._not_saved | {"filing"}
 
     @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from crg.ops import confident_views, softmax, softmax_and_entropy
@@ -59,6 +59,14 @@ class Method(Stateful, ABC):
         """What ``step`` gives for each of ``samples`` in turn; override where a batch is faster."""
         return [self.step(sample) for sample in samples]
 
+    def batches(self, samples: Sequence[Sample]) -> Iterator[Sequence[Sample]]:
+        """``samples`` in the portions that one call of ``step_many`` takes."""
+        if type(self).step_many is not Method.step_many:
+            yield samples
+            return
+        for sample in samples:
+            yield [sample]
+
     @property
     def queues(self) -> Cache | None:
         """The cache to show to people, if the method keeps one."""
@@ -99,11 +107,8 @@ class Method(Stateful, ABC):
         probs = softmax(logits) if probs is None else probs
         return Prediction(logits, probs, label, self.task.class_names[label], diagnostics)
 
-    def _predicted_rows(self, logits: Array) -> list[Prediction]:
-        """The answers that follow from rows of logits (N, K) without any cache."""
-        probs, entropies = softmax_and_entropy(logits)
-        labels = namespace(logits).argmax(logits, axis=1)
-        return [
-            self._predicted(row, Diagnostics(float(h), int(label)), p)
-            for row, p, h, label in zip(logits, probs, entropies, labels, strict=True)
-        ]
+    def _predicted_plainly(self, logits: Array) -> Prediction:
+        """The answer that follows from ``logits`` (K,) without any cache."""
+        probs, entropy = softmax_and_entropy(logits)
+        label = int(namespace(logits).argmax(logits))
+        return self._predicted(logits, Diagnostics(float(entropy), label), probs)

@@ -38,9 +38,10 @@ from pathlib import Path
 from typing import Any
 
 from crg.methods.base import Method
-from crg.methods.options import option
+from crg.methods.options import IN_STATE, option
 from crg.methods.registry import register
 from crg.needs import FEW, TEXT_ENCODER, check_needs
+from crg.parts.cache import labelled_queues
 from crg.parts.context import (
     Context,
     Numbers,
@@ -53,7 +54,6 @@ from crg.parts.context import (
     starting_context,
     write_context,
 )
-from crg.parts.labelled_images import labelled_queues
 from crg.parts.prompting import as_tensor, endings_of, prompt_features
 from crg.types import Array, InputError, Prediction, Sample, Task, like, namespace
 
@@ -82,8 +82,8 @@ class CoOp(Method):
         chunk: int = option(
             256, "classes at a time in the text encoder, which bounds memory; 0 for all", at_least=0
         )
-        context_file: str = option("", "a learnt context to use, without training")
-        save_context: str = option("", "file to write the learnt context to")
+        context_file: str = option("", "a learnt context to use, without training", path=True)
+        save_context: str = option("", "file to write the learnt context to", path=True)
 
     @classmethod
     def needs_with(cls, config: Any) -> tuple[str, ...]:
@@ -93,10 +93,13 @@ class CoOp(Method):
     def __init__(self, task: Task, config: Any) -> None:
         super().__init__(task, config)
         check_needs(self.name, self.needs_with(config), task)
-        _check_folder(config.save_context)
+        if config.save_context != IN_STATE:
+            _check_folder(config.save_context)
         self.is_learnt = False
         self._begin()
-        if config.context_file:
+        if config.context_file == IN_STATE:
+            pass  # the state that is restored next has the context
+        elif config.context_file:
             context = read_context(config.context_file)
             check_fit(context, self._encoder, config.context_file)
             self._take(context)
@@ -109,14 +112,8 @@ class CoOp(Method):
 
     def step(self, sample: Sample) -> Prediction:
         """logits = s f_0 . t(v)."""
-        return self.step_many([sample])[0]
-
-    def step_many(self, samples: Sequence[Sample]) -> list[Prediction]:
-        """All images in one product."""
         self._learn()
-        originals = namespace(samples[0].views).stack([sample.views[0, :] for sample in samples])
-        logits = self.task.logit_scale * (originals @ self.text.T)  # (N, K)
-        return self._predicted_rows(logits)
+        return self._predicted_plainly(self.task.logit_scale * (self.text @ sample.views[0, :]))
 
     def learnt_context(self) -> Context:
         """What was learnt; it is learnt now if that has not been done yet."""
@@ -128,7 +125,7 @@ class CoOp(Method):
         if self.is_learnt:
             return
         self._take(self._learnt_from_images())
-        if self.config.save_context:
+        if self.config.save_context not in ("", IN_STATE):
             write_context(self.config.save_context, self._context(self.task.class_names))
 
     def _begin(self) -> None:

@@ -10,7 +10,7 @@ entry does little harm.
 | 1 select | parts.selection | f views, rho share kept, x confident feature, h entropy |
 | 2 cache | parts.cache | M slots per queue |
 | 3 prototypes | parts.prototypes | v+ positive, v- negative, t text |
-| 4 residual | parts.residual, parts.motion | R_T, R+, R-; xi1, xi2, gamma, lr |
+| 4 residual | parts.residual | R_T, R+, R-; xi1, xi2, gamma, lr |
 | 5 Gaussian | parts.gaussian, parts.precision | S scatter, P precision, mu = v+ + R+ |
 | 6 predict | _logits | lambda1, lambda2, beta |
 | 7 evolve | _evolve | tau_t gate, n_t updates |
@@ -31,9 +31,16 @@ from crg.methods.registry import register
 from crg.ops import Confident, softmax_and_entropy
 from crg.parts.cache import Cache, Change
 from crg.parts.gaussian import Gaussian
-from crg.parts.motion import Motion, Moved, Scene
 from crg.parts.prototypes import TextPrototypes, VisualPrototypes
-from crg.parts.residual import Residual, ResidualRule, attraction, repulsion
+from crg.parts.residual import (
+    Motion,
+    Moved,
+    Residual,
+    ResidualRule,
+    StepInput,
+    attraction,
+    repulsion,
+)
 from crg.parts.selection import Selection
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
@@ -106,7 +113,7 @@ class CRG(Method):
         f = sample.views[0, :] if c.predict_on == "original" else seen.feature
         frame = self.gaussian.frame(f)
         lengths = self.text.known_lengths
-        moved = self.motion(Scene(self.residual, seen, f, text, self.visual, frame, lengths))
+        moved = self.motion(StepInput(self.residual, seen, f, text, self.visual, frame, lengths))
         logits = self._logits(moved)
         probs, entropy = softmax_and_entropy(logits)
         self._evolve(float(entropy), moved.text)

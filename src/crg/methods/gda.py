@@ -32,8 +32,7 @@ from crg.methods.options import option
 from crg.methods.registry import register
 from crg.needs import FEW
 from crg.ops import softmax_and_entropy
-from crg.parts.cache import Cache
-from crg.parts.labelled_images import labelled_queues
+from crg.parts.cache import Cache, labelled_queues
 from crg.parts.precision import Precision
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 

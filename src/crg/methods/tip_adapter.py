@@ -30,7 +30,7 @@ from crg.methods.options import option
 from crg.methods.registry import register
 from crg.needs import FEW
 from crg.ops import softmax_and_entropy
-from crg.parts.labelled_images import labelled_queues
+from crg.parts.cache import labelled_queues
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
 

@@ -7,14 +7,13 @@ can be told from what adaptation brings.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
 from crg.ops import confident_views
-from crg.types import Array, Prediction, Sample, namespace
+from crg.types import Array, Prediction, Sample
 
 
 @register
@@ -44,13 +43,8 @@ class ZeroShot(Method):
 
     def step(self, sample: Sample) -> Prediction:
         """logits = s f . t."""
-        return self.step_many([sample])[0]
-
-    def step_many(self, samples: Sequence[Sample]) -> list[Prediction]:
-        """All images in one product: there is no state that one could leave to the next."""
-        rows = namespace(samples[0].views).stack([self._feature(each.views) for each in samples])
-        logits = self.task.logit_scale * (rows @ self.task.text_features.T)  # (N, K)
-        return self._predicted_rows(logits)
+        feature = self._feature(sample.views)
+        return self._predicted_plainly(self.task.logit_scale * (self.task.text_features @ feature))
 
     def _feature(self, views: Array) -> Array:
         """f: the original view, or the normalised mean of the confident ones, (D,)."""

@@ -8,13 +8,15 @@ infinite entropy, which is the first to go.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
+from crg.needs import FEW, FewShot
 from crg.parts.state import Stateful
-from crg.types import Array, SampleId, namespace
+from crg.types import Array, InputError, SampleId, Task, like, namespace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,6 +114,18 @@ class Cache(Stateful):
                 self.features[label, 0, :] = text[label, :]
                 self.counts[label] = 1
 
+    def _is_sound(self) -> bool:
+        lengths = {len(queue) if isinstance(queue, list) else -1 for queue in self.ids}
+        counts = self.counts
+        return (
+            len(self.ids) == len(counts)
+            and lengths == {self.size}
+            and bool(((counts >= int(self.seeded)) & (counts <= self.size)).all())
+            and bool((self.arrivals >= 0).all())
+            and bool(namespace(self.features).all(namespace(self.features).isfinite(self.features)))
+            and self.n_images <= self.entropies.size
+        )
+
     def _drop(self, label: int, place: int) -> None:
         """Empty a place by moving the last entry of the queue there."""
         last = int(self.counts[label]) - 1
@@ -204,3 +218,37 @@ class Cache(Stateful):
     @staticmethod
     def _copy(row: Array) -> Array:
         return namespace(row).asarray(row, copy=True)
+
+
+def labelled_queues(task: Task, shots: int) -> Cache:
+    """A queue per class with its first ``shots`` labelled images, or with all for 0.
+
+    A class without labelled images has an empty queue. They come from ``Task.resources``, which
+    follows when classes are removed and is saved with the task, so that whoever reads them
+    again after a change of classes needs no state of its own.
+    """
+    few: FewShot = task.resources[FEW]
+    if not few.labels:  # the last class that had any was removed
+        return Cache(task.text_features, 1, seeded=False)
+    _check_fit(few, task)
+    chosen = few.shots(shots) if shots else few
+    rows = like(chosen.features, task.text_features)
+    queues = Cache(task.text_features, max(Counter(chosen.labels).values()), seeded=False)
+    for row, label in enumerate(chosen.labels):
+        queues.offer(label, rows[row, :], 0.0, row)
+    return queues
+
+
+def _check_fit(few: FewShot, task: Task) -> None:
+    width, largest = few.features.shape[-1], task.n_classes - 1
+    if width != task.width:
+        raise InputError(
+            f"The labelled images are {width} wide but the text features {task.width}: "
+            "encode both with the same model."
+        )
+    odd = [label for label in few.labels if not 0 <= label <= largest]
+    if odd:
+        raise InputError(
+            f"A labelled image has label {odd[0]} but there are {task.n_classes} classes: "
+            f"number them from 0 to {largest}."
+        )

@@ -50,6 +50,13 @@ class RecentImages(Stateful):
         age = self.n_images - int(self.arrivals[place])
         return Remembered(place, self.features[place, :], self.counted[place, :], age)
 
+    def _is_sound(self) -> bool:
+        return (
+            len(self.ids) == self.features.shape[0]
+            and bool(((self.arrivals >= 0) & (self.arrivals <= self.n_images)).all())
+            and not any(isinstance(each, list) for each in self.ids)
+        )
+
     def add_class(self, text: Array) -> None:
         """No image has counted for the new class."""
         xp = namespace(text)

@@ -16,17 +16,24 @@ at zero: bias correction makes both moments g and g^2, and weight decay acts on 
 The gradients are those of softmax and exponentials, pulled back through the
 normalisation: for u = r / |r| a gradient G with respect to u is (G - (G.u) u) / |r| with
 respect to r.
+
+``Motion`` takes the step and says how the moved prototypes look from the image, in two forms of
+one computation: plain array code for any library, and a compiled pass for NumPy arrays that
+keeps no intermediate (K, D) array but the two that are needed later.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from crg.ops import lengths, log_probs, softmax
-from crg.parts.prototypes import farthest_move
+from crg.ops import Confident, lengths, log_probs, normalize, softmax
+from crg.parts.compiled import kernels_for
+from crg.parts.gaussian import Expansion, Frame, expand
+from crg.parts.prototypes import VisualPrototypes, farthest_move
 from crg.parts.state import Stateful
 from crg.types import Array, Task, namespace
 
@@ -189,3 +196,88 @@ def separation_gradient(text: Array, width: float) -> Array:
 def adamw_from_zero(gradient: Array, rate: float, eps: float) -> Array:
     """One AdamW step from zero: -lr g / (|g| + eps)."""
     return -rate * gradient / (namespace(gradient).abs(gradient) + eps)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moved:
+    """The prototypes after the step. The arrays are valid until the next step."""
+
+    text: Array  # t' (K, D)
+    means: Array  # mu = v+ + R+ (K, D)
+    text_cosine: Array  # f . t' (K,)
+    positive_cosine: Array  # f . v+' (K,)
+    negative_cosine: Array  # f . v-' (K,)
+    expansion: Expansion  # of the Gaussian around its reference
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepInput:
+    """All that one residual step depends on."""
+
+    residual: Residual
+    seen: Confident  # the kept views
+    f: Array  # (D,), from where the moved prototypes are looked at
+    text: Array  # t (K, D)
+    visual: VisualPrototypes
+    frame: Frame
+    text_lengths: Array | None = None  # |t| (K,), where they are known
+
+
+class Motion:
+    """Moves prototypes; holds nothing between steps but buffers."""
+
+    def __init__(self, text: Array) -> None:
+        xp = namespace(text)
+        self._text, self._means = xp.empty_like(text), xp.empty_like(text)
+
+    def __call__(self, given: StepInput) -> Moved:
+        """One step, compiled where that is possible."""
+        kernels = kernels_for(given.text)
+        return move_plainly(given) if kernels is None else self._move_compiled(kernels, given)
+
+    def _move_compiled(self, kernels: ModuleType, given: StepInput) -> Moved:
+        """The same as ``move_plainly``, set by set."""
+        rule, views, f, text = given.residual.rule, given.seen.kept, given.f, given.text
+        positive, total = given.visual.positive, given.visual.total.astype(text.dtype)
+        long = kernels.row_lengths(text) if given.text_lengths is None else given.text_lengths
+        sums = np.empty((7, len(text)))
+        sizes, along = kernels.measure(views, long, positive, total)
+        logits = np.ascontiguousarray(given.seen.logits)
+        weights, frame = rule.as_array(), given.frame
+        factors, onto, stir = kernels.weigh(views, logits, total, sizes, along, weights)
+        kernels.move_text(
+            views, factors[0], onto[0], long, text, given.residual.separation,
+            f, rule.text_separation, rule.text_rate, rule.eps, self._text, sums[0],
+        )  # fmt: skip
+        kernels.move_visual(
+            views, factors, onto, sizes, positive, total,
+            f, rule.cache_separation, rule.rate, rule.eps, self._means, sums[1:3],
+        )  # fmt: skip
+        projected = frame.projected.astype(text.dtype)
+        kernels.expand_all(
+            self._means, projected, frame.reference, frame.solved, frame.spread, sums[3:]
+        )
+        # Below eps a view hardly changes an AdamW step that the separation loss determines.
+        expansion = Expansion(sums[3], sums[4], sums[5], sums[6], stirred=stir > rule.eps)
+        return Moved(self._text, self._means, sums[0], sums[1], sums[2], expansion)
+
+
+def move_plainly(given: StepInput) -> Moved:
+    """The step in plain array code."""
+    f, positive, negative = given.f, given.visual.positive, given.visual.negative
+    residuals = given.residual.step(given.seen.kept, given.text, positive, negative)
+    moved_text = normalize(given.text + residuals.text)
+    means = positive + residuals.positive
+    return Moved(
+        text=moved_text,
+        means=means,
+        text_cosine=_wide(moved_text @ f),
+        positive_cosine=_wide(normalize(means) @ f),
+        negative_cosine=_wide(normalize(negative + residuals.negative) @ f),
+        expansion=expand(means, given.frame),
+    )
+
+
+def _wide(values: Array) -> Array:
+    xp = namespace(values)
+    return xp.astype(values, xp.float64)

@@ -102,6 +102,17 @@ class SoftCounts(Stateful):
         keep = [k for k in range(self.counts.shape[0]) if k != index]
         self.counts, self.sums = self.counts[keep], self.sums[keep, :]
 
+    def _is_sound(self) -> bool:
+        xp = namespace(self.sums)
+        arrays = (self.counts, self.sums, self.total, self.gaps, self.squares, self.rows)
+        return (
+            0 <= self.n_rows <= self.rows.shape[0]
+            and self.n_images >= 0.0
+            and bool(xp.all(self.counts >= 0.0))
+            and all(bool(xp.all(xp.isfinite(each))) for each in arrays)
+            and bool(xp.all(self.row_weights[: self.n_rows] != 0.0))
+        )
+
     def _add_square(self, row: Array, weight: float) -> None:
         """C += weight row row^T and w += weight."""
         if weight == 0.0:

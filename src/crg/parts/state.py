@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import array_api_compat
 
-from crg.types import Array, InputError, like
+from crg.types import Array, InputError, like, namespace
 
 
 class Stateful:
@@ -44,7 +44,13 @@ class Stateful:
             elif array_api_compat.is_array_api_obj(value):
                 setattr(self, name, _fitted(name, state[name], value))
             else:
-                setattr(self, name, state[name])
+                setattr(self, name, _plain(name, state[name], value))
+        if not self._is_sound():
+            raise _unfit(type(self).__name__.lower())
+
+    def _is_sound(self) -> bool:
+        """Whether restored values fit each other; override where one counts or points at others."""
+        return True
 
     def add_class(self, text: Array) -> None:
         """Make room for one more class whose text feature is ``text`` (D,)."""
@@ -68,10 +74,43 @@ def _below(prefix: str, state: Mapping[str, Any]) -> dict[str, Any]:
     return {key[cut:]: value for key, value in state.items() if key.startswith(prefix + ".")}
 
 
-def _fitted(name: str, saved: Array, current: Array) -> Array:
-    if tuple(saved.shape) != tuple(current.shape):
-        raise InputError(
-            f"The saved state does not fit this task ({name!r} has shape {tuple(saved.shape)}, "
-            f"not {tuple(current.shape)}): the file is damaged or was edited."
-        )
-    return like(saved, current)
+def _fitted(name: str, saved: Any, current: Array) -> Array:
+    if not array_api_compat.is_array_api_obj(saved) or saved.shape != tuple(current.shape):
+        raise _unfit(name)
+    found = like(saved, current)
+    same_kind = saved.dtype.kind == getattr(current.dtype, "kind", saved.dtype.kind)
+    if not same_kind or bool(namespace(found).any(found != found)):  # NaN
+        raise _unfit(name)
+    return found
+
+
+def _plain(name: str, saved: Any, current: Any) -> Any:
+    """A plain value of the kind that is there; numbers that count are not below zero."""
+    kind = type(current)
+    if current is None or kind in (str, bool):
+        fits = saved is None or type(saved) in (str, bool, int, list) if current is None else (
+            type(saved) is kind
+        )  # fmt: skip
+    elif kind is int:
+        fits = type(saved) is int and 0 <= saved < 2**63
+    elif kind is float:
+        fits = type(saved) in (int, float) and abs(saved) < 1e18  # NaN and infinity fail too
+    else:
+        fits = type(saved) is list and all(map(_is_plain, saved))
+    if not fits:
+        raise _unfit(name)
+    return saved
+
+
+def _is_plain(value: Any) -> bool:
+    """An id, nothing, or a list of these."""
+    if isinstance(value, list):
+        return all(each is None or type(each) in (str, int) for each in value)
+    return value is None or type(value) in (str, int)
+
+
+def _unfit(name: str) -> InputError:
+    return InputError(
+        f"The saved state does not fit this task ({name!r} is wrong): "
+        "the file is damaged or was edited, so restore it from a copy or start over."
+    )

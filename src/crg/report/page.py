@@ -74,7 +74,6 @@ def render(experiments: Sequence[Experiment], title: str = TITLE) -> str:
     names = {each.outline.name for each in shown}
     same = tuple(each.outline.title for each in experiments if each.outline.name not in names)
     return _rendered(
-        demo=False,
         title=title,
         facts=facts_of(shown),
         main=overview.main_tables(shown),
@@ -85,13 +84,6 @@ def render(experiments: Sequence[Experiment], title: str = TITLE) -> str:
         enough_orders=ENOUGH_ORDERS,
         enough_images=ENOUGH_IMAGES,
         source_name=overview.source_name,
-    )
-
-
-def render_demo(title: str, table: Table, figure: Figure, gallery: Any, facts: Any) -> str:
-    """The page of one comparison with example images."""
-    return _rendered(
-        demo=True, title=title, table=table, figure=figure, examples=gallery, facts=facts
     )
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from crg.evaluate import BASELINE
+from crg.methods.registry import BASELINE
 from crg.report.contrasts import Answers, Contrast, Spread, contrast
 from crg.report.runs import Curve, MeasuredRun, answers_of, figures_of, first_gains
 from crg.results import ledger as results

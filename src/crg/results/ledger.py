@@ -8,23 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import json
 import os
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from crg.results.provenance import Origin as Origin
-from crg.results.provenance import blas as blas
-from crg.results.provenance import failed_run, make_run
-from crg.results.provenance import repeat_command as repeat_command
-from crg.results.provenance import run_key as run_key
-from crg.results.provenance import surroundings as surroundings
-from crg.results.schema import SCHEMA as SCHEMA
 from crg.results.schema import Entry, LineError, Metrics, Run, decode, encode
-from crg.types import InputError, Result
+from crg.types import InputError
 
 DEFAULT_PATH = "crg-results.jsonl"
 _SLACK = 1e-9  # of an accuracy that somebody rounded in writing
@@ -128,13 +119,10 @@ def _count(bits: str) -> int:
     return int.from_bytes(bytes.fromhex(bits), "big").bit_count()
 
 
-def append(path: PathLike, entry: Entry | Mapping[str, Any]) -> None:
+def append(path: PathLike, entry: Entry) -> None:
     """Add one line in a single write, so that writers side by side never mix their lines."""
-    if isinstance(entry, Mapping):
-        line = json.dumps(entry, allow_nan=False, separators=(",", ":")).encode()
-    else:
-        line = encode(entry)
-    _append_bytes(Path(path), b"\n" * (not _ends_cleanly(Path(path))) + line + b"\n")
+    line = encode(entry) + b"\n"
+    _append_bytes(Path(path), b"\n" * (not _ends_cleanly(Path(path))) + line)
 
 
 class Writer:
@@ -246,61 +234,3 @@ def _ends_cleanly(path: Path) -> bool:
             return file.read(1) == b"\n"
     except OSError:
         return True  # no file yet; what else is wrong the write will say
-
-
-# Records as dictionaries, for callers that do not use the structs yet.
-
-Record = dict[str, Any]
-FAILURE = "failure"
-
-
-@dataclass(frozen=True)
-class RecordLedger:
-    """The dictionaries of a results file with their line numbers."""
-
-    records: tuple[Record, ...]
-    truncated: tuple[int, ...] = ()
-    numbers: tuple[int, ...] = field(default=(), compare=False)
-    left_out: tuple[LeftOut, ...] = field(default=(), compare=False)
-    n_lines: int = field(default=0, compare=False)
-
-
-def read_ledger(path: PathLike) -> RecordLedger:
-    """The records of ``read`` as dictionaries."""
-    ledger = read(path)
-    lines = _lines(Path(path))
-    return RecordLedger(
-        tuple(json.loads(lines[number - 1]) for number in ledger.entries),
-        tuple(each.number for each in ledger.left_out if each.entry is None),
-        tuple(ledger.entries),
-        ledger.left_out,
-        ledger.n_lines,
-    )
-
-
-def make_record(result: Result, origin: Origin, given: Mapping[str, Any]) -> Record:
-    """The record of a run as a dictionary."""
-    record: Record = json.loads(encode(make_run(result, origin, given)))
-    return record
-
-
-def make_failure(key: str, reason: str) -> Record:
-    """The record of a failed run as a dictionary."""
-    record: Record = json.loads(encode(failed_run(key, reason)))
-    return record
-
-
-def find(records: Iterable[Record], keys: Sequence[str]) -> dict[str, Record]:
-    """The latest full record of each of the keys that there is one for."""
-    wanted = set(keys)
-    return {
-        each["key"]: each
-        for each in records
-        if each["key"] in wanted and each.get("kind") is None and "digest" not in each
-    }
-
-
-def to_result(record: Mapping[str, Any]) -> Result:
-    """The run that a record reports."""
-    names = ("method", "options", "seed", "metrics", "zero_shot", "n_samples", "seconds")
-    return Result(**{name: record[name] for name in names})

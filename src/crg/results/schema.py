@@ -220,11 +220,6 @@ class Outline(Struct, frozen=True):
         """The line of a results file that holds it."""
         return OutlineLine(experiment=self, key=f"experiment:{self.name}")
 
-    def as_record(self) -> dict[str, Any]:
-        """The same line as a dictionary."""
-        record: dict[str, Any] = msgspec.to_builtins(self.as_line())
-        return record
-
 
 class OutlineLine(Struct, frozen=True, kw_only=True):
     """The line that holds an outline."""

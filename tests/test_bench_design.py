@@ -6,11 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from crg.bench.design import FIGURES, CatalogueRequest, FilesRequest, ShapesRequest
+from crg.bench.design import (
+    FIGURES,
+    DataDesign,
+    Design,
+    Quick,
+    RowDesign,
+    SettingDesign,
+    _keys,
+    read_design,
+    with_methods,
+)
 from crg.bench.plan import as_row
-from crg.bench.reading import read_design
 from crg.bench.sources import find_prospects
-from crg.bench.tables import Table
 from crg.streams.scenario import ORDERS
 from crg.types import InputError
 from documents import ROOT, code_blocks
@@ -63,28 +71,26 @@ at_most = 100
 
 MISTAKES = {
     "rows = 1": "there is no key 'rows': did you mean 'row'?",
-    "title = 3": "title is 3: give text in quotes.",
+    "title = 3": "toml: title is 3: give text in quotes.",
+    "is_quick = true": "there is no key 'is_quick': did you mean 'quick'?",
     'figure = "pie"': "figure is 'pie': choose one of table,",
     "orders = 0": "orders is 0: give a number from 1 on.",
     "orders = 2.5": "orders is 2.5: give a whole number.",
     "memory = 1": "memory is 1: give true or false.",
     'name = "a/b"': "name is 'a/b': choose one without slashes",
     "row = 1": "row is 1: write [[row]] above each of them.",
-    "[row]\nmethod = 'tda'": "[row] stands for a single table: write [[row]].",
+    "[row]\nmethod = 'tda'": "row is {'method': 'tda'}: write [[row]] above each of them.",
     "[row]\nmethod = 'tda'\n[row]\nmethod = 'crg'": "write [[row]] above each of them.",
-    "[setting]\norder = 'by_class'": "[setting] stands for a single table: write [[setting]].",
+    "[setting]\norder = 'by_class'": "write [[setting]] above each of them.",
     "reported = 'robustnes'": "reported is 'robustnes': did you mean 'robustness'?",
     "figure = 'sweep'": "figure is 'sweep': it needs x in the rows that it shows, or choose",
     "figure = 'shots'\n[[row]]\nmethod = 'tda'\nx = 0": "it needs x above 0 in the rows",
     "figure = 'noise'\n[[setting]]\nmislabelled = 0.5": "it needs x in every setting, or choose",
-    "figure = 'heat'\n[[row]]\nmethod = 'tda'\n[[row]]\nmethod = 'crg'": "it needs two options,",
-    "[[row]]\nmethod = 'tda'\nlabel = ''": "row 1 (''): label is '': give a name, or leave it out",
-    "[[setting]]\nlabel = ' '": "setting 1: label is ' ': give a name, or leave it out",
+    "figure = 'heat'\n[[row]]\nmethod = 'tda'\n[[row]]\nmethod = 'crg'": "it needs two numeric",
+    "[[row]]\nmethod = 'tda'\nlable = 'a'": "row 1: there is no key 'lable': did you mean 'label'",
+    "[[row]]\nmethod = 'tda'\nx = 'far'": "row 1: x is 'far': give a number.",
     "[[row]]\nmethod = 'tda'\nagainst = 'tad'": "the row 'tda' is held against 'tad': there is",
-    "[[row]]\nmethod = 'tda'\nlabel = 'zero_shot'": "zero_shot is the name of the row that is",
-    "[[row]]\nmethod = 'tda'\nper_dataset = { dtdx = {} }\n[[data]]\nshapes = ['fog']": (
-        "the row 'tda' has options for 'dtdx': did you mean 'dtd'"
-    ),
+    "[[row]]\nmethod = 'tda'\nlabel = 'zero_shot'": "zero_shot is the label of plain zero-shot",
     "row = [1]": "row is [1]: write [[row]] above each of them.",
     "[[row]]\nlabel = 'x'": "row 1: method is missing: give text in quotes.",
     "[[row]]\nmethod = 'tdaa'": "row 1 ('tdaa'): There is no method 'tdaa': did you mean",
@@ -95,8 +101,8 @@ MISTAKES = {
     "[[row]]\nmethod = 'tda'\n[[row]]\nmethod = 'tda'": "two rows are called 'tda': give one",
     "[[row]]\nmethod = 'tda'\nagainst = 'tpt'": "the row 'tda' is held against 'tpt': ",
     "[[row]]\nmethod = 'tda'\nagainst = 'tda'": "the row 'tda' is held against 'tda': ",
-    "[[row]]\nmethod = 'tda'\nper_dataset = { dtd = 3 }": "per_dataset.dtd is 3: give a table",
-    "[[setting]]\norder = 'sorted'": "setting 1: order is 'sorted': choose one of shuffled,",
+    "[[row]]\nmethod = 'tda'\nper_dataset = { dtd = 3 }": "row 1: per_dataset is {'dtd': 3}: give",
+    "[[setting]]\norder = 'sorted'": "setting 1 ('sorted'): There is no order 'sorted'",
     "[[setting]]\nmislabelled = 2": "setting 1 ('shuffled'): mislabelled is 2.0: give a share",
     "[[setting]]\nstrength = 1": "has no strength: leave it out.",
     "[[data]]\ndatasets = ['mnist']\nmodels = ['RN50']": "There is no dataset 'mnist'",
@@ -106,9 +112,11 @@ MISTAKES = {
     "[[data]]\nshapes = ['nigth']": "There is no shift 'nigth': did you mean 'night'?",
     "[[data]]\nshapes = []": "shapes is []: give a list of names",
     "[[data]]\nshapes = ['fog']\nfiles = true": "it asks for shapes and files: give one of",
+    "[[data]]\nfiles = true\nviews = 2": "data 1: there is no key 'views' beside files",
+    "[quick]\nimage = 3": "[quick]: there is no key 'image': did you mean 'images'?",
     "[[data]]\nfiles = false": "data 1: files is false: leave the table out.",
     "[quick]\nimages = 'few'": "[quick]: images is 'few': give a whole number.",
-    "title = ": "is no TOML",
+    "title = ": "is not TOML",
 }
 
 
@@ -116,15 +124,15 @@ def test_a_file_becomes_a_design(tmp_path: Path) -> None:
     """Every key arrives where it belongs, and what is left out has its default."""
     design = read_design(save_experiment(tmp_path, WHOLE))
     assert (design.name, design.title, design.about) == ("small", "A title", "Two lines of text.")
-    assert design.measures_memory and not design.has_gallery and design.orders == 3
+    assert design.memory and not design.gallery and design.orders == 3
     bare = design.rows[1]
-    assert bare.options == {"negative": False, "queue_size": 4} and bare.tuned and bare.x == 4
+    assert bare.options == {"negative": False, "queue_size": 4} and bare.is_tuned and bare.x == 4
     [half] = design.settings
     assert half.scenario.strength == 0.5 and half.scenario.mislabelled == 0.5 and half.x == 0.5
     assert design.data == (
-        CatalogueRequest(("dtd", "imagenet-v2"), ("RN50",)),
-        ShapesRequest(("night", "clean"), 2, 64, 2, 1),
-        FilesRequest(),
+        DataDesign(("dtd", "imagenet-v2"), ("RN50",)),
+        DataDesign(shapes=("night", "clean"), severity=2, images=64, views=2, shots=1),
+        DataDesign(files=True),
     )
 
 
@@ -154,7 +162,7 @@ def test_the_quick_form_changes_what_it_names(tmp_path: Path) -> None:
     """Fewer images, orders and shifts; what [quick] does not name stays."""
     design = read_design(save_experiment(tmp_path, WHOLE)).reduced()
     assert design.is_quick and design.orders == 2
-    assert design.data[1] == ShapesRequest(("fog",), 2, 32, 2, 1)
+    assert design.data[1] == DataDesign(shapes=("fog",), severity=2, images=32, views=2, shots=1)
     assert design.settings[0].scenario.images == 100
 
 
@@ -206,25 +214,33 @@ def test_the_documented_experiment_can_be_read(tmp_path: Path) -> None:
     [text] = [block for block in blocks if "[[row]]" in block]
     design = read_design(save_experiment(tmp_path, text))
     assert design.rows[0].label == "zero_shot" and len(design.settings) == 2
-    assert {type(each) for each in design.data} == {CatalogueRequest, ShapesRequest, FilesRequest}
-    assert design.reduced() != design and not design.rows[1].tuned and design.rows[4].tuned
+    assert [bool(each.datasets or each.shapes) for each in design.data] == [True, True, False]
+    assert design.reduced() != design and not design.rows[1].is_tuned and design.rows[4].is_tuned
 
 
-def test_every_key_is_documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_key_is_documented() -> None:
     """Whatever the file of an experiment may say stands in the section that explains it."""
-    asked: set[str] = set()
-    has = Table.has
-
-    def noting(table: Table, key: str) -> bool:
-        asked.add(key)
-        return has(table, key)
-
-    monkeypatch.setattr(Table, "has", noting)
-    read_design(save_experiment(tmp_path, WHOLE))
     document = (ROOT / "docs" / "benchmark.md").read_text()
-    section = document.split("## An experiment of your own")[1]
-    tables = section.split("```")[-1]
-    assert {key for key in asked if f"`{key}`" not in tables} <= {"row", "setting", "data", "quick"}
-    assert {"per_dataset", "at_most", "mislabelled"} <= asked
+    tables = document.split("## An experiment of your own")[1].split("```")[-1]
+    kinds = (Design, RowDesign, SettingDesign, DataDesign, Quick)
+    keys = {key for kind in kinds for key in _keys(kind)} - {"row", "setting", "data", "quick"}
+    assert {key for key in keys if f"`{key}`" not in tables} == set()
     for figure in FIGURES:
         assert f"`{figure}`" in tables
+
+
+def test_methods_are_chosen_and_added(tmp_path: Path) -> None:
+    """A label or a method chooses rows, zero-shot stays, and a method of no row becomes one."""
+    small = "[[row]]\nlabel = 'small'\nmethod = 'gda'\noptions = { shots = 2 }\n"
+    text = ROWS + small + FILES
+    design = read_design(save_experiment(tmp_path, text))
+    for asked, chosen, labels in (
+        ([RowDesign("crg", "crg")], {"crg"}, ["zero_shot", "tda", "crg", "small"]),
+        ([RowDesign("small", "small")], {"small"}, ["zero_shot", "tda", "crg", "small"]),
+        ([RowDesign("gda", "gda")], {"small"}, ["zero_shot", "tda", "crg", "small"]),
+        ([RowDesign("dpe", "dpe")], {"dpe"}, ["zero_shot", "tda", "crg", "small", "dpe"]),
+    ):
+        whole, found = with_methods(design, asked)
+        assert found == {"zero_shot", *chosen} and [row.label for row in whole.rows] == labels
+    with pytest.raises(InputError, match="two rows are called 'tda'"):
+        with_methods(design, [RowDesign("tda", "tda", {"positive_size": 2})])

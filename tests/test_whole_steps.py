@@ -1,0 +1,187 @@
+"""A step happens wholly or not at all, whatever interrupts it, and one thread at a time."""
+
+from __future__ import annotations
+
+import copy
+import signal
+import sys
+import threading
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import crg
+from crg.parts.state import Stateful
+from streams import clustered
+
+METHODS = ("anchored", "crg", "dpe", "tda")
+INSIDE = ("/crg/methods/", "/crg/parts/", "/crg/ops.py")
+
+
+def fed(method: str, n: int = 25) -> tuple[crg.Adapter, Any]:
+    """An adapter after ``n`` images, and those that follow."""
+    text, stream = clustered(seed=2, n=n + 10, n_classes=6, width=24, n_views=3)
+    adapter = crg.create(method, crg.Task([f"class {k}" for k in range(6)], text, 20.0))
+    for views in stream[:n]:
+        adapter.step(views)
+    return adapter, stream[n:]
+
+
+def content(part: Stateful) -> dict[str, Any]:
+    """Everything that the next step depends on, comparable."""
+    return {
+        name: value.tobytes() if isinstance(value, np.ndarray) else copy.deepcopy(value)
+        for name, value in part.state().items()
+    }
+
+
+class Interrupt:
+    """Raises ``error`` when line number ``place`` of the package's own steps is reached."""
+
+    def __init__(self, place: int, error: BaseException) -> None:
+        self.place, self.error, self.seen = place, error, 0
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
+        if not any(each in frame.f_code.co_filename for each in INSIDE):
+            return None
+        if event == "line":
+            self.seen += 1
+            if self.seen == self.place:
+                sys.settrace(None)
+                raise self.error
+        return self
+
+
+def interrupted(adapter: crg.Adapter, views: Any, interrupt: Interrupt) -> bool:
+    """Whether a step was cut short."""
+    before = sys.gettrace()
+    sys.settrace(interrupt)
+    try:
+        adapter.step(views)
+    except (MemoryError, KeyboardInterrupt):
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_exception_at_any_line_leaves_the_state_as_it_was(method: str) -> None:
+    """The state is that of before, and the image is then answered as if nothing had happened."""
+    adapter, left = fed(method)
+    twin = copy.deepcopy(adapter)
+    expected = twin.step(left[0])
+    n_lines = Interrupt(-1, MemoryError())
+    interrupted(copy.deepcopy(adapter), left[0], n_lines)
+    assert n_lines.seen > 30
+    before = content(adapter._method)
+    for place in range(1, n_lines.seen, max(1, n_lines.seen // 60)):
+        error = MemoryError() if place % 2 else KeyboardInterrupt()
+        assert interrupted(adapter, left[0], Interrupt(place, error))
+        assert content(adapter._method) == before and adapter.n_steps == 25
+    assert adapter.step(left[0]).logits.tobytes() == expected.logits.tobytes()
+    assert content(adapter._method) == content(twin._method)
+
+
+@pytest.mark.parametrize("change", ["correct", "add_class", "remove_class", "reset"])
+def test_other_changes_happen_wholly_too(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change that fails at its end leaves classes and state as they were."""
+    adapter, left = fed("anchored")
+    before, names = content(adapter._method), adapter.task.class_names
+    arguments: dict[str, tuple[Any, ...]] = {
+        "correct": (left[0], "class 1"),
+        "add_class": ("new", left[0, 0]),
+        "remove_class": ("class 2",),
+        "reset": (),
+    }
+    kind, original = type(adapter._method), getattr(type(adapter._method), change)
+
+    def failing(self: Any, *given: Any) -> None:
+        original(self, *given)
+        raise MemoryError
+
+    monkeypatch.setattr(kind, change, failing)
+    with pytest.raises(MemoryError):
+        getattr(adapter, change)(*arguments[change])
+    assert content(adapter._method) == before
+    assert adapter.task.class_names == names and adapter.n_steps == 25
+
+
+class Counting(crg.Method):
+    """Counts in two places, with a signal in between for images named ``signal``."""
+
+    name = "counting_for_signals"
+    paper = "a test"
+
+    @dataclass(frozen=True)
+    class Config:
+        """No options."""
+
+    def reset(self) -> None:
+        """Nothing was counted."""
+        self.first = self.second = 0
+
+    def step(self, sample: crg.Sample) -> crg.Prediction:
+        """One more here, one more there."""
+        self.first += 1
+        if sample.id == "signal":
+            signal.raise_signal(signal.SIGINT)
+        self.second += 1
+        logits = self.task.text_features @ sample.views[0, :]
+        return self._predicted(logits, crg.Diagnostics(0.0, 0))
+
+
+def counting() -> crg.Adapter:
+    """An adapter that counts."""
+    return crg.Adapter(Counting(crg.Task(["a", "b"], np.eye(2, 4)), Counting.Config()))
+
+
+def test_a_signal_takes_effect_after_the_step() -> None:
+    """Ctrl-C inside a step ends it afterwards: the image is taken in full."""
+    adapter = counting()
+    with pytest.raises(KeyboardInterrupt):
+        adapter.step(np.ones(4), "signal")
+    assert (adapter.n_steps, adapter._method.first, adapter._method.second) == (1, 1, 1)  # type: ignore[attr-defined]
+
+
+def test_a_signal_between_two_images_of_a_batch_takes_all_back() -> None:
+    """Nobody gets the answers of a batch that was interrupted, so none is learnt."""
+    adapter = counting()
+    adapter.step(np.ones(4))
+    with pytest.raises(KeyboardInterrupt):
+        adapter.step_many(np.ones((3, 4)), ["x", "signal", "y"])
+    assert (adapter.n_steps, adapter._method.first, adapter._method.second) == (1, 1, 1)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("method", ["anchored", "crg"])
+def test_two_threads_take_turns(method: str) -> None:
+    """Steps of two threads do not mix: what is derived from the sums still fits them."""
+    text, stream = clustered(seed=2, n=400, n_classes=6, width=24)
+    adapter = crg.create(method, crg.Task([f"class {k}" for k in range(6)], text, 20.0))
+
+    def work(part: Any) -> None:
+        for views in part:
+            adapter.step(views)
+
+    threads = [threading.Thread(target=work, args=(stream[i::2],)) for i in range(2)]
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    finally:
+        sys.setswitchinterval(switch)
+    assert adapter.n_steps == 400
+    inner: Any = adapter._method
+    if method == "crg":
+        fresh = crg.parts.gaussian.Gaussian(inner.cache)  # type: ignore[attr-defined]
+        ours, theirs = (g.precision.solve(np.eye(24)) for g in (inner.gaussian, fresh))
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-9)
+    else:
+        assert inner.seen.n_images == 400
+        np.testing.assert_allclose(inner.recent.counted.sum(axis=0), inner.seen.counts)
