@@ -78,7 +78,7 @@ def comparison_table(comparison: Comparison, figure: str = "table") -> Table:
         rows,
         f"{source_name(comparison.source)}: {comparison.n_scored} images scored",
         best,
-        (*sources, *odd),
+        (*sources, *odd, *(f"{each.row.label}: {said}" for each in shown for said in each.stated)),
     )
     return table.without_empty_columns()
 
