@@ -143,6 +143,10 @@ def to_svg(figure: Any, label: str) -> str:
     svg = re.sub(r"(\d\.\d)\d+", r"\1", svg).replace(_INK, "currentColor")
     svg = re.sub(r' (width|height)="[\d.]+pt"', "", svg, count=2)
     svg = re.sub(r">\s+<", "><", re.sub(r"\s*\n\s*", " ", svg))
+    svg = re.sub(r' transform="rotate\(-0 [^"]*"', "", svg)
+    found = 1
+    while found:  # groups that say nothing, from the inside
+        svg, found = re.subn(r"<g>((?:<(?!/?g\b)[^>]*>[^<]*)*)</g>", r"\1", svg)
     safe = label.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
     return svg.replace("<svg", f'<svg role="img" aria-label="{safe}"', 1).strip()
 
@@ -246,7 +250,7 @@ def _settings(axes: Any, experiment: Experiment, comparisons: Sequence[Compariso
 def _line(axes: Any, points: Sequence[tuple[float, float, float]], pen: Pen, label: str) -> None:
     if points:
         x, mean, std = zip(*sorted(points), strict=True)
-        axes.errorbar(x, [100 * each for each in mean], [100 * each for each in std], capsize=2,
+        axes.errorbar(x, [100 * each for each in mean], [100 * each for each in std], capsize=0,
                       elinewidth=0.8, label=label, **_style(pen, marker=True))  # fmt: skip
 
 

@@ -152,7 +152,7 @@ def facts_of(experiments: Sequence[Experiment]) -> dict[str, int]:
     """How much was compared: methods, datasets, runs, stream orders."""
     comparisons = [each for experiment in experiments for each in experiment.comparisons]
     measured = [each for c in comparisons for each in c.results if each.accuracy is not None]
-    return {
+    facts = {
         "methods": len({each.row.method for each in measured}),
         "datasets": len({each.source.name for each in comparisons}),
         "experiments": len(experiments),
@@ -160,6 +160,7 @@ def facts_of(experiments: Sequence[Experiment]) -> dict[str, int]:
                      for each in c.results for line in each.lines}),
         "stream orders": max((len(e.outline.seeds) for e in experiments), default=0),
     }  # fmt: skip
+    return {name if n != 1 else name.removesuffix("s"): n for name, n in facts.items()}
 
 
 def _versions(experiments: Sequence[Experiment]) -> dict[str, str]:
