@@ -56,11 +56,11 @@ $(VENV)/bin/python:
 # A stamp is newer than the pins exactly when what it stands for is installed as pinned.
 $(VENV)/.core: $(PINS) | $(VENV)/bin/python
 	@echo "Installing crg into $(VENV)"
-	@$(PIP) --editable .
+	@$(PIP) --editable '.[report]'
 	@touch $@
 
 # Most modules of the large libraries are never imported: those that are get compiled then.
 $(VENV)/.all: $(PINS) | $(VENV)/bin/python
 	@echo "Installing crg with all extras and the tools into $(VENV) (a few minutes at first)"
-	@$(PIP) --no-compile --editable '.[torch,fast,openclip,onnx,export,huggingface,diffusion,ray,bench,dev]'
+	@$(PIP) --no-compile --editable '.[torch,fast,openclip,onnx,export,huggingface,diffusion,ray,report,dev]'
 	@touch $@ $(VENV)/.core

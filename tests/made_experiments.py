@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from crg.bench.design import read_design
 from crg.bench.plan import Plan, plan
-from crg.bench.reading import read_design
 from crg.bench.sources import discover, find_prospects
 from encoding_fakes import HashEncoder, dots, run
 from made_files import save_stream

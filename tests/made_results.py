@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from crg.report.evidence import Study, read_studies
-from crg.results import ledger
+from crg.report.study import Experiment, read_experiments
 from crg.results.measurements import packed_bits
-from crg.results.outline import Cell, Outline, Row, Setting, Source
+from crg.results.provenance import Origin, failed_run, make_run
+from crg.results.schema import Cell, Outline, Row, Setting, Source
 from crg.types import Result
 
 Bits = np.ndarray[Any, Any]
@@ -63,7 +65,7 @@ class Book:
         self.rows, self.sources, self.settings = (BASE, *rows), tuple(sources), tuple(settings)
         self.figure, self.seeds, self.more = figure, tuple(range(orders)), more
         self.cells: list[Cell] = []
-        self.records: list[Mapping[str, Any]] = []
+        self.records: list[dict[str, Any]] = []
 
     def add(
         self,
@@ -90,7 +92,7 @@ class Book:
                 n_samples=len(answers),
                 seconds=1.0,
             )
-            record = ledger.make_record(run, ledger.Origin("toy.npz", "0" * 64), {})
+            record = msgspec.to_builtins(make_run(run, Origin("toy.npz", "0" * 64), {}))
             self.records.append({**record, "key": cell.key})
 
     def expect(self, label: str, seed: int = 0, source: int = 0, setting: int = 0) -> Cell:
@@ -99,6 +101,10 @@ class Book:
         key = f"{source}-{setting}-{label}-{seed}"
         self.cells.append(Cell(source, setting, row, seed, key))
         return self.cells[-1]
+
+    def fail(self, key: str, reason: str) -> None:
+        """A run that failed."""
+        self.records.append(msgspec.to_builtins(failed_run(key, reason)))
 
     def refuse(self, label: str, reason: str) -> None:
         """A row that the experiment does not run, and why."""
@@ -116,11 +122,12 @@ class Book:
 
     def write(self, path: Path) -> Path:
         """The outline and then the runs, a line each."""
-        for record in ({"schema": ledger.SCHEMA, **self.outline.as_record()}, *self.records):
-            ledger.append(path, record)
+        outline = msgspec.to_builtins(self.outline.as_line())
+        with path.open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(each) + "\n" for each in (outline, *self.records))
         return path
 
-    def read(self, folder: Path) -> Study:
-        """The study that the file makes."""
-        [study] = read_studies([self.write(folder / "toys.jsonl")])
-        return study
+    def read(self, folder: Path) -> Experiment:
+        """The experiment that the file holds."""
+        [experiment] = read_experiments([self.write(folder / "toys.jsonl")])
+        return experiment

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import ray
 
-from crg.engine import RunSpec, cluster, run_all, run_all_on_ray
+from crg.encoding import ray_cluster
+from crg.engine import RunSpec, run_all
+from crg.engine.cluster import run_all_on_ray
 from deadly_methods import answers, n_struck, save_deadly
 from made_files import save_plugin, save_stream
 
@@ -20,19 +23,19 @@ def grid(place: Path) -> list[RunSpec]:
     """Methods over files and orders; one of the files is missing."""
     paths = [str(save_stream(place / f"{seed}.npz", n=60, seed=seed)) for seed in (0, 1)]
     found = [RunSpec(p, m, {}, s) for p in paths for m in ("crg", "deadly") for s in (0, 1)]
-    return [*found, RunSpec(str(place / "none.npz"), "crg"), RunSpec(paths[0], "no_such")]
+    found += [RunSpec(str(place / "none.npz"), "crg"), RunSpec(paths[0], "no_such")]
+    return [replace(spec, key=str(number)) for number, spec in enumerate(found)]
 
 
 def killed_in_mid_grid(place: Path, specs: list[RunSpec]) -> dict[str, Any]:
     """On a cluster of its own, where a worker is killed once."""
     here = answers(run_all(specs, workers=1, plugins=[save_deadly(place, times=0)]))
     told: list[tuple[int, int, int]] = []
-    places = {id(spec): number for number, spec in enumerate(specs)}
     there = answers(
         run_all_on_ray(
             *(specs, _TWO),
             plugins=[save_deadly(place, times=1)],
-            on_progress=lambda spec, done, total: told.append((places[id(spec)], done, total)),
+            on_progress=lambda spec, done, total: told.append((int(spec.key), done, total)),
         )
     )
     return {
@@ -47,7 +50,7 @@ def killed_in_mid_grid(place: Path, specs: list[RunSpec]) -> dict[str, Any]:
 def given_up_and_stopped(place: Path, specs: list[RunSpec]) -> dict[str, Any]:
     """On the user's cluster: a run that always kills its worker, and a grid that is stopped."""
     ray.init(address="local", num_cpus=_TWO, include_dashboard=False, log_to_driver=False)
-    plugin, cluster._TRIES = save_deadly(place, times=99), 1
+    plugin, ray_cluster.TRIES = save_deadly(place, times=99), 1
     doomed = [RunSpec(specs[0].path, "deadly"), RunSpec(specs[0].path, "tda")]
     lost = answers(run_all_on_ray(doomed, plugins=[plugin]))
     slow = [RunSpec(specs[0].path, "constant", {"seconds": 60.0}, seed) for seed in (0, 1)]

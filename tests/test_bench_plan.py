@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
-from crg.bench.plan import count_runs, plan
-from crg.bench.reading import read_design
+from crg.bench.design import DataDesign, read_design
+from crg.bench.keys import whole_config
+from crg.bench.plan import Plan, count_runs, plan
 from crg.bench.sources import discover, find_prospects
-from crg.results.outline import Cell, Outline, from_record
+from crg.results.schema import Cell, Outline, decode, encode
 from crg.streams.scenario import Scenario
 from crg.types import InputError
+from documents import ROOT
 from made_experiments import FILES, ROWS, planned, save_experiment
 from made_files import raw_values, save_raw, save_stream
 
+EXPERIMENTS = ROOT / "experiments"
 FEW = {"few_features": raw_values()["image_features"][:6], "few_labels": np.arange(6) % 3}
 
 
@@ -34,7 +39,8 @@ def test_every_row_has_a_cell_for_every_order(tmp_path: Path) -> None:
     assert [row.label for row in made.outline.rows] == ["zero_shot", "tda", "crg"]
     assert Counter(cell.seed for cell in made.outline.cells) == dict.fromkeys(range(5), 3)
     assert {cell.key for cell in made.outline.cells} == {job.key for job in made.jobs}
-    assert from_record(made.outline.as_record()) == made.outline
+    line = made.outline.as_line()
+    assert decode(encode(line)) == line
 
 
 def test_a_source_tells_what_it_is(tmp_path: Path) -> None:
@@ -223,3 +229,26 @@ def test_shapes_are_rendered_once(tmp_path: Path) -> None:
     again = plan(design, prospects, tmp_path)
     assert again.outline == first.outline
     assert count_runs(design, prospects) == len(first.jobs)
+
+
+@pytest.mark.parametrize("name", [path.stem for path in sorted(EXPERIMENTS.glob("*.toml"))])
+def test_keys_are_unique(name: str, tmp_path: Path) -> None:
+    """In every experiment of the project, runs of one key are the same, and others are not."""
+    text = (EXPERIMENTS / f"{name}.toml").read_text()
+    (tmp_path / "data").mkdir()
+    save_raw(tmp_path / "data" / "few.npz", **FEW)
+    design = read_design(save_experiment(tmp_path, text))
+    design = replace(design, data=(DataDesign(files=True),))
+    made = plan(design, find_prospects(design, discover([tmp_path / "data"]), tmp_path), tmp_path)
+    about = made.outline
+    runs = {
+        (about.settings[cell.setting].scenario, about.rows[cell.row].method,
+         str(sorted(_whole(made, cell.key).items())), cell.seed): cell.key
+        for cell in about.cells if cell.key is not None
+    }  # fmt: skip
+    assert runs and len(set(runs.values())) == len(runs) == len(made.jobs)
+
+
+def _whole(made: Plan, key: str) -> dict[str, Any]:
+    spec = next(job.spec for job in made.jobs if job.key == key)
+    return whole_config(spec.method, spec.options)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from crg.bench.run import Keeper, Machinery, begin, missing_jobs, run_jobs
+from crg.bench.plan import Job, Plan
+from crg.bench.run import Machinery, begin, missing_jobs, run_jobs
 from crg.cli import main
 from crg.results import ledger
+from crg.results.schema import Entry, OutlineLine
 from crg.types import InputError
 from made_experiments import FILES, ROWS, lines_of, planned, save_experiment
-from made_files import save_stream
+from made_files import save_plugin, save_stream
 
 FAILING = '''
 """A method that fails on one of its orders."""
@@ -40,10 +41,20 @@ class Failing(crg.Method):
 '''
 
 
-def _finish(folder: Path, text: str = f"orders = 2\n{ROWS}\n{FILES}") -> tuple[Path, int]:
-    made, path = planned(folder, text), folder / "results" / "small.jsonl"
-    begin(made, path)
-    return path, len(list(run_jobs(missing_jobs(made, path), (), path, Machinery())))
+TWO_ORDERS = f"orders = 2\n{ROWS}\n{FILES}"
+
+
+def _begun(made: Plan, path: Path) -> list[Job]:
+    """The outline is in the file; what is left to run."""
+    known = ledger.read(path)
+    begin(made, path, known)
+    return missing_jobs(made, known)
+
+
+def _finish(folder: Path, text: str = TWO_ORDERS) -> tuple[Path, int]:
+    path = folder / "results" / "small.jsonl"
+    jobs = _begun(planned(folder, text), path)
+    return path, len(list(run_jobs(jobs, (), path, Machinery())))
 
 
 def test_the_outline_comes_first_and_every_run_follows(tmp_path: Path) -> None:
@@ -69,19 +80,17 @@ def test_only_what_is_missing_is_run(tmp_path: Path) -> None:
 
 def test_an_interruption_keeps_what_is_done(tmp_path: Path) -> None:
     """Runs that were yielded are on disk, and the next call does the others."""
-    made, path = planned(tmp_path, f"orders = 2\n{ROWS}\n{FILES}"), tmp_path / "small.jsonl"
-    begin(made, path)
-    runs = run_jobs(missing_jobs(made, path), (), path, Machinery())
+    made, path = planned(tmp_path, TWO_ORDERS), tmp_path / "small.jsonl"
+    runs = run_jobs(_begun(made, path), (), path, Machinery())
     next(runs)
     runs.close()
-    assert len(lines_of(path)) == 2 and len(missing_jobs(made, path)) == 5
+    assert len(lines_of(path)) == 2 and len(_begun(made, path)) == 5 and len(lines_of(path)) == 2
 
 
 def test_what_another_command_has_written_is_not_written_again(tmp_path: Path) -> None:
     """Two writers of one file have the same runs to do, and each run is there once."""
-    made, path = planned(tmp_path, f"orders = 2\n{ROWS}\n{FILES}"), tmp_path / "small.jsonl"
-    begin(made, path)
-    jobs, one = missing_jobs(made, path), Machinery(workers=1)
+    path = tmp_path / "small.jsonl"
+    jobs, one = _begun(planned(tmp_path, TWO_ORDERS), path), Machinery(workers=1)
     slow = run_jobs(jobs, (), path, one)
     next(slow)
     quick = [done.job.key for done in run_jobs(jobs[1:4], (), path, one)]
@@ -90,16 +99,17 @@ def test_what_another_command_has_written_is_not_written_again(tmp_path: Path) -
     assert len(keys) == len(set(keys)) == 6
 
 
-def test_a_keeper_notices_a_file_that_was_replaced(tmp_path: Path) -> None:
+def test_a_writer_notices_a_file_that_was_replaced(tmp_path: Path) -> None:
     """A run that went away with the file is written to the new one."""
     path, _ = _finish(tmp_path)
-    outline, run, *_ = lines_of(path)
-    keeper = Keeper(path)
-    assert not keeper.add(run)
-    path.write_text(json.dumps(outline) + "\n")
-    assert keeper.add(run) and not keeper.add(run)
+    outline, run, *_ = ledger.read(path).entries.values()
+    writer = ledger.Writer(path)
+    assert not writer.add(run)
     path.unlink()
-    assert keeper.add(run) and lines_of(path) == [run]
+    ledger.append(path, outline)
+    assert writer.add(run) and not writer.add(run)
+    path.unlink()
+    assert writer.add(run) and list(ledger.read(path).entries.values()) == [run]
 
 
 def test_a_failed_run_is_a_line_and_is_tried_again(tmp_path: Path) -> None:
@@ -128,11 +138,11 @@ def test_ctrl_c_says_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     whole = ledger.append
     keep: list[object] = []
 
-    def append(path: Path, record: dict[str, object]) -> None:
+    def append(path: Path, entry: Entry) -> None:
         if len(keep) == 2:
             raise KeyboardInterrupt
-        keep.append(record)
-        whole(path, record)
+        keep.append(entry)
+        whole(path, entry)
 
     monkeypatch.setattr(ledger, "append", append)
     out = tmp_path / "small.jsonl"
@@ -179,3 +189,25 @@ def test_only_chooses_sources_by_name(tmp_path: Path) -> None:
     assert "shapes:fog:3" in listed.output and "night" not in listed.output
     refused = CliRunner().invoke(main, ["bench", str(file), "--list", "--only", "rain"])
     assert refused.exit_code == 2 and "there is 'shapes:night:3', 'shapes:fog:3'." in refused.output
+
+
+def test_a_method_joins_a_finished_experiment(tmp_path: Path) -> None:
+    """It is run alone, stands beside what was measured before, and no other run is done again."""
+    file = save_experiment(tmp_path, TWO_ORDERS)
+    data, out = save_stream(tmp_path / "a.npz"), tmp_path / "small.jsonl"
+    words = ["bench", str(file), "--data", str(data), "--workers", "1", "--results", str(out)]
+    subset = CliRunner().invoke(main, [*words, "--methods", "tda"])
+    assert subset.exit_code == 0 and "crg" not in subset.stdout, subset.output
+    assert len(ledger.read(out).runs) == 4
+    plugin = save_plugin(tmp_path)
+    joined = CliRunner().invoke(
+        main, [*words, "--methods", "constant,one=constant:answer=1", "--plugin", str(plugin)]
+    )
+    assert joined.exit_code == 0, joined.output
+    assert len(ledger.read(out).runs) == 8
+    outline = [e for e in ledger.read(out).entries.values() if isinstance(e, OutlineLine)][-1]
+    rows = [row.label for row in outline.experiment.rows]
+    assert rows == ["zero_shot", "tda", "constant", "one"]
+    whole = CliRunner().invoke(main, words)
+    assert "leaves out the rows 'constant', 'one' from now on" in whole.stderr
+    assert len(ledger.read(out).runs) == 10  # crg in two orders

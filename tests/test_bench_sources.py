@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crg.bench.reading import read_design
+from crg.bench.design import read_design
 from crg.bench.sources import VARIABLE, Prospect, discover, find_prospects, named_paths, pick
 from crg.types import InputError
 from encoding_fakes import small_blocks as small_blocks

@@ -15,9 +15,9 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 import crg
-from crg.bench.grid import Variant
+from crg.bench.design import RowDesign
 from crg.cli import main
-from crg.cli.compare import parse_variants
+from crg.cli.compare import parse_methods
 from crg.cli.tables import rich_tables
 from crg.methods import registry
 from crg.results import ledger as results
@@ -71,12 +71,12 @@ def test_run_prints_a_table_and_keeps_a_record(folder: Path) -> None:
     outcome = _crg("run", "a.npz", "--method", "tda", "-o", "positive_sharpness=4", "--seed", "2")
     assert outcome.exit_code == 0
     assert "accuracy %" in outcome.stdout and "zero_shot" in outcome.stdout
-    [record] = results.read_ledger("crg-results.jsonl").records
-    assert record["options"]["positive_sharpness"] == 4.0
-    again = _json(*shlex.split(record["command"])[1:], "--json", "--no-results")
-    assert again["key"] == record["key"]
-    assert again["metrics"]["correct"] == record["metrics"]["correct"]
-    assert len(results.read_ledger("crg-results.jsonl").records) == 1
+    [run] = results.read("crg-results.jsonl").runs.values()
+    assert run.options["positive_sharpness"] == 4.0
+    again = _json(*shlex.split(run.command)[1:], "--json", "--no-results")
+    assert again["key"] == run.key
+    assert again["metrics"]["correct"] == run.metrics["correct"]
+    assert len(results.read("crg-results.jsonl").entries) == 1
 
 
 def test_run_saves_the_state(folder: Path) -> None:
@@ -104,7 +104,10 @@ def test_compare_gives_json_of_the_documented_form(folder: Path) -> None:
     assert set(rows["tda"]["accuracy"]) == {"mean", "std", "per_order"}
     assert len(rows["tda"]["accuracy"]["per_order"]) == 2
     assert {"ece", "nll", "ms_per_step", "purity", "gain"} <= set(rows["tda"])
-    assert len(results.read_ledger("crg-results.jsonl").records) == 4
+    ledger = results.read("crg-results.jsonl")
+    assert len(ledger.runs) == 4 and len(ledger.entries) == 5  # with the outline
+    report = _crg("report", "crg-results.jsonl", "--markdown", "tables.md")
+    assert report.exit_code == 0 and "Comparison on a" in Path("tables.md").read_text()
 
 
 def test_compare_prints_a_table_with_the_best_in_bold(folder: Path) -> None:
@@ -131,55 +134,58 @@ def test_compare_takes_a_file_twice_and_equal_names(folder: Path) -> None:
     assert "given twice" in outcome.stderr
 
 
-def test_compare_resumes_and_names_truncated_lines(folder: Path) -> None:
+def test_compare_continues_and_names_truncated_lines(folder: Path) -> None:
     """What is whole in the results file is not run again."""
     save_stream(folder / "a.npz")
     words = ["compare", "a.npz", "--methods", "tda", "--orders", "2", "--workers", "1"]
     _crg(*words)
     lines = Path("crg-results.jsonl").read_bytes().splitlines(keepends=True)
-    Path("crg-results.jsonl").write_bytes(b"".join(lines[:3]) + lines[3][:50])
-    outcome = _crg(*words, "--resume")
+    Path("crg-results.jsonl").write_bytes(b"".join(lines[:4]) + lines[4][:50])
+    outcome = _crg(*words)
     assert outcome.exit_code == 0
-    assert "Line 4 of crg-results.jsonl was left out" in outcome.stderr
-    ledger = results.read_ledger("crg-results.jsonl")
-    assert len(ledger.records) == 4
-    assert len({record["key"] for record in ledger.records}) == 4
+    assert "Line 5 of crg-results.jsonl was left out" in outcome.stderr
+    ledger = results.read("crg-results.jsonl")
+    assert len(ledger.entries) == 5 and len(ledger.runs) == 4
+
+
+def _row(method: str) -> RowDesign:
+    return RowDesign(method, method)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("zero_shot,tda", [Variant("zero_shot", "zero_shot"), Variant("tda", "tda")]),
+        ("zero_shot,tda", [_row("zero_shot"), _row("tda")]),
         (
             "crg,bare=crg:negative=false,gaussian=false,tda",
             [
-                Variant("crg", "crg"),
-                Variant("bare", "crg", {"negative": "false", "gaussian": "false"}),
-                Variant("tda", "tda"),
+                _row("crg"),
+                RowDesign("crg", "bare", {"negative": "false", "gaussian": "false"}),
+                _row("tda"),
             ],
         ),
-        ("crg:lr=0", [Variant("crg:lr=0", "crg", {"lr": "0"})]),
-        ("same=crg,other=tda", [Variant("same", "crg"), Variant("other", "tda")]),
+        ("crg:lr=0", [RowDesign("crg", "crg:lr=0", {"lr": "0"})]),
+        ("same=crg,other=tda", [RowDesign("crg", "same"), RowDesign("tda", "other")]),
         (
             "a=crg:lr=0,b=crg:lr=1",
-            [Variant("a", "crg", {"lr": "0"}), Variant("b", "crg", {"lr": "1"})],
+            [RowDesign("crg", "a", {"lr": "0"}), RowDesign("crg", "b", {"lr": "1"})],
         ),
-        (" tda , ,crg,", [Variant("tda", "tda"), Variant("crg", "crg")]),
+        (" tda , ,crg,", [_row("tda"), _row("crg")]),
     ],
 )
-def test_lists_of_methods_are_read(text: str, expected: list[Variant]) -> None:
+def test_lists_of_methods_are_read(text: str, expected: list[RowDesign]) -> None:
     """Plain names, labels and options in one list."""
-    assert parse_variants([text]) == expected
+    assert parse_methods([text]) == expected
 
 
 def test_options_reach_the_variants_they_are_meant_for() -> None:
     """An option for a method reaches all its variants, except where one says otherwise."""
-    variants = parse_variants(["crg,a=crg:lr=0,tda"], ["crg.lr=1", "a.beta=2"])
+    variants = parse_methods(["crg,a=crg:lr=0,tda"], ["crg.lr=1", "a.beta=2"])
     assert [v.options for v in variants] == [{"lr": "1"}, {"lr": "0", "beta": "2"}, {}]
-    variants = parse_variants(["a=crg:lr=0,b=crg"], ["crg.lr=1"])
+    variants = parse_methods(["a=crg:lr=0,b=crg"], ["crg.lr=1"])
     assert [v.options for v in variants] == [{"lr": "0"}, {"lr": "1"}]
     with pytest.raises(InputError, match="which is not compared"):
-        parse_variants(["tda"], ["crg.lr=1"])
+        parse_methods(["tda"], ["crg.lr=1"])
 
 
 def test_plug_ins_work_wherever_a_method_does(
@@ -227,11 +233,12 @@ _BAD = np.ones((12, 5), np.float32)
         ([*_SOUND, "--results", "none/r.jsonl"], "--no-results"),
         ([*_SOUND, "--save-state", "none/s.safetensors"], "choose a folder that exists"),
         (["compare", "a.npz", "--methods", ""], "No method is named"),
-        (["compare", "a.npz", "--methods", "tda,tda"], "twice"),
+        (["compare", "a.npz", "--methods", "tda,tda"], "two rows are called 'tda'"),
+        (["compare", "bare.npz", "--methods", "tda"], "bare has no labels"),
+        (["compare", "a.npz", "--methods", "gda"], "needs labelled images"),
         (["compare", "a.npz", "--methods", "=tda"], "label=method:key=value"),
         (["compare", "a.npz", "--methods", "tda", "-o", "beta=1"], "crg.beta=1"),
         (["compare", "a.npz", "--methods", "x=tda:positiv_size=1"], "did you mean 'positive_size'"),
-        (["compare", "a.npz", "--resume", "--no-results"], "--resume needs"),
         (["--plugin", "none.py", "methods"], "does not exist"),
         (["--plugin", "no_such_module", "methods"], "failed to load"),
         (["--plugin", "broken.py", "methods"], "ZeroDivisionError"),
@@ -249,6 +256,7 @@ def test_bad_input_is_refused_in_one_sentence(folder: Path, words: list[str], sa
     (folder / "broken.py").write_text("1 / 0")
     save_raw(folder / "pickled.npz", class_names=np.array(["a", "b", "c"], dtype=object))
     save_raw(folder / "narrow.npz", image_features=_BAD)
+    save_raw(folder / "bare.npz", labels=None)
     outcome = _crg(*words)
     assert outcome.exit_code == 2
     assert isinstance(outcome.exception, SystemExit)

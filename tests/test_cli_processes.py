@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from crg.results.ledger import read_ledger
+from crg.results.ledger import read
 from made_files import save_plugin, save_stream
 
 CRG = [sys.executable, "-m", "crg"]
@@ -112,7 +112,7 @@ def _interrupted(folder: Path, words: list[str], workers: str) -> tuple[int, str
         start_new_session=True,
     )  # fmt: skip
     deadline = time.monotonic() + 60
-    while len(read_ledger(folder / "crg-results.jsonl").records) < 2:
+    while len(read(folder / "crg-results.jsonl").runs) < 2:
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGINT)  # a terminal signals the workers too
@@ -122,7 +122,7 @@ def _interrupted(folder: Path, words: list[str], workers: str) -> tuple[int, str
 
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_ctrl_c_keeps_what_is_done_and_resume_continues(tmp_path: Path, workers: str) -> None:
+def test_ctrl_c_keeps_what_is_done_for_the_next_call(tmp_path: Path, workers: str) -> None:
     """One sentence and exit code 130; afterwards only the missing runs are run."""
     plugin = save_plugin(tmp_path)
     save_stream(tmp_path / "a.npz", n=20)
@@ -131,12 +131,12 @@ def test_ctrl_c_keeps_what_is_done_and_resume_continues(tmp_path: Path, workers:
     code, errors = _interrupted(tmp_path, words, workers)
     assert code == 130
     assert errors.count("\n") == 1, errors
-    n_kept = len(read_ledger(tmp_path / "crg-results.jsonl").records)
+    n_kept = len(read(tmp_path / "crg-results.jsonl").runs)
     assert 2 <= n_kept < 4
     assert errors.startswith(f"Stopped: {n_kept} of 4 runs are kept in crg-results.jsonl")
-    assert "--resume" in errors
-    done = _run(tmp_path, *words, "--workers", workers, "--resume", "--json")
+    assert "the same command continues from there" in errors
+    done = _run(tmp_path, *words, "--workers", workers, "--json")
     assert done.returncode == 0, done.stderr
-    records = read_ledger(tmp_path / "crg-results.jsonl").records
-    assert len(records) == len({record["key"] for record in records}) == 4
+    ledger = read(tmp_path / "crg-results.jsonl")
+    assert len(ledger.runs) == 4 and len(ledger.entries) == 5  # each once, and the outline
     assert set(json.loads(done.stdout)["files"]["a.npz"]) == {"zero_shot", "slow"}

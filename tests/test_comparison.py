@@ -1,140 +1,109 @@
-"""Grids and comparisons: what is run, what is reused and what is summed up."""
+"""Comparisons: the summary of a plan's runs, and what ``crg compare`` runs and reuses."""
 
 from __future__ import annotations
 
+import json
 import statistics
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from crg.bench.grid import Variant, iter_grid, plan_grid, summarise, with_baseline
+from crg.bench.run import Machinery, begin, missing_jobs, run_jobs
+from crg.bench.summary import summarise
+from crg.cli import main
 from crg.evaluate import run
 from crg.features.files import read_features
 from crg.results import ledger
-from crg.types import InputError
-from made_files import save_raw, save_stream
+from made_experiments import FILES, planned
+from made_files import save_stream
 
-TDA, ZERO = Variant("tda", "tda"), Variant("zero_shot", "zero_shot")
+TWINS = '[[row]]\nmethod = "tda"\n[[row]]\nlabel = "twin"\nmethod = "tda"\n'
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> str:
-    """A small stream."""
-    return str(save_stream(tmp_path / "a.npz"))
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
-def test_the_summary_is_that_of_the_single_runs(file: str) -> None:
-    """Mean, sample deviation and list over orders, and the gain over zero-shot."""
-    grid = plan_grid([file], [ZERO, TDA], [4, 5, 6])
-    rows = summarise(grid, iter_grid(grid))["files"][file]
-    runs = [run(read_features(file), "tda", seed=seed) for seed in (4, 5, 6)]
+def _compare(*words: str) -> dict[str, Any]:
+    done = CliRunner().invoke(main, ["compare", *words, "--workers", "1", "--json"])
+    assert done.exit_code == 0, done.output
+    summary: dict[str, Any] = json.loads(done.stdout)
+    return summary
+
+
+def test_the_summary_is_that_of_the_single_runs(tmp_path: Path) -> None:
+    """Mean, sample deviation and list over orders, the gain over zero-shot and the best rows."""
+    made, path = planned(tmp_path, f"orders = 3\n{TWINS}{FILES}"), tmp_path / "r.jsonl"
+    begin(made, path, ledger.read(path))
+    jobs = missing_jobs(made, ledger.read(path))
+    assert len(list(run_jobs(jobs, (), path, Machinery()))) == 6  # the twins share their runs
+    [rows] = summarise(made, ledger.read(path).runs)["files"].values()
+    runs = [run(read_features(jobs[0].spec.path), "tda", seed=seed) for seed in range(3)]
     shares = [each.metrics["accuracy"] for each in runs]
-    assert rows["tda"]["accuracy"]["per_order"] == shares
-    assert rows["tda"]["accuracy"]["mean"] == pytest.approx(statistics.fmean(shares))
-    assert rows["tda"]["accuracy"]["std"] == pytest.approx(statistics.stdev(shares))
+    spread = rows["tda"]["accuracy"]
+    assert spread["per_order"] == shares
+    assert spread["mean"] == pytest.approx(statistics.fmean(shares))
+    assert spread["std"] == pytest.approx(statistics.stdev(shares))
     assert rows["tda"]["ece"] == pytest.approx(statistics.fmean(r.metrics["ece"] for r in runs))
-    base = rows["zero_shot"]["accuracy"]
-    assert base["std"] == 0.0
-    gain = rows["tda"]["gain"]
-    assert gain["mean"] == pytest.approx(rows["tda"]["accuracy"]["mean"] - base["mean"])
-    assert gain["low"] <= gain["mean"] <= gain["high"]
-
-
-def test_the_best_row_is_marked(file: str) -> None:
-    """The highest mean accuracy is best, and rows that are equal are best together."""
-    twin = Variant("twin", "zero_shot")
-    grid = plan_grid([file], [ZERO, twin], [0])
-    rows = summarise(grid, iter_grid(grid))["files"][file]
-    assert [row["best"] for row in rows.values()] == [True, True]
-    grid = plan_grid([file], [ZERO, TDA], [0, 1])
-    rows = summarise(grid, iter_grid(grid))["files"][file]
+    base, gain = rows["zero_shot"]["accuracy"], rows["tda"]["gain"]
+    assert base["std"] == 0.0 and gain["low"] <= gain["mean"] <= gain["high"]
+    assert gain["mean"] == pytest.approx(spread["mean"] - base["mean"])
     top = max(row["accuracy"]["mean"] for row in rows.values())
     assert all(row["best"] == (row["accuracy"]["mean"] == top) for row in rows.values())
+    assert rows["twin"]["accuracy"] == spread
+    nothing = summarise(made, {})["files"]
+    assert all(not row["best"] for each in nothing.values() for row in each.values())
 
 
-def test_a_single_order_has_no_spread(file: str) -> None:
-    """One value has no sample deviation."""
-    grid = plan_grid([file], [ZERO], [0])
-    spread = summarise(grid, iter_grid(grid))["files"][file]["zero_shot"]["accuracy"]
-    assert spread["std"] is None
+def test_runs_on_disk_are_reused_until_the_data_changes(folder: Path) -> None:
+    """Only what is missing is run; what the file holds of old content does not count."""
+    save_stream(folder / "a.npz")
+    words = ("a.npz", "--methods", "tda", "--orders")
+    _compare(*words, "1")
+    first = _compare(*words, "2")
+    known = ledger.read("crg-results.jsonl")
+    assert len(known.runs) == 4 and len(known.entries) == 6  # two outlines
+    again = _compare(*words, "2")
+    assert again == first and ledger.read("crg-results.jsonl") == known
+    save_stream(folder / "a.npz", seed=1)
+    _compare(*words, "2")
+    assert len(ledger.read("crg-results.jsonl").runs) == 8
 
 
-def test_zero_shot_is_always_compared() -> None:
-    """It is put first where it was not asked for, and not twice where it was."""
-    assert [v.label for v in with_baseline([TDA])] == ["zero_shot", "tda"]
-    assert with_baseline([TDA, ZERO]) == (TDA, ZERO)
-    assert with_baseline([Variant("base", "zero_shot")]) == (Variant("base", "zero_shot"),)
+def test_seeds_count_up_and_one_order_has_no_spread(folder: Path) -> None:
+    """The first order has the seed that was asked for; a single value has no deviation."""
+    save_stream(folder / "a.npz")
+    summary = _compare("a.npz", "--methods", "zero_shot", "--orders", "1", "--seed", "7")
+    assert summary["seeds"] == [7]
+    assert summary["files"]["a.npz"]["zero_shot"]["accuracy"]["std"] is None
+    assert [each.seed for each in ledger.read("crg-results.jsonl").runs.values()] == [7]
 
 
-def test_files_without_labels_are_summed_up_without_accuracy(tmp_path: Path) -> None:
-    """There are times but neither accuracy nor gain nor a best row."""
-    file = str(save_raw(tmp_path / "a.npz", labels=None))
-    grid = plan_grid([file], [ZERO], [0, 1])
-    row = summarise(grid, iter_grid(grid))["files"][file]["zero_shot"]
-    assert (row["accuracy"], row["gain"], row["ece"], row["best"]) == (None, None, None, False)
-    assert row["ms_per_step"] > 0
+def test_copies_of_a_file_share_their_runs(folder: Path) -> None:
+    """Equal content is run once, and each file has its rows; options are of their own type."""
+    first = save_stream(folder / "a.npz")
+    (folder / "b.npz").write_bytes(first.read_bytes())
+    words = ("--methods", "x=tda:positive_sharpness=4", "--orders", "1")
+    files = _compare("a.npz", "b.npz", *words)["files"]
+    assert list(files) == ["a.npz", "b.npz"] and files["a.npz"] == files["b.npz"]
+    assert files["a.npz"]["x"]["options"] == {"positive_sharpness": 4.0}
+    assert len(ledger.read("crg-results.jsonl").runs) == 2
 
 
-def test_the_same_run_under_two_names_is_run_once(tmp_path: Path) -> None:
-    """Twins of a variant and copies of a file share their runs, and each has its row."""
-    first, copy = save_stream(tmp_path / "a.npz"), tmp_path / "b.npz"
-    copy.write_bytes(first.read_bytes())
-    grid = plan_grid([str(first), str(copy)], [ZERO, Variant("twin", "zero_shot")], [0])
-    finished = list(iter_grid(grid))
-    assert len(finished) == grid.n_runs == 1
-    summary = summarise(grid, finished)["files"]
-    assert list(summary) == [str(first), str(copy)]
-    assert all(list(rows) == ["zero_shot", "twin"] for rows in summary.values())
-
-
-def test_a_file_that_is_named_twice_counts_once(tmp_path: Path) -> None:
-    """Different ways to write one path lead to one file; equal names in two folders do not."""
-    (tmp_path / "other").mkdir()
-    first, second = save_stream(tmp_path / "a.npz"), save_stream(tmp_path / "other" / "a.npz", n=41)
-    winding = f"{tmp_path}/other/../a.npz"
-    grid = plan_grid([str(first), winding, str(second), str(first)], [ZERO], [0])
-    assert [file.path for file in grid.files] == [str(first), str(second)]
-
-
-def test_runs_on_disk_are_reused_on_resume_alone(file: str, tmp_path: Path) -> None:
-    """With resume only what is missing is run; without, everything is."""
-    path = tmp_path / "r.jsonl"
-    small, large = (plan_grid([file], [ZERO, TDA], range(n)) for n in (1, 2))
-    assert [f.reused for f in iter_grid(small, path)] == [False, False]
-    resumed = list(iter_grid(large, path, resume=True))
-    assert [f.reused for f in resumed] == [True, True, False, False]
-    assert len(ledger.read_ledger(path).records) == 4
-    assert [f.reused for f in iter_grid(small, path)] == [False, False]
-    again = list(iter_grid(large, path, resume=True))
-    assert (
-        summarise(large, again)["files"][file]["tda"]["accuracy"]
-        == (summarise(large, resumed)["files"][file]["tda"]["accuracy"])
+def test_a_run_that_fails_is_reported_and_the_others_are_shown(folder: Path) -> None:
+    """The exit code is 1, the failure is named, and its row has no figures."""
+    save_stream(folder / "a.npz")
+    Path("failing.py").write_text(
+        "import crg\n\n\n@crg.register\nclass Failing(crg.get_method('tda')):\n"
+        "    name = 'failing'\n\n    def step(self, sample):\n        raise RuntimeError('luck')\n"
     )
-
-
-def test_a_changed_file_is_run_again(file: str, tmp_path: Path) -> None:
-    """What the results file holds of the old content does not count for the new."""
-    path = tmp_path / "r.jsonl"
-    list(iter_grid(plan_grid([file], [ZERO], [0]), path))
-    save_stream(Path(file), seed=1)
-    assert [f.reused for f in iter_grid(plan_grid([file], [ZERO], [0]), path, resume=True)] == [
-        False
-    ]
-
-
-def test_mistakes_are_refused_before_the_first_run(file: str) -> None:
-    """A bad file, method, option or a label given twice is found while planning."""
-    for paths, variants, words in (
-        ([file, "none.npz"], [ZERO], "does not exist"),
-        ([file], [Variant("x", "zero_shoot")], "zero_shot"),
-        ([file], [Variant("tda", "tda", {"positiv_size": 1})], "positive_size"),
-        ([file], [ZERO, ZERO], "twice"),
-    ):
-        with pytest.raises(InputError, match=words):
-            plan_grid(paths, variants, [0])
-
-
-def test_options_given_as_text_take_their_own_type(file: str) -> None:
-    """What a command line gives as text is kept as a number."""
-    grid = plan_grid([file], [Variant("tda", "tda", {"positive_sharpness": "4"})], [0])
-    assert grid.variants[0].options == {"positive_sharpness": 4.0}
+    words = ["--plugin", "failing.py", "compare", "a.npz", "--methods", "failing,tda"]
+    done = CliRunner().invoke(main, [*words, "--orders", "1", "--workers", "1", "--json"])
+    assert done.exit_code == 1 and "RuntimeError: luck" in done.stderr
+    rows = json.loads(done.stdout)["files"]["a.npz"]
+    assert rows["failing"]["accuracy"] is None and rows["tda"]["accuracy"] is not None

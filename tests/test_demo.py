@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from crg.bench.demo import Scenery, split_changes
 from crg.cli import main
 from crg.features.files import read_features
 
@@ -32,7 +31,7 @@ def test_the_demo_prints_a_table_and_writes_a_page(folder: Path) -> None:
     outcome = demo()
     assert outcome.exit_code == 0, outcome.output
     page = Path("report.html").read_text(encoding="utf-8")
-    for method in ("zero_shot", "tda", "dpe", "crg"):
+    for method in ("zero_shot", "tda", "dpe", "crg", "anchored"):
         assert method in outcome.stdout and method in page
     assert "night" in page and "data:image/png" in page
     assert [path.name for path in folder.iterdir()] == ["report.html"]
@@ -47,14 +46,17 @@ def test_the_demo_repeats_itself(folder: Path) -> None:
     assert a["crg"]["accuracy"]["per_order"] != []
 
 
-def test_the_images_can_be_kept(folder: Path) -> None:
-    """A kept store is read like a feature file and used again by the next demo."""
-    assert demo("--keep", "store").exit_code == 0
-    features = read_features("store")
+def test_images_and_results_can_be_kept(folder: Path) -> None:
+    """The store is read like a feature file, crg report reads the results, nothing is remade."""
+    assert demo("--keep", "kept", "--methods", "crg").exit_code == 0
+    features = read_features("kept/night-3-64x2")
     assert (len(features), features.n_views) == (64, 2)
-    made = Path("store/image_features.npy").stat().st_mtime_ns
-    assert demo("--keep", "store").exit_code == 0
-    assert Path("store/image_features.npy").stat().st_mtime_ns == made
+    kept = [Path("kept/night-3-64x2/image_features.npy"), Path("kept/demo.jsonl")]
+    made = [path.stat().st_mtime_ns for path in kept]
+    assert demo("--keep", "kept", "--methods", "crg").exit_code == 0
+    assert [path.stat().st_mtime_ns for path in kept] == made
+    report = CliRunner().invoke(main, ["report", "kept/demo.jsonl", "--out", "again.html"])
+    assert report.exit_code == 0, report.output
 
 
 def test_another_persons_page_is_left_alone(folder: Path) -> None:
@@ -95,13 +97,7 @@ def test_any_methods_make_a_page(folder: Path, methods: str) -> None:
     assert methods.partition("=")[0] in Path("report.html").read_text(encoding="utf-8")
 
 
-def test_clean_means_no_shift() -> None:
-    """The scenery without a shift is rendered clean."""
-    assert Scenery(shift="clean").image_set().name == "shapes"
-
-
-def test_changes_are_judged_by_the_label() -> None:
-    """A change from wrong to right mends, from right to wrong spoils, wrong to wrong is neither."""
-    changes = [(0, 1, 0), (1, 1, 2), (2, 0, 1)]
-    corrected, broken = split_changes(changes, [0, 1, 2])
-    assert corrected == [(0, 1, 0)] and broken == [(1, 1, 2)]
+def test_clean_means_no_shift(folder: Path) -> None:
+    """Images without a shift are a dataset of their own."""
+    outcome = demo("--shift", "clean", "--methods", "zero_shot", "--orders", "1", "--json")
+    assert list(json.loads(outcome.stdout)["files"]) == ["shapes:clean"]

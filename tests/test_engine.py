@@ -98,10 +98,10 @@ def test_a_run_that_fails_is_not_the_end(files: list[str], tmp_path: Path, worke
     plugin = tmp_path / "buggy.py"
     text = save_plugin(tmp_path).read_text().replace("time.sleep(self.config.seconds)", "1 / 0")
     plugin.write_text(text.replace('"constant"', '"buggy"').replace("class Constant", "class B"))
-    specs = [RunSpec(files[0], method) for method in ("zero_shot", "buggy", "tda")]
-    specs.insert(1, RunSpec("none.npz", "zero_shot"))
-    outcomes = {id(spec): outcome for spec, outcome in run_all(specs, workers, [str(plugin)])}
-    first, missing, bug, last = (outcomes[id(spec)] for spec in specs)
+    specs = [RunSpec(files[0], method, key=method) for method in ("zero_shot", "buggy", "tda")]
+    specs.append(RunSpec("none.npz", "zero_shot", key="missing"))
+    outcomes = {spec.key: outcome for spec, outcome in run_all(specs, workers, [str(plugin)])}
+    first, bug, last, missing = (outcomes[spec.key] for spec in specs)
     assert isinstance(first, Result) and isinstance(last, Result)
     assert missing == Failure("none.npz does not exist: check the path.")
     assert isinstance(bug, Failure)
@@ -144,7 +144,7 @@ def test_a_run_that_kills_every_process_is_a_failure(files: list[str], tmp_path:
     assert len(outcomes) == 3 and list(failed) == ["deadly"]
     assert failed["deadly"].reason == (
         "The worker process was ended by the signal SIGKILL, which too little memory or the "
-        "method itself may cause: try fewer workers or mend the method."
+        "method itself may cause: try fewer workers or correct the method."
     )
     assert n_struck(tmp_path) == 2
 
@@ -166,11 +166,13 @@ def test_a_single_worker_may_be_a_process_of_its_own(files: list[str], tmp_path:
 def test_progress_of_each_run_is_reported(files: list[str], tmp_path: Path, workers: int) -> None:
     """Each run begins with none of its images and comes nearer to all of them."""
     plugin = str(save_plugin(tmp_path))
-    specs = [RunSpec(files[0], "constant", {"seconds": 0.02}, seed) for seed in range(2)]
-    told: dict[int, list[tuple[int, int]]] = {id(spec): [] for spec in specs}
+    specs = [
+        RunSpec(files[0], "constant", {"seconds": 0.02}, seed, key=str(seed)) for seed in range(2)
+    ]
+    told: dict[str, list[tuple[int, int]]] = {spec.key: [] for spec in specs}
 
     def tell(spec: RunSpec, done: int, total: int) -> None:
-        told[id(spec)].append((done, total))
+        told[spec.key].append((done, total))
 
     assert len(list(run_all(specs, workers, [plugin], tell))) == 2
     for steps in told.values():

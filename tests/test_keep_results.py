@@ -29,11 +29,11 @@ def test_page_tables_and_short_lines_are_kept(tmp_path: Path) -> None:
     assert keep_results.main([str(whole.parent), str(tmp_path / "kept")]) == 0
     kept = {path.name for path in (tmp_path / "kept").iterdir()}
     assert kept == {"report.html", "tables.md", "small.jsonl.gz"}
-    short = ledger.read_ledger(tmp_path / "kept" / "small.jsonl.gz")
-    assert [each["key"] for each in short.records] == [
-        each["key"] for each in ledger.read_ledger(whole).records
-    ]
-    assert str(tmp_path) not in str(short.records)  # no path of this machine
+    short, full = ledger.read(tmp_path / "kept" / "small.jsonl.gz").entries, ledger.read(whole)
+    assert {n: each.key for n, each in short.items()} == {
+        n: each.key for n, each in full.entries.items()
+    }
+    assert str(tmp_path) not in str(short)  # no path of this machine
     tables = (tmp_path / "kept" / "tables.md").read_text()
     assert re.search(r"^\| (\*\*)?crg", tables, re.M)
     for text in (tables, (tmp_path / "kept" / "report.html").read_text()):

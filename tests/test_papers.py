@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 import tomllib
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from click.testing import CliRunner
 
 import crg
+from crg.cli import main
 from crg.datasets.catalog import catalogue
-from crg.results.papers import AVERAGE, bundled_papers, known_experiments
+from crg.results.papers import AVERAGE, bundled_papers, known_experiments, with_papers
+from crg.results.schema import Row, Source
+from made_results import Book, share
+from sentences import refused_in_one_sentence
 
 DATA: dict[str, Any] = tomllib.loads(
     resources.files("crg.results").joinpath("papers.toml").read_text("utf-8")
@@ -136,3 +144,114 @@ def test_every_note_concerns_something() -> None:
         assert note.get("backbone") in {*backbones, None}
         assert set(note.get("datasets", ())) <= columns
         assert set(note.get("methods", ())) <= {*methods, "crg"}  # whose rows are missing
+
+
+OWN = """
+[sources]
+mine = "my own paper"
+
+[[table]]
+experiment = "robustness"
+backbone = "ViT-B/16"
+source = "mine"
+columns = ["imagenet-a", "average"]
+[table.rows]
+crg = [64.5, 70]
+tda = [60.0, 65.0]
+
+[[protocol]]
+source = "mine"
+note = "Tested on Sundays."
+
+[[slip]]
+paper = "mine"
+methods = ["tda"]
+note = "Rounded."
+"""
+
+
+def own(folder: Path, text: str = OWN) -> Path:
+    """A file of papers' numbers."""
+    path = folder / "papers.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_users_numbers_come_first(tmp_path: Path) -> None:
+    """They are found by any spelling of the backbone, win over bundled ones, and keep notes."""
+    papers = with_papers(own(tmp_path))
+    crg, tda = (papers.number("robustness", "ViT-B-16:openai", "imagenet-a", m)
+                for m in ("crg", "tda"))  # fmt: skip
+    assert crg is not None and (crg.value, crg.source) == (64.5, "my own paper")
+    assert crg.notes == ("Tested on Sundays.",)
+    assert tda is not None and tda.value == 60.0
+    assert tda.notes == ("Rounded.", "Tested on Sundays.")
+    other = papers.number("robustness", "RN50", "imagenet-a", "dpe")
+    assert other == bundled_papers().number("robustness", "RN50", "imagenet-a", "dpe")
+
+
+def test_what_is_said_of_a_missing_number_goes_when_it_comes(tmp_path: Path) -> None:
+    """The gain that a summary reports stands only while nobody brings the number."""
+    brought = OWN.replace('"imagenet-a", "average"', '"imagenet", "average"')
+    entry = ("robustness", "ViT-B-16", "imagenet", "crg")
+    assert bundled_papers().stated(*entry) and not with_papers(own(tmp_path, brought)).stated(
+        *entry
+    )
+
+
+def test_the_command_puts_them_beside_what_was_measured(tmp_path: Path) -> None:
+    """``--reported`` adds a column with the paper named and what is odd about it below."""
+    source = Source("imagenet-a, ViT-B-16", dataset="imagenet-a", n_samples=200, n_classes=4,
+                    n_views=1, model="ViT-B-16:openai", prompts=("a {}.", "one {}."))  # fmt: skip
+    imagenet = msgspec.structs.replace(source, name="imagenet", dataset="imagenet")
+    book = Book([Row("crg", "crg")], sources=(source, imagenet), reported="robustness")
+    for label in ("zero_shot", "crg"):
+        book.add(label, share(120), base=share(100))
+        book.add(label, share(120), base=share(100), source=1)
+    results, out = book.write(tmp_path / "results.jsonl"), tmp_path / "tables.md"
+    words = ["report", str(results), "--reported", str(own(tmp_path)), "--markdown", str(out)]
+    assert CliRunner().invoke(main, words).exit_code == 0
+    text = out.read_text("utf-8")
+    assert "| 64.50* |" in text and "In papers: my own paper." in text
+    assert "* Tested on Sundays." in text
+    assert re.search(r"^crg: .* So says the summary of arXiv", text, re.M)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("", "it has no numbers: write them below [[table]]"),
+        ("table = 3", "Expected `array`, got `int` - at `$.table`"),
+        (OWN.replace('"robustness"', '"robust"'), "experiment is 'robust': choose one of"),
+        (OWN.replace('source = "mine"\ncolumns', 'source = "its"\ncolumns'), "source is 'its'"),
+        (OWN.replace("[64.5, 70]", "[64.5]"), "crg has 1 numbers: give 2"),
+        (OWN.replace("[64.5, 70]", "[64.5, nan]"), "at `$.table[0].rows[...][1]`"),
+        (OWN.replace("[64.5, 70]", "[64.5, true]"), "got `bool`"),
+        (OWN.replace("[64.5, 70]", "[64.5, 645]"), "`float` <= 100"),
+        (OWN.replace('"imagenet-a", "average"', '"dtd", "dtd"'), "name each dataset once"),
+        (OWN.replace('note = "Rounded."', 'noted = "Rounded."'), "`$.slip[0]`"),
+        (OWN.replace('methods = ["tda"]', 'methods = "tda"'), "at `$.slip[0].methods`"),
+        (OWN.replace('paper = "mine"', 'paper = "mine"\npages = 3'), "unknown field `pages`"),
+        (OWN.replace("[[slip]]", "[slip"), "is not valid"),
+    ],
+)
+def test_mistakes_are_one_sentence(tmp_path: Path, wrong: str, said: str) -> None:
+    """Each mistake is reported with its place, before any results are read."""
+    path = own(tmp_path, wrong)
+    with refused_in_one_sentence(said, str(path)):
+        with_papers(path)
+
+
+def test_a_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
+    """The sentence names the file, and nothing is written."""
+    with refused_in_one_sentence("no.toml cannot be read"):
+        with_papers(tmp_path / "no.toml")
+
+
+def test_the_file_in_the_documents_can_be_used(tmp_path: Path) -> None:
+    """The example is read as it stands, and its numbers are found."""
+    document = Path(__file__).parents[1].joinpath("docs", "benchmark.md").read_text("utf-8")
+    example = document.split("## Numbers of other papers")[1].split("```toml\n")[1].split("```")[0]
+    found = with_papers(own(tmp_path, example)).number("robustness", "ViT-B-16", "imagenet", "crg")
+    assert found is not None and found.source in example
+    assert f"[{found.value}," in example and found.notes[0] in example

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import crg
-from crg.bench.grid import typed_options
+from crg.bench.keys import typed_options
 from crg.datasets.catalog import catalogue
 from crg.methods.options import build_config
 from crg.presets import presets_of, with_preset

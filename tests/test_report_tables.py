@@ -1,194 +1,178 @@
-"""The tables of experiments as Markdown and LaTeX: whole, well formed, and nothing unsaid."""
+"""Tables: one model, the same numbers and flags in HTML, Markdown, LaTeX and on a terminal."""
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
+from rich.console import Console
 
-from crg.report.evidence import Study
-from crg.report.tables import escape_latex, latex, markdown
-from crg.results import ledger
-from crg.results.outline import LABELLED_IMAGES, Row, Setting, Source
-from crg.streams.scenario import Scenario
-from made_results import Book, share
-
-NASTY = "50% | a_b & {c} $d #1 ~^ \\x <y> *z*"
-SOURCE = Source("dtd, RN50", dataset="dtd", n_samples=200, n_classes=4, n_views=8, model="RN50",
-                prompts=("a photo of a {}.", "{} texture."), text_kind="simulated")  # fmt: skip
-ROWS = (
-    Row("crg", "crg"),
-    Row(NASTY, "dpe"),
-    Row("tda, published", "tda", {"preset": "published"}, tuned=True),
-    Row("gda", "gda", needs=(LABELLED_IMAGES,)),
-    Row("[broken]", "tda", {"y": 1}),
-    Row("refused", "tpt"),
+from crg.metrics import Interval
+from crg.report.contrasts import Contrast, Spread, judged, tally
+from crg.report.overview import (
+    comparison_table,
+    first_table,
+    main_tables,
+    not_run_line,
+    settings_table,
+    short_table,
+    tables_of,
+    tally_table,
+    whole_text,
 )
+from crg.report.study import Experiment
+from crg.report.tables import (
+    Column,
+    Table,
+    escape_latex,
+    gain_text,
+    spread_text,
+    to_latex,
+    to_markdown,
+    to_terminal,
+)
+from made_reports import NASTY, ablation, every_experiment, streams, table
 
 
-def book_of_all(**more: Any) -> Book:
-    """A study with every kind of row."""
-    missing = Source("sun397, RN50", missing="No store | was found: run crg encode_it.")
-    book = Book(ROWS, sources=(SOURCE, missing), reported="cross_datasets", **more)
-    for label, n_right in (("zero_shot", 100), ("crg", 150), (NASTY, 60),
-                           ("tda, published", 160), ("gda", 170)):  # fmt: skip
-        book.add(label, share(n_right), base=share(100), peak_bytes=2_000_000, purity=0.5)
-    failed = book.expect("[broken]")
-    book.records.append(ledger.make_failure(str(failed.key), "It broke_down & cost 5%."))
-    book.refuse("refused", "It needs a text encoder.")
-    return book
+@pytest.fixture(scope="module")
+def all_of_them(tmp_path_factory: pytest.TempPathFactory) -> list[Experiment]:
+    """One experiment of each kind."""
+    return every_experiment(tmp_path_factory.mktemp("made"))
 
 
-@pytest.fixture
-def study(tmp_path: Path) -> Study:
-    """What that says."""
-    return book_of_all().read(tmp_path)
+def on_screen(shown: Table, width: int = 200) -> str:
+    """A table as a terminal shows it."""
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(to_terminal(shown, width, ("c",)))
+    return console.export_text()
 
 
-def wide(folder: Path) -> Study:
-    """A study with several settings and rows that are tuned or incomplete in some."""
-    settings = [Setting("shuffled"), Setting("class | by class", Scenario("by_class"))]
-    book = Book([ROWS[0], ROWS[2], ROWS[5]], "streams", settings=settings)
-    for setting in (0, 1):
-        book.add("crg", share(150 - 90 * setting), base=share(100), setting=setting)
-        book.add("tda, published", share(120), base=share(100), setting=setting)
-    book.expect("refused", 0, setting=0)
-    return book.read(folder)
+def test_a_value_reads_the_same_everywhere() -> None:
+    """Accuracy and gain have two decimals, a sign and a mark, whatever renders them."""
+    gain = judged("zero_shot", Interval(0.03, 0.01, 0.05), 5, 99)
+    shown = Table(
+        (Column("method", is_text=True), Column("a", spread_text), Column("g", gain_text)),
+        (("crg", Spread(0.5, 0.01, ()), gain), ("tda", None, None)),
+        best=frozenset({(0, 1)}),
+    )
+    for text in (on_screen(shown), to_markdown(shown), to_latex(shown).replace("$\\pm$", "±")):
+        assert "50.00 ± 1.00" in text and "+3.00 [+1.00, +5.00]" in text
+    assert "| crg | **50.00 ± 1.00** | +3.00 [+1.00, +5.00] ▲ |" in to_markdown(shown)
+    assert "| tda | - | - |" in to_markdown(shown)
 
 
-def pipes(line: str) -> int:
-    """How many cells end in a line of a Markdown table."""
-    return len(re.findall(r"(?<!\\)\|", line))
+def test_marks_stand_for_significance() -> None:
+    """An upward mark for better, a downward one for worse, none where zero is not excluded."""
+    ends = ((0.01, 0.02), (-0.02, -0.01), (-0.01, 0.01))
+    marks = [judged("z", Interval(0.0, *each), 5, 30).mark for each in ends]
+    assert marks == ["▲", "▼", ""]
 
 
-@pytest.mark.parametrize("kind", ["full", "wide", "start"])
-def test_markdown_tables_are_well_formed(tmp_path: Path, kind: str) -> None:
-    """Every table has a ruler, and all its lines have as many cells."""
-    made = wide(tmp_path) if kind == "wide" else book_of_all(
-        figure="cold_start" if kind == "start" else "table").read(tmp_path)  # fmt: skip
-    blocks = re.findall(r"(?:^\|.*\n?)+", markdown([made]), flags=re.MULTILINE)
-    assert blocks
-    for block in blocks:
-        lines = block.strip().splitlines()
-        assert re.fullmatch(r"\|( ---:? \|)+", lines[1])
-        assert len({pipes(line) for line in lines}) == 1
-        assert len(lines) > 2
+def test_wins_ties_and_losses_are_counted() -> None:
+    """By hand: two better, one not significant, one worse; what was not compared is no tie."""
+    found = [Contrast("z", Interval(0, 0, 0), verdict) for verdict in ("better", "", "worse")]
+    assert tally([*found, found[0], None]) == (2, 1, 1)
 
 
-def test_markdown_says_everything(study: Study) -> None:
-    """Accuracy, verdicts, reasons, watermark, prompts, text kind, papers, missing data, traces."""
-    text = markdown([study])
-    for words in (
-        "## Toys", "Made up.", "75.00 ± 0.00", "better", "worse", "tuned on labels",
-        "uses labelled images", "failed: It broke_down &amp; cost 5%.",
-        "not run: It needs a text encoder.", '"a photo of a {}.", "{} texture."',
-        "simulated text features", "Model: RN50", "200 images, 4 classes, 8 views",
-        "sun397, RN50", "papers print %", "43.74", "peak MB", "purity %", "worst class %",
-        "toys.jsonl:LINE repeats a run", "5 stream orders", "crg is highest",
-    ):  # fmt: skip
-        assert words in text, words
+def test_the_main_table_keeps_shapes_and_files_apart(all_of_them: list[Experiment]) -> None:
+    """A table each, simulated text flagged, the best without labels in bold, labels named."""
+    files, shapes = main_tables(all_of_them)
+    assert (files.title, shapes.title) == ("Feature files", "Rendered shapes")
+    assert files.columns[1].title == "dtd (simulated text)"
+    names = [row[0] for row in files.cells()]
+    assert names[0] == "zero_shot" and names[-1] == "gda (uses labels)"
+    assert [names[row] for row, _ in files.best] == ["crg"]
+    cells = dict(zip(names, (row[1] for row in files.cells()), strict=True))
+    assert cells["zero_shot"] == "accuracy 50.00"
+    assert cells["crg"].startswith("+25.00 [") and cells["crg"].endswith("▲")
+    assert cells["tda"].startswith("-20.00 [") and cells["tda"].endswith("▼")
 
 
-def test_the_watermark_is_in_every_table_and_format(tmp_path: Path, study: Study) -> None:
-    """One setting or several, Markdown or LaTeX: the row itself carries it."""
-    for each in (study, wide(tmp_path)):
-        for text in (markdown([each]), latex([each])):
-            rows = re.findall(r"^(?:\| )?tda, published.*$", text, flags=re.MULTILINE)
-            assert rows and all("tuned on labels" in row for row in rows)
+def test_the_grid_counts_every_dataset_and_setting(all_of_them: list[Experiment]) -> None:
+    """Default options only; by hand from the answers that were made up."""
+    shown = tally_table(all_of_them)
+    row = next(row for row in shown.cells() if row[0] == "crg")
+    columns = [column.title for column in shown.columns]
+    assert columns[0] == "method" and columns[-1] == "all"
+    assert row[1:5] == ["2 / 0 / 0", "1 / 0 / 0", "0 / 1 / 2", "1 / 0 / 1"]
+    assert row[-1] == "4 / 1 / 3"
 
 
-def test_the_best_is_bold_and_uses_no_labels(study: Study) -> None:
-    """Rows with labels are more accurate here and yet not bold."""
-    assert "| **crg** | **75.00 ± 0.00** |" in markdown([study])
-    assert "\\textbf{crg} & \\textbf{75.00 $\\pm$ 0.00} &" in latex([study])
-    assert "**gda" not in markdown([study])
-    bold = re.findall(r"\*\*(.+?)\*\*", markdown([study]))
-    assert bold == ["crg", "75.00 ± 0.00"]  # and nothing else: neither NLL nor a reason
-    assert "\\emph{failed: It broke" in latex([study])
+def test_tuned_rows_and_text_kinds_are_flagged_everywhere(all_of_them: list[Experiment]) -> None:
+    """What is flagged in one format is flagged in all of them."""
+    comparison = all_of_them[0].comparisons[1]
+    for shown in (comparison_table(comparison), short_table(comparison)):
+        for text in (to_markdown(shown), to_latex(shown), on_screen(shown) + shown.title):
+            assert "crg, tuned (tuned with labels)" in text and "simulated text" in text
 
 
-def test_what_bold_means_is_said(study: Study, tmp_path: Path) -> None:
-    """Once per study, and where rows use labels that these are left out of it."""
-    for text in (markdown([study]), latex([study])):
-        assert text.count("bold is the highest accuracy") == 1
-        assert text.count("Only rows that use no labels can be bold") == 1
-        assert "at least 30 scored images" in text
-    plain = Book(ROWS[:1])
-    plain.add("crg", share(150), base=share(100))
-    (tmp_path / "plain").mkdir()
-    assert "Only rows that use no labels" not in markdown([plain.read(tmp_path / "plain")])
+def test_settings_are_columns(tmp_path: Path) -> None:
+    """Accuracy and gain of each setting, the best of each in bold, and the lines to repeat."""
+    shown = settings_table(streams().read(tmp_path).comparisons)
+    assert [column.title for column in shown.columns] == ["method", "shuffled", "by class", "lines"]
+    assert shown.cells()[2][1].startswith("70.00; +20.00 [")
+    assert {shown.rows[row][0] for row, column in shown.best if column == 2} == {"tda"}
+    assert re.fullmatch(r"[\d, -]+", shown.cells()[2][3])
 
 
-def test_several_settings_share_one_table(tmp_path: Path) -> None:
-    """Accuracy and difference per setting, and where it is lowest."""
-    text = markdown([wide(tmp_path)])
-    assert "| row | shuffled | class \\| by class | lowest to zero-shot | lines |" in text
-    row = next(line for line in text.splitlines() if line.startswith("| crg |"))
-    assert "**30.00 ± 0.00**; -20.00" in row and row.count("worse") == 2
-    assert "not run: It was not reached yet" in text
-    assert "Not run: refused (It was not reached yet)." in text
+def test_an_ablation_shows_what_was_added(tmp_path: Path) -> None:
+    """Each row stands against the one that it extends."""
+    shown = comparison_table(ablation().read(tmp_path).comparisons[0], "waterfall")
+    place = [column.title for column in shown.columns].index("to the row it extends")
+    assert shown.cells()[1][place].startswith("+20.00 [") and "(cache)" in shown.cells()[1][place]
 
 
-def test_the_scored_images_of_each_setting_are_reported(tmp_path: Path) -> None:
-    """Where settings leave images out, a line of the table has the number of each."""
-    settings = [Setting("shuffled"), Setting("few", Scenario("few_present"))]
-    book = Book(ROWS[:1], "streams", settings=settings)
-    book.add("crg", share(150), base=share(100))
-    book.add("crg", share(0), base=share(21), setting=1, scored=np.arange(200) < 21)
-    made = book.read(tmp_path)
-    assert "| scored images | 200 | 21 | - | - |" in markdown([made])
-    assert "scored images & 200 & 21 & - & - \\\\" in latex([made])
-    row = next(line for line in markdown([made]).splitlines() if line.startswith("| crg |"))
-    assert row.count("+25.00") == 2 and "few." in markdown([made])  # the lowest of those that count
+def test_a_cold_start_has_its_first_images(all_of_them: list[Experiment]) -> None:
+    """The gain over the first images, as many as the stream has."""
+    shown = first_table(all_of_them[1].comparisons[0])
+    assert shown is not None
+    assert [each.title for each in shown.columns] == [
+        "method",
+        "first 50",
+        "first 100",
+        "first 200",
+    ]
+    assert first_table(all_of_them[0].comparisons[0]) is None
 
 
-def test_the_highest_of_each_column_is_bold_at_the_start(tmp_path: Path) -> None:
-    """Not the row that is highest in the end, and one cell in each column."""
-    book = Book([Row("late", "crg"), Row("early", "tda")], "cold_start")
-    orders = [np.random.default_rng(seed).permutation(200) for seed in range(5)]
-    for label, (first, last) in {"late": (50, 200), "early": (0, 90)}.items():
-        rights = [np.isin(np.arange(200), order[first:last]) for order in orders]
-        book.add(label, rights, base=share(20))
-    text = markdown([book.read(tmp_path)]).partition("the first images")[2]
-    rows = [re.findall(r"\*\*(.+?)\*\*", line) for line in text.splitlines() if "| " in line]
-    assert rows[2:4] == [["75.00 ± 0.00"], ["100.00 ± 0.00", "90.00 ± 0.00"]]
+def test_what_was_not_run_is_one_line(tmp_path: Path) -> None:
+    """Missing datasets and refused methods, each reason once."""
+    line = not_run_line(table().read(tmp_path))
+    assert line.count("\n") == 0 and "not here, RN50: sun397, eurosat, food101" in line
+    assert "tpt (needs a text encoder)" in line
 
 
-def test_latex_is_escaped_and_balanced(study: Study, tmp_path: Path) -> None:
-    """Environments close, braces match, rows have as many cells, and no character is loose."""
-    text = latex([study, wide(tmp_path)])
-    body = "\n".join(line for line in text.splitlines() if not line.startswith("%"))
-    opened = re.findall(r"\\begin\{(\w+)\}", body)
-    assert opened and sorted(opened) == sorted(re.findall(r"\\end\{(\w+)\}", body))
-    bare = body.replace("\\\\", "").replace("\\{", "").replace("\\}", "")
-    assert bare.count("{") == bare.count("}")
-    assert not re.search(r"(?<!\\)[#_^~<>|\"]", bare)
-    assert bare.replace("\\$", "").count("$") % 2 == 0
-    assert "-{}-" not in "crg" and all(ord(each) < 128 for each in body)
+def test_nothing_in_a_name_is_markup(all_of_them: list[Experiment]) -> None:
+    """A label full of special characters keeps Markdown and LaTeX tables in shape."""
+    shown = comparison_table(all_of_them[0].comparisons[0])
+    lines = to_markdown(shown).splitlines()
+    pipes = {len(re.findall(r"(?<!\\)\|", line)) for line in lines if line.startswith("|")}
+    assert len(pipes) == 1 and "<script>" not in to_markdown(shown)
+    row = next(line for line in to_latex(shown).splitlines() if "script" in line)
+    assert row.count(" & ") == len(shown.columns) - 1
+    assert escape_latex(NASTY) in row and r"\%" in row and r"\_" in row
 
 
-def test_latex_rows_fill_their_table(study: Study, tmp_path: Path) -> None:
-    """Cells, and those that a reason spans, are as many as the table has columns."""
-    text = latex([study, wide(tmp_path)])
-    for kinds, body in re.findall(
-        r"\\begin\{tabular\}\{(.*?)\}\n\\toprule\n(.*?)\\bottomrule", text, flags=re.DOTALL
-    ):
-        width = 2 if kinds.startswith("lp") else len(kinds)
-        rows = [line for line in body.splitlines() if line.endswith(" \\\\")]
-        assert len(rows) > 1
-        for row in rows:
-            spans = [int(n) - 1 for n in re.findall(r"\\multicolumn\{(\d+)\}", row)]
-            assert len(re.findall(r"(?<!\\)&", row)) + 1 + sum(spans) == width, row
-            assert not row.startswith(("[", "*"))
+def test_a_narrow_terminal_loses_what_is_least_needed() -> None:
+    """Columns are left out whole, never cut."""
+    columns = (Column("m", is_text=True), Column("b"), Column("c"))
+    shown = Table(columns, (("x" * 20, "y" * 20, "z" * 20),))
+    assert "z" in on_screen(shown, 80) and "z" not in on_screen(shown, 60)
+    assert "y" * 20 in on_screen(shown, 60)
 
 
-def test_characters_stand_for_themselves_in_latex() -> None:
-    """What has a meaning in LaTeX is written so that it has none."""
-    assert escape_latex("a--b") == "a-{}-b"
-    assert escape_latex("[-1.5, +2]") == "[$-$1.5, +2]"
-    assert escape_latex("3-5") == "3-5"
-    assert escape_latex("\\{}") == "\\textbackslash{}\\{\\}"
-    assert escape_latex("two\nlines") == "two lines"
+def test_columns_of_nothing_are_left_out() -> None:
+    """A column in which nothing is known is not shown, and bold cells move along."""
+    columns = (Column("m"), Column("none"), Column("b"))
+    shown = Table(columns, (("x", None, 1),), best=frozenset({(0, 2)})).without_empty_columns()
+    assert [each.title for each in shown.columns] == ["m", "b"] and shown.best == {(0, 1)}
+
+
+def test_the_whole_text_has_every_experiment(all_of_them: list[Experiment]) -> None:
+    """Markdown and LaTeX hold the main tables, the grid and all tables of each experiment."""
+    count = len(main_tables(all_of_them)) + 1 + sum(len(tables_of(each)) for each in all_of_them)
+    text = whole_text(all_of_them, to_latex, "% {}")
+    assert text.count(r"\begin{tabular}") == text.count(r"\end{table}") == count
+    assert whole_text(all_of_them, to_markdown, "## {}").count("\n## ") == len(all_of_them)

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 
-from crg.bench.rerun import changed_since, repeat
-from crg.bench.shortening import shorten_file, shortened
+from crg.bench.rerun import archive_file, archived, changed_since, repeat
 from crg.cli import main
 from crg.engine import run_all
-from crg.results import ledger
+from crg.results import ledger, provenance
+from crg.results.schema import ArchivedRun, Data, Run, encode
 from made_experiments import FILES, lines_of, save_experiment
 from made_files import raw_values, save_plugin, save_raw, save_stream
 
@@ -152,7 +153,7 @@ def test_lines_that_lack_something_are_refused(made: Path, tmp_path: Path) -> No
         rest = {name: value for name, value in line.items() if name != part}
         other.write_text(json.dumps(rest) + "\n\n" + json.dumps(line) + "\n")
         refused = _rerun(f"{other}:1")
-        assert refused.exit_code == 2 and f"{part!r}" in refused.output, refused.output
+        assert refused.exit_code == 2 and f"`{part}`" in refused.output, refused.output
     assert "Line 2 of" in _rerun(f"{other}:2").output
     assert json.loads(_rerun(line["key"], "--results", str(other), "--json").stdout)["line"] == 3
 
@@ -170,7 +171,7 @@ def test_plug_ins_are_loaded_from_the_line(tmp_path: Path, monkeypatch: pytest.M
 def test_short_lines_are_repeated_to_the_last_bit(made: Path, tmp_path: Path) -> None:
     """A short line has no path but a name, and finds its data by it; the digest says the rest."""
     short = tmp_path / "short.jsonl.gz"
-    shorten_file(made, short)
+    archive_file(made, short)
     assert short.stat().st_size < made.stat().st_size / 5
     far = tmp_path / "far"
     far.mkdir()
@@ -187,18 +188,18 @@ def test_short_lines_are_repeated_to_the_last_bit(made: Path, tmp_path: Path) ->
 
 def test_a_doctored_digest_is_noticed(made: Path) -> None:
     """Whatever was measured otherwise than the digest says is reported."""
-    lines = [json.dumps(shortened(line)) for line in lines_of(made)]
-    places = [place for place, line in enumerate(lines) if '"digest"' in line]
-    lines[places[0]] = lines[places[0]].replace('"digest": "', '"digest": "0')
-    made.write_text("\n".join(lines) + "\n")
-    done = _rerun(f"{made}:{places[0] + 1}")
+    entries = [archived(entry) for entry in ledger.read(made).entries.values()]
+    assert isinstance(entries[1], ArchivedRun)
+    entries[1] = replace(entries[1], digest="0")
+    made.write_bytes(b"\n".join(map(encode, entries)) + b"\n")
+    done = _rerun(f"{made}:2")
     assert done.exit_code == 1 and "Not the same: digest" in done.output
 
 
 def test_a_damaged_file_of_short_lines_is_refused(made: Path, tmp_path: Path) -> None:
     """A cut file gives one sentence, and a report of short lines too."""
     short = tmp_path / "short.jsonl.gz"
-    shorten_file(made, short)
+    archive_file(made, short)
     report = CliRunner().invoke(main, ["report", str(short)])
     assert report.exit_code == 2, report.output
     short.write_bytes(short.read_bytes()[:-20])
@@ -215,17 +216,20 @@ def test_both_ways_of_computing_are_tried(made: Path, monkeypatch: pytest.Monkey
         return run_all(specs, workers, plugins)  # quicker, and here the bits are the same
 
     monkeypatch.setattr("crg.bench.rerun.run_all", noted)
-    line = next(line for line in lines_of(made) if "metrics" in line)
-    assert repeat(line).is_same and ways == [True]
-    line["metrics"]["nll"] += 1.0
-    assert repeat(line).other == ("nll",) and ways == [True, True, False]
+    run = ledger.read(made).entries[2]
+    assert isinstance(run, Run) and repeat(run).is_same and ways == [True]
+    other = replace(run, metrics={**run.metrics, "nll": 1.0})
+    assert repeat(other).other == ("nll",) and ways == [True, True, False]
 
 
 def test_a_library_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the run had and this machine lacks is reported in words; what it did not note is not."""
     now = {"versions": {"numba": None, "numpy": "2"}, "machine": {"blas": "any"}}
-    monkeypatch.setattr(ledger, "surroundings", lambda: now)
-    record = {"method": "crg", "data": {"path": "a.npz"},
-              "versions": {"numba": "0.68.1", "numpy": "2"}}  # fmt: skip
-    told = [note for note in changed_since(record) if "code" not in note]
+    monkeypatch.setattr(provenance, "surroundings", lambda: now)
+    versions: dict[str, str | None] = {"numba": "0.68.1", "numpy": "2"}
+    run = ArchivedRun(
+        key="", method="crg", seed=0, given={}, data=Data("a.npz"), versions=versions,
+        metrics={}, digest="",
+    )  # fmt: skip
+    told = [note for note in changed_since(run) if "code" not in note]
     assert told == ["numba was 0.68.1 and is not installed."]

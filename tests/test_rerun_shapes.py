@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from crg.bench.design import ShapesRequest
 from crg.bench.rendered import Shapes, render_store, shapes_in
-from crg.bench.rerun import find_line
-from crg.bench.shortening import shorten_file
+from crg.bench.rerun import archive_file, find_line
 from crg.cli import main
-from crg.results.ledger import read_ledger
+from crg.results.ledger import read
+from crg.results.schema import ArchivedRun
 from made_experiments import save_experiment
 from sentences import refused_in_one_sentence
 
@@ -38,7 +37,7 @@ shots = 1
 def test_the_name_of_a_store_tells_what_is_in_it(shift: str, views: int, generated: int) -> None:
     """Whatever decides the content can be read back from the name, part by part."""
     severity = 3 if shift == "clean" else 5  # which clean shapes do not have
-    shapes = Shapes(shift, ShapesRequest((shift,), severity, 480, views, 0, generated))
+    shapes = Shapes(shift, severity, 480, views, 0, generated)
     assert shapes_in(shapes.store(Path("any")).name) == shapes
 
 
@@ -46,7 +45,7 @@ def test_the_name_of_a_store_tells_what_is_in_it(shift: str, views: int, generat
 def test_the_name_of_labelled_images_tells_what_is_in_it(shift: str) -> None:
     """Shift, severity and the number per class are read back."""
     severity = 3 if shift == "clean" else 1
-    shapes = Shapes(shift, ShapesRequest((shift,), severity, shots=16))
+    shapes = Shapes(shift, severity, shots=16)
     few = shapes.few_store(Path("any"))
     assert few is not None and shapes_in(few.name) == shapes
 
@@ -77,16 +76,16 @@ def short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 0, done.output
     whole = tmp_path / "results" / "small.jsonl"
-    shorten_file(whole, tmp_path / "short.jsonl.gz")
+    archive_file(whole, tmp_path / "short.jsonl.gz")
     shutil.rmtree(tmp_path / "build")
     shutil.rmtree(tmp_path / "results")
     return "short.jsonl.gz"
 
 
 def _few_shot(file: str) -> str:
-    ledger = read_ledger(file)
-    lines = zip(ledger.numbers, ledger.records, strict=True)
-    return f"{file}:{next(number for number, each in lines if each.get('method') == 'gda')}"
+    lines = read(file).entries.items()
+    runs = {number: each for number, each in lines if isinstance(each, ArchivedRun)}
+    return f"{file}:{next(number for number, run in runs.items() if run.method == 'gda')}"
 
 
 def test_lost_shapes_are_rendered_again(short: str) -> None:
@@ -119,5 +118,5 @@ def test_the_documented_lines_are_what_the_documents_say(document: str) -> None:
     assert len(commands) == 2
     for line, with_data in commands:
         found = find_line(str(ROOT / line), [])
-        name = Path(found.record["data"]["path"]).name
+        name = Path(found.run.data.path).name
         assert name.endswith(".npz") if with_data else shapes_in(name) is not None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crg.results import ledger
+from crg.results import provenance as ledger
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ import pytest
 
 import crg
 import crg.checks
-from crg.cli import main
+from crg.cli import COMMANDS, main
 from documents import DOCUMENTS, ROOT, code_blocks, commands, faults_of_python_blocks
 
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -31,14 +31,10 @@ def test_exported_names_exist() -> None:
 
 
 def test_nothing_public_is_left_out() -> None:
-    """Whatever the package imports into its face from its own modules is listed there."""
-    own = [
-        name
-        for name, value in vars(crg).items()
-        if getattr(value, "__module__", "").startswith("crg.") and not name.startswith("_")
-    ]
-    listed = [name for name in crg.__all__ if not inspect.ismodule(getattr(crg, name))]
-    assert sorted(own) == sorted(listed)
+    """What may be imported from the package is what it lists, and an unknown name is an error."""
+    assert sorted([*crg._HOME_OF, *crg._MODULES]) == crg.__all__
+    assert set(crg.__all__) <= set(dir(crg))
+    assert not hasattr(crg, "no_such_name")
 
 
 @pytest.mark.parametrize("name", crg.__all__)
@@ -73,6 +69,16 @@ def test_import_is_light() -> None:
     assert done.stdout.split() == []
 
 
+def test_help_is_light() -> None:
+    """The list of commands loads no array library, nothing that draws and no command."""
+    code = "import sys; from crg.cli import main; main(['--help'], standalone_mode=False); "
+    code += (
+        "print([each for each in ('numpy', 'rich', 'PIL', 'crg.cli.run') if each in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 def test_torch_is_never_imported_at_module_level() -> None:
     """No module of the package needs torch to be imported; it is looked up where it is used."""
     offenders = [path for path in SOURCES if "torch" in _imported_at_module_level(path)]
@@ -85,10 +91,12 @@ def test_files_stay_small() -> None:
     assert not long
 
 
-@pytest.mark.parametrize("name", sorted(main.commands))
+@pytest.mark.parametrize("name", COMMANDS)
 def test_commands_explain_themselves(name: str) -> None:
     """Each command has help with an example, and each of its options has help."""
-    command = main.commands[name]
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    assert COMMANDS[name] == command.get_short_help_str(limit=100)
     text = command.get_help(click.Context(command, info_name=name, parent=click.Context(main)))
     assert re.search(rf"^\s*(\$ )?crg {name}\b", _after_usage(text), re.MULTILINE), text
     for parameter in command.params:
@@ -96,7 +104,7 @@ def test_commands_explain_themselves(name: str) -> None:
             assert parameter.help, f"crg {name} {parameter.opts[0]}"
 
 
-@pytest.mark.parametrize("name", sorted(main.commands))
+@pytest.mark.parametrize("name", COMMANDS)
 def test_commands_are_documented(name: str) -> None:
     """Each command occurs in README.md or in docs/."""
     documents = [path for path in DOCUMENTS if path.name != "CONTRIBUTING.md"]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from crg.bench.design import read_design
 from crg.bench.plan import Plan, plan
-from crg.bench.reading import read_design
 from crg.bench.sources import Prospect, discover, find_prospects
 from crg.cli import main
 from crg.datasets import load_dataset

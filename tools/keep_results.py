@@ -1,7 +1,7 @@
-"""What is kept of finished experiments: the page, the tables and short lines.
+"""What is kept of finished experiments: the page, the tables and archived runs.
 
 ``python tools/keep_results.py results docs/results`` writes report.html, tables.md and, for each
-results file, NAME.jsonl.gz with a short line under each number of the file, which ``crg rerun``
+results file, NAME.jsonl.gz with an archived run under each number of the file, which ``crg rerun``
 repeats and checks to the last bit.
 """
 
@@ -14,11 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import crg
-from crg.bench.shortening import shorten_file
-from crg.report.evidence import Study, read_studies
-from crg.report.study_page import study_page
-from crg.report.tables import markdown
-from crg.report.writing import write_page
+from crg.bench.rerun import archive_file
+from crg.report import page
+from crg.report.overview import whole_text
+from crg.report.study import read_experiments
+from crg.report.tables import to_markdown
 
 # As one reads: the tables of the paper first, then what goes beyond it.
 ORDER = ("robustness", "cross_datasets", "ablation", "queue_size", "weights", "cache_error",
@@ -40,32 +40,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def keep(results: Path, out: Path) -> None:
-    """The page, the tables and the short lines of all results files in a folder."""
+    """The page, the tables and the archived runs of all results files in a folder."""
     files = sorted(results.glob("*.jsonl"), key=_place)
     if not files:
         raise crg.InputError(f"{results} holds no results files: run crg bench first.")
     out.mkdir(parents=True, exist_ok=True)
     kept = {str(file): out / f"{file.name}.gz" for file in files}
-    studies = [
-        _kept_as(study, str(kept[study.path]))
-        for study in read_studies(files, lambda what: print(what, file=sys.stderr))
-    ]
-    write_page(out / "report.html", study_page(studies))
-    (out / "tables.md").write_text(markdown(studies), encoding="utf-8")
+    experiments = [
+        replace(each, path=str(kept[each.path])) for each in read_experiments(files)
+    ]  # with the lines where they are kept, so that the printed commands can be used
+    page.write(experiments, out / "report.html")
+    text = whole_text(experiments, to_markdown, "## {}\n\nLines are those of {}.")
+    (out / "tables.md").write_text(text, encoding="utf-8")
     for file in files:
-        shorten_file(file, kept[str(file)])
-
-
-def _kept_as(study: Study, name: str) -> Study:
-    """The study with its lines where they are kept, so that the printed commands can be used."""
-    tables = tuple(
-        replace(table, lines=tuple(
-            replace(line, traces=tuple(replace(trace, file=name) for trace in line.traces))
-            for line in table.lines
-        ))
-        for table in study.tables
-    )  # fmt: skip
-    return replace(study, tables=tables, path=name)
+        archive_file(file, kept[str(file)])
 
 
 def _place(file: Path) -> tuple[int, str]:

@@ -17,13 +17,19 @@ from pathlib import Path
 from typing import Any
 
 import crg
-from crg.bench.grid import Variant, iter_grid, plan_grid, summarise
+from crg.bench.design import DataDesign, Design, RowDesign, completed
+from crg.bench.plan import plan as lay_out
+from crg.bench.run import Machinery, begin, missing_jobs, run_jobs
+from crg.bench.sources import Prospect
+from crg.bench.summary import summarise
 from crg.encoders import load_encoder
 from crg.encoding import encode
 from crg.engine import RunSpec
 from crg.engine.worker import peak_bytes
 from crg.generation.variations import relight
 from crg.images.views import Recipe
+from crg.report.tables import METHOD, Column, Table, percent, spread_of_summary, to_markdown
+from crg.results import ledger
 from crg.shapes.dataset import shape_images
 
 ROOT = Path(__file__).parent.parent
@@ -31,7 +37,6 @@ PAGE, RESULTS = ROOT / "docs" / "methods.md", ROOT / "docs" / "results" / "metho
 BEGIN, END = "<!-- methods:begin -->", "<!-- methods:end -->"
 STREAM_SEED, LABELLED_SEED = 11, 111  # neither trained mini nor chose the strength of a shift
 N_CLASSES, SHOTS, GENERATED = 32, 4, 8
-ORDERLESS = ("tpt", "difftpt")  # they forget each image, so that one order tells all
 
 
 @dataclass(frozen=True)
@@ -79,28 +84,32 @@ def _plan(arguments: Sequence[str] | None) -> Plan:
 
 def _measured(plan: Plan, shift: str) -> Iterator[tuple[str, dict[str, Any]]]:
     store, few = _store(plan, shift), _labelled(plan, shift)
-    rows: dict[str, Any] = {}
-    for orders in (plan.orders, 1):
-        chosen = [each for each in plan.methods if (each in ORDERLESS) == (orders == 1)]
-        if chosen:
-            rows |= _compared(plan, str(store), str(few), chosen, orders)
-    best = max(row["accuracy"]["mean"] for row in rows.values())
+    rows = _compared(plan, shift, store, few)
     for method in plan.methods:
-        row = {**rows[method], "best": rows[method]["accuracy"]["mean"] == best}
         needs = list(crg.get_method(method).needs)
-        yield method, {**row, "needs": needs, "peak_bytes": _peak(store, method, few)}
+        yield method, {**rows[method], "needs": needs, "peak_bytes": _peak(store, method, few)}
 
 
-def _compared(
-    plan: Plan, store: str, few: str, methods: Sequence[str], orders: int
-) -> dict[str, Any]:
-    grid = plan_grid([store], [Variant(each, each) for each in methods], range(orders), few=few)
-    finished = []
-    ledger = plan.folder / "results.jsonl"
-    for number, done in enumerate(iter_grid(grid, ledger, True, plan.workers), start=1):
-        print(f"{store}: {number} of {grid.n_runs} runs", file=sys.stderr)
-        finished.append(done)
-    [rows] = summarise(grid, finished)["files"].values()
+def _compared(plan: Plan, shift: str, store: Path, few: Path) -> dict[str, Any]:
+    """The methods in every order; those that forget each image in one, which is enough."""
+    design = completed(
+        Design(
+            name=shift,
+            rows=tuple(RowDesign(each) for each in plan.methods),
+            data=(DataDesign(files=True),),
+            orders=plan.orders,
+        )
+    )
+    planned = lay_out(design, [Prospect(shift, shift, (store,), few)], plan.folder)
+    path = plan.folder / "results.jsonl"
+    known = ledger.read(path)
+    begin(planned, path, known)
+    left = missing_jobs(planned, known)
+    for number, done in enumerate(run_jobs(left, (), path, Machinery(workers=plan.workers)), 1):
+        print(f"{shift}: {number} of {len(left)} runs", file=sys.stderr)
+        if done.failure is not None:
+            raise RuntimeError(f"{done.job.name} failed: {done.failure}")
+    [rows] = summarise(planned, ledger.read(path).runs)["files"].values()
     return dict(rows)
 
 
@@ -135,47 +144,47 @@ def tables(kept: Mapping[str, Any]) -> str:
     """Accuracy per shift, then cost and needs."""
     shifts: Mapping[str, Mapping[str, Any]] = kept["shifts"]
     methods = list(next(iter(shifts.values())))
-    lines = [
+    best = {
+        (row, column)
+        for row, method in enumerate(methods)
+        for column, rows in enumerate(shifts.values(), start=1)
+        if rows[method]["best"]
+    }
+    accuracy = Table(
+        (METHOD, *(Column(shift, spread_of_summary) for shift in shifts)),
+        tuple((each, *(rows[each]["accuracy"] for rows in shifts.values())) for each in methods),
+        best=frozenset(best),
+    )
+    return "\n".join([
         f"Accuracy in %, mean ± standard deviation over {kept['orders']} stream orders; "
         f"{kept['images']} images per shift, severity {kept['severity']}, {kept['views']} "
-        f"views; few-shot methods see {kept['shots']} labelled images per class; tpt and difftpt "
-        "forget each image, so that the order does not matter to them:\n",
-        "| method | " + " | ".join(shifts) + " |",
-        "| --- |" + " ---: |" * len(shifts),
-        *(
-            _row(method, [_accuracy(rows[method]) for rows in shifts.values()])
-            for method in methods
-        ),
+        f"views; few-shot methods see {kept['shots']} labelled images per class; the answers of "
+        "tpt and difftpt do not depend on the order:\n",
+        to_markdown(accuracy),
         "\nCalibration error in % (mean over the shifts), median milliseconds per image "
         "beyond the encoder, without training, and the most memory that a process needed, which "
         "includes Python, NumPy and, where it is used, torch:\n",
-        "| method | ECE % | ms per image | peak MB | needs |",
-        "| --- | ---: | ---: | ---: | --- |",
-        *(_row(each, _costs([rows[each] for rows in shifts.values()])) for each in methods),
-    ]
-    return "\n".join(lines)
+        to_markdown(_costs({each: [rows[each] for rows in shifts.values()] for each in methods})),
+    ])  # fmt: skip
 
 
-def _row(method: str, cells: Sequence[str]) -> str:
-    return f"| {method} | " + " | ".join(cells) + " |"
-
-
-def _accuracy(row: Mapping[str, Any]) -> str:
-    spread = row["accuracy"]
-    text = f"{100 * spread['mean']:.1f} ± {100 * (spread['std'] or 0):.1f}"
-    return f"**{text}**" if row["best"] else text
-
-
-def _costs(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    def mean(name: str) -> float:
+def _costs(methods: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
+    def mean(rows: Sequence[Mapping[str, Any]], name: str) -> float:
         return sum(float(row[name]) for row in rows) / len(rows)
 
-    return [
-        f"{100 * mean('ece'):.1f}",
-        f"{mean('ms_per_step_median'):.2f}",
-        f"{mean('peak_bytes') / 1e6:.0f}",
-        ", ".join(rows[0]["needs"]) or "-",
-    ]
+    columns = (
+        METHOD,
+        Column("ECE %", percent),
+        Column("ms per image", lambda value: f"{value:.2f}"),
+        Column("peak MB", lambda value: f"{value / 1e6:.0f}"),
+        Column("needs", ", ".join, is_text=True),
+    )
+    names = ("ece", "ms_per_step_median", "peak_bytes")
+    cells = tuple(
+        (each, *(mean(rows, name) for name in names), rows[0]["needs"] or None)
+        for each, rows in methods.items()
+    )
+    return Table(columns, cells)
 
 
 if __name__ == "__main__":

@@ -13,10 +13,19 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from crg.report.tables import (
+    METHOD,
+    Column,
+    Table,
+    gain_of_summary,
+    spread_of_summary,
+    to_markdown,
+)
+
 ROOT = Path(__file__).parent.parent
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 SIMULATED_TEXT = ("dtd", "flowers102")  # marked by a star, which the README explains
-NOTHING = "-"
+BASELINE = "zero_shot"
 
 Row = Mapping[str, Any]
 
@@ -61,26 +70,26 @@ def tables(summary: Mapping[str, Any]) -> str:
     return "\n".join(
         [
             f"Accuracy in %, mean ± standard deviation over {orders}:\n",
-            *_table(summary, _accuracy, keep_baseline=True),
+            _table(summary, "accuracy", spread_of_summary),
             "\nGain over zero-shot in percentage points, with its 95% interval:\n",
-            *_table(summary, _gain, keep_baseline=False),
+            _table(summary, "gain", gain_of_summary),
         ]
     )
 
 
-def _table(
-    summary: Mapping[str, Any], cell: Callable[[Row], str], keep_baseline: bool
-) -> list[str]:
+def _table(summary: Mapping[str, Any], name: str, text: Callable[[Any], str]) -> str:
     files: Mapping[str, Mapping[str, Row]] = summary["files"]
     first = next(iter(files.values()))
-    labels = [
-        label for label, row in first.items() if keep_baseline or row["method"] != "zero_shot"
-    ]
-    return [
-        _line(["method", *_headings(list(files))]),
-        "| --- |" + " ---: |" * len(files),
-        *(_line([label, *(cell(rows[label]) for rows in files.values())]) for label in labels),
-    ]
+    labels = [label for label, row in first.items() if name != "gain" or row["method"] != BASELINE]
+    best = {
+        (row, column)
+        for row, label in enumerate(labels)
+        for column, rows in enumerate(files.values(), start=1)
+        if name != "gain" and rows[label]["best"]
+    }
+    columns = (METHOD, *(Column(each, text) for each in _headings(list(files))))
+    cells = tuple((label, *(rows[label][name] for rows in files.values())) for label in labels)
+    return to_markdown(Table(columns, cells, best=frozenset(best)))
 
 
 def _headings(paths: Sequence[str]) -> list[str]:
@@ -89,26 +98,6 @@ def _headings(paths: Sequence[str]) -> list[str]:
     if len(set(stems)) < len(stems):
         return list(paths)
     return [f"{stem} \\*" if stem in SIMULATED_TEXT else stem for stem in stems]
-
-
-def _accuracy(row: Row) -> str:
-    spread = row["accuracy"]
-    if spread is None:
-        return NOTHING
-    deviation = "" if spread["std"] is None else f" ± {100 * spread['std']:.2f}"
-    text = f"{100 * spread['mean']:.2f}{deviation}"
-    return f"**{text}**" if row["best"] else text
-
-
-def _gain(row: Row) -> str:
-    gain = row["gain"]
-    if gain is None:
-        return NOTHING
-    return f"{100 * gain['mean']:+.2f} [{100 * gain['low']:+.2f}, {100 * gain['high']:+.2f}]"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 if __name__ == "__main__":

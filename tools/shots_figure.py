@@ -26,7 +26,7 @@ import crg
 from crg.atomic import replacing
 from crg.engine import read_with_few
 from crg.evaluate import run
-from crg.report.html import line_chart, palette
+from crg.report.figures import line_figure, to_svg
 from crg.streams.orders import shuffled
 
 ZERO_SHOT, ZERO_SHOT_CACHE, FEW_SHOT_CACHE = "zero-shot", "zero-shot cache", "few-shot cache"
@@ -141,8 +141,8 @@ def chart(figure: Mapping[str, Any]) -> str:
     lines = {ZERO_SHOT: [(min(ends), level), (max(ends), level)], **caches}
     shown = {name: points for name, points in lines.items() if points}
     note = f" ({figure['note']})" if figure["note"] else ""
-    svg = line_chart(shown, f"images per class in the cache{note}", "accuracy %", palette(lines))
-    return svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)  # stands alone
+    title = f"images per class in the cache{note}"
+    return to_svg(line_figure(shown, title, "accuracy %"), "accuracy against images per class")
 
 
 def _write(path: Path, text: str) -> None:

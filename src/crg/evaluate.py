@@ -18,7 +18,7 @@ from crg import metrics
 from crg.adapter import Adapter, create
 from crg.encoders import equipped
 from crg.features.files import Features
-from crg.methods.registry import DEFAULT, get_method
+from crg.methods.registry import BASELINE, DEFAULT, get_method
 from crg.needs import GENERATED
 from crg.results.measurements import Measurements
 from crg.results.measurements import correct_rows as correct_rows  # for those who read a run
@@ -28,7 +28,6 @@ from crg.streams.scenario import Scenario
 from crg.threads import one_blas_thread
 from crg.types import InputError, Result, SampleId, Step
 
-BASELINE = "zero_shot"
 N_CHECKPOINTS = 20
 _BLOCK = 32  # images that share one check of their features
 

@@ -1,31 +1,58 @@
-"""Design: what the file of an experiment asks for, before anything is looked up or rendered."""
+"""The design of an experiment: what its TOML file asks for, before anything is looked up.
+
+The file is read by msgspec, strictly: an unknown key or a value of the wrong type is refused. Its
+errors, and those of the checks here, are one sentence with the file, the table and the key.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+import contextlib
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
-from crg.results.outline import ENOUGH_ORDERS, Setting
-from crg.streams.scenario import Scenario
+import msgspec
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
-FIGURES = (
-    *("table", "learning", "purity", "waterfall", "sweep"),
-    *("heat", "noise", "streams", "cold_start", "shots"),
-)
+from crg.bench.keys import typed_options
+from crg.datasets.catalog import find_entry, get_entry
+from crg.methods.options import nearest
+from crg.methods.registry import BASELINE, get_method
+from crg.presets import presets_of
+from crg.results.papers import known_experiments
+from crg.results.schema import ENOUGH_ORDERS
+from crg.streams.scenario import SHUFFLED, Scenario
+from crg.types import InputError
+
+Figure: TypeAlias = Literal[
+    "table", "learning", "purity", "waterfall", "sweep",
+    "heat", "noise", "streams", "cold_start", "shots",
+]  # fmt: skip
+FIGURES: tuple[str, ...] = get_args(Figure)
 DOMAINS = "domains"  # the order that needs several files
+PUBLISHED = "published"
+Count: TypeAlias = Annotated[int, Meta(ge=1)]
+CountOrNone: TypeAlias = Annotated[int, Meta(ge=0)]
+Names: TypeAlias = Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
-@dataclass(frozen=True)
-class RowRequest:
-    """A row of the tables; ``published`` and ``per_dataset`` make it one that is tuned."""
+class Table(Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of the file: every key is known, and nothing changes once it is read."""
 
-    label: str
+
+class RowDesign(Table, frozen=True):
+    """``[[row]]``: a method with options; ``preset`` and ``per_dataset`` make it a tuned one."""
+
     method: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    published: bool = False  # the options that the authors chose for single datasets
-    per_dataset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    tuned_by_hand: bool = False
+    label: str = ""  # by default the method
+    options: dict[str, Any] = {}
+    preset: Literal["none", "published"] = "none"  # what the authors chose for single datasets
+    per_dataset: dict[str, dict[str, Any]] = {}
+    tuned: bool = False  # its options were chosen with labels
     several_views: bool = False  # runs only where images have more than one view
     about: str = ""
     x: float | None = None  # its place in figures that show rows against a number
@@ -33,88 +60,87 @@ class RowRequest:
     against: str = ""  # label of the row that its losses are held against
 
     @property
-    def tuned(self) -> bool:
+    def is_tuned(self) -> bool:
         """Whether labels had a part in its options."""
-        return self.tuned_by_hand or self.published or bool(self.per_dataset)
+        return self.tuned or self.preset == PUBLISHED or bool(self.per_dataset)
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it is plain zero-shot, which all others are compared with."""
+        return self.method == BASELINE and not self.options
 
 
-@dataclass(frozen=True)
-class SettingRequest:
-    """A scenario under a name."""
+class SettingDesign(Table, frozen=True):
+    """``[[setting]]``: a scenario under a name."""
 
-    label: str
-    scenario: Scenario = field(default_factory=Scenario)
+    order: str = SHUFFLED
+    label: str = ""  # by default the order
+    strength: float | None = None
+    images: Count | None = None
+    mislabelled: float = 0.0
     x: float | None = None
+
+    @property
+    def scenario(self) -> Scenario:
+        """What the streams are like."""
+        return Scenario(self.order, self.strength, self.images, self.mislabelled)
 
     @property
     def is_domains(self) -> bool:
         """Whether it needs files that come one after the other."""
-        return self.scenario.order == DOMAINS
-
-    def as_setting(self) -> Setting:
-        """As the outline has it."""
-        return Setting(self.label, self.scenario)
+        return self.order == DOMAINS
 
 
-@dataclass(frozen=True)
-class CatalogueRequest:
-    """Stores of catalogued datasets, each encoded with each of the models."""
+class DataDesign(Table, frozen=True):
+    """``[[data]]``: stores of catalogued datasets, rendered shapes, or all files that are named."""
 
-    datasets: tuple[str, ...]
-    models: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class ShapesRequest:
-    """Rendered shapes, encoded with the bundled model."""
-
-    shifts: tuple[str, ...]
-    severity: int = 3
-    images: int = 480
-    views: int = 8
-    shots: int = 0  # labelled images per class, for the methods that need some
-    generated: int = 0  # further views that stand in for generated ones
+    datasets: Names | None = None
+    models: Names = ()
+    shapes: Names | None = None  # names of shifts
+    severity: Count = 3
+    images: Count = 480
+    views: Count = 8
+    shots: CountOrNone = 0  # labelled images per class, for the methods that need some
+    generated: CountOrNone = 0  # further views that stand in for generated ones
+    files: bool = False
 
 
-@dataclass(frozen=True)
-class FilesRequest:
-    """Every further feature file or store that was named."""
+KEYS_OF_DATA = {
+    "datasets": {"datasets", "models"},
+    "shapes": {"shapes", "severity", "images", "views", "shots", "generated"},
+    "files": {"files"},
+}
 
 
-DataRequest: TypeAlias = CatalogueRequest | ShapesRequest | FilesRequest
+class Quick(Table, frozen=True):
+    """``[quick]``: what the reduced form changes; None changes nothing."""
+
+    orders: Count | None = None
+    shapes: Names | None = None
+    images: Count | None = None  # rendered
+    views: Count | None = None
+    shots: CountOrNone | None = None
+    generated: CountOrNone | None = None
+    at_most: Count | None = None  # images of a file or store that are used
 
 
-@dataclass(frozen=True)
-class Quick:
-    """What the reduced form changes; None changes nothing."""
+class Design(Table, frozen=True):
+    """An experiment: methods on datasets, in settings and stream orders."""
 
-    orders: int | None = None
-    shifts: tuple[str, ...] | None = None
-    images: int | None = None  # rendered
-    views: int | None = None
-    shots: int | None = None
-    generated: int | None = None
-    at_most: int | None = None  # images of a file or store that are used
-
-
-@dataclass(frozen=True)
-class Design:
-    """An experiment as its file has it."""
-
-    name: str
-    title: str
-    about: str
-    figure: str
-    rows: tuple[RowRequest, ...]
-    settings: tuple[SettingRequest, ...]
-    data: tuple[DataRequest, ...]
+    name: str = ""  # by default that of the file
+    title: str = ""
+    about: str = ""
+    figure: Figure = "table"
+    rows: tuple[RowDesign, ...] = field(name="row", default=())
+    settings: tuple[SettingDesign, ...] = field(name="setting", default=())
+    data: tuple[DataDesign, ...] = ()
     quick: Quick = Quick()
     reported: str = ""
-    orders: int = ENOUGH_ORDERS
+    orders: Count = ENOUGH_ORDERS
     x_title: str = ""
-    measures_memory: bool = False
-    has_gallery: bool = False
-    is_quick: bool = False
+    memory: bool = False
+    gallery: bool = False
+    is_quick: bool = False  # which no file says: see reduced
 
     def reduced(self) -> Design:
         """The quick form."""
@@ -122,7 +148,10 @@ class Design:
         return replace(
             self,
             data=tuple(_reduced(each, quick) for each in self.data),
-            settings=tuple(_with_fewer(each, quick.at_most) for each in self.settings),
+            settings=tuple(
+                each if each.images else replace(each, images=quick.at_most)
+                for each in self.settings
+            ),
             orders=quick.orders or self.orders,
             is_quick=True,
         )
@@ -133,17 +162,240 @@ class Design:
         return any(setting.is_domains for setting in self.settings)
 
 
-def _reduced(request: DataRequest, quick: Quick) -> DataRequest:
-    if not isinstance(request, ShapesRequest):
-        return request
-    shifts = quick.shifts or request.shifts
-    asked = {"images": quick.images, "views": quick.views, "shots": quick.shots}
-    changes: dict[str, Any] = {**asked, "generated": quick.generated}
-    given = {name: value for name, value in changes.items() if value is not None}
-    return replace(request, shifts=shifts, **given)
+def _reduced(data: DataDesign, quick: Quick) -> DataDesign:
+    if data.shapes is None:
+        return data
+    asked = {name: getattr(quick, name) for name in ("images", "views", "shots", "generated")}
+    given = {name: value for name, value in asked.items() if value is not None}
+    return replace(data, shapes=quick.shapes or data.shapes, **given)
 
 
-def _with_fewer(setting: SettingRequest, at_most: int | None) -> SettingRequest:
-    if at_most is None or setting.scenario.images is not None:
-        return setting
-    return replace(setting, scenario=replace(setting.scenario, images=at_most))
+def read_design(path: str | os.PathLike[str]) -> Design:
+    """The experiment of a file; every mistake is refused before anything is run."""
+    file = Path(path)
+    raw = _parsed(file)
+    try:
+        if "is_quick" in raw:
+            raise msgspec.ValidationError("Object contains unknown field `is_quick`")
+        design = msgspec.convert(raw, Design)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{file}{_sentence(str(error), raw)}") from None
+    for number, table in enumerate(raw.get("data", ()), start=1):
+        with _at(file, f"data {number}"):
+            _check_keys_of_data(table)
+    name = design.name or file.stem
+    return completed(replace(design, name=name, title=design.title or name), file)
+
+
+def completed(design: Design, file: Path | None = None) -> Design:
+    """The design with what may be left out filled in; a mistake is refused with its place."""
+    rows = [replace(row, label=row.label.strip() or row.method) for row in design.rows]
+    settings = [
+        replace(each, label=each.label.strip() or each.order)
+        for each in design.settings or (SettingDesign(),)
+    ]
+    for number, row in enumerate(rows, start=1):
+        with _at(file, f"row {number} ({row.label!r})"):
+            _check_row(row)
+    for number, setting in enumerate(settings, start=1):
+        with _at(file, f"setting {number} ({setting.label!r})"):
+            setting.scenario  # noqa: B018  (which checks itself)
+    data = []
+    for number, each in enumerate(design.data, start=1):
+        with _at(file, f"data {number}"):
+            data.append(_checked_data(each))
+    if not any(row.is_baseline for row in rows):
+        rows.insert(0, RowDesign(BASELINE, BASELINE))
+    design = replace(
+        design,
+        about=" ".join(design.about.split()),
+        rows=tuple(replace(row, per_dataset=_as_catalogued(row.per_dataset)) for row in rows),
+        settings=tuple(settings),
+        data=tuple(data),
+    )
+    with _at(file, "[quick]"):
+        _check_shifts(design.quick.shapes or (), 1)
+    with _at(file):
+        _check_whole(design)
+    return design
+
+
+def with_methods(design: Design, asked: Sequence[RowDesign]) -> tuple[Design, set[str]]:
+    """The design with a row for each method that it does not name, and the labels asked for.
+
+    A method without options stands for the row of this label, or else for all rows of it.
+    """
+    labels = {row.label for row in design.rows if row.is_baseline}
+    new: list[RowDesign] = []
+    for each in asked:
+        is_plain = not each.options and each.label == each.method
+        known = [row.label for row in design.rows if is_plain and row.label == each.label]
+        known = known or [r.label for r in design.rows if is_plain and r.method == each.method]
+        labels |= {*known} or {each.label}
+        new += [] if known else [each]
+    return completed(replace(design, rows=(*design.rows, *new))), labels
+
+
+@contextlib.contextmanager
+def _at(file: Path | None, place: str = "") -> Iterator[None]:
+    """Put file and table in front of a refusal."""
+    try:
+        yield
+    except InputError as error:
+        where = ", ".join(part for part in (file and str(file), file and place) if part)
+        raise InputError(f"{where}: {error}" if where else str(error)) from None
+
+
+def _parsed(file: Path) -> dict[str, Any]:
+    try:
+        with file.open("rb") as content:
+            return tomllib.load(content)
+    except FileNotFoundError:
+        raise InputError(f"{file} does not exist: name the TOML file of an experiment.") from None
+    except OSError as error:
+        raise InputError(f"{file} cannot be read ({error.strerror}): check the path.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        twice = re.search(r"\('(row|setting|data)',\) twice", str(error))
+        remedy = f"write [[{twice[1]}]] above each of them" if twice else "correct it there"
+        raise InputError(f"{file} is not TOML ({error}): {remedy}.") from None
+
+
+_KINDS = {
+    **{"str": "text in quotes", "int": "a whole number", "float": "a number"},
+    "bool": "true or false",
+    "object": "a table such as { key = value }",
+    "array": 'a list of names such as ["one", "two"]',
+}
+_TABLES: dict[str, type[Table]] = {"row": RowDesign, "setting": SettingDesign, "data": DataDesign}
+
+
+def _sentence(error: str, raw: Mapping[str, Any]) -> str:
+    """What msgspec complains of, as we say it: place, key, value and remedy.
+
+    >>> _sentence("Expected `int`, got `str` - at `$.row[0].x`", {"row": [{"x": "far"}]})
+    ", row 1: x is 'far': give a whole number."
+    """
+    complaint, _, path = error.partition(" - at `")
+    keys = re.findall(r"\.(\w+)|\[(\d+)\]", path)
+    value: Any = raw
+    names: list[str] = []
+    for key, number in keys:
+        value = value[int(number)] if number else value[key]
+        names.append(f"{int(number) + 1}" if number else key)
+    nested = len(names) > 1 and names[0] in _TABLES
+    place = f", {names[0]} {names[1]}" if nested else ""
+    place += ", [quick]" if names[:1] == ["quick"] else ""
+    key = ".".join(names[2 if nested else len(names[:1]) if place else 0 :])
+    if unknown := re.match(r"Object contains unknown field `(.*)`", complaint):
+        kind = _TABLES[names[0]] if nested else Quick if place else Design
+        return f"{place}: there is no key {unknown[1]!r}: {nearest(unknown[1], _keys(kind))}"
+    if lacking := re.match(r"Object missing required field `(.*)`", complaint):
+        return f"{place}: {lacking[1]} is missing: give text in quotes."
+    if names[0] in _TABLES and len(names) <= 2:
+        return f": {names[0]} is {raw[names[0]]!r}: write [[{names[0]}]] above each of them."
+    return f"{place}: {key} is {value!r}: {_remedy(complaint, key)}"
+
+
+def _remedy(complaint: str, key: str) -> str:
+    if limit := re.match(r"Expected `int` >= (\d+)", complaint):
+        return f"give a number from {limit[1]} on."
+    if complaint.startswith("Invalid enum value"):
+        allowed = FIGURES if key == "figure" else ("none", PUBLISHED)
+        return f"choose one of {', '.join(allowed)}."
+    kind = re.match(r"Expected `(\w+)", complaint)
+    return f"give {_KINDS.get(kind[1] if kind else '', 'another value')}."
+
+
+def _keys(kind: type[Table]) -> set[str]:
+    return {each.encode_name for each in msgspec.structs.fields(kind)} - {"is_quick"}
+
+
+def _check_keys_of_data(table: Mapping[str, Any]) -> None:
+    kinds = [key for key in KEYS_OF_DATA if key in table]
+    if len(kinds) != 1:
+        named = " and ".join(kinds) or "nothing"
+        raise InputError(f"it asks for {named}: give one of datasets, shapes and files.")
+    for key in table.keys() - KEYS_OF_DATA[kinds[0]]:
+        known = nearest(key, KEYS_OF_DATA[kinds[0]])
+        raise InputError(f"there is no key {key!r} beside {kinds[0]}: {known}")
+
+
+def _check_row(row: RowDesign) -> None:
+    if row.label == BASELINE and not row.is_baseline:
+        raise InputError(f"{BASELINE} is the label of plain zero-shot: give another label.")
+    get_method(row.method)
+    for options in ({}, *row.per_dataset.values()):
+        typed_options(row.method, {**row.options, **options})
+    if row.preset == PUBLISHED and not presets_of(row.method):
+        raise InputError(f"{row.method} has no published preset: leave the preset out.")
+
+
+def _as_catalogued(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options by the name that the catalogue has for a dataset, whichever one was written."""
+    return {entry.name if (entry := find_entry(k)) else k: each for k, each in options.items()}
+
+
+def _checked_data(data: DataDesign) -> DataDesign:
+    if data.shapes is not None:
+        _check_shifts(data.shapes, data.severity)
+    if data.datasets is not None:
+        data = replace(data, datasets=tuple(get_entry(name).name for name in data.datasets))
+        if not data.models:
+            raise InputError(
+                'models is missing: name those that encoded the stores, such as ["RN50"].'
+            )
+    elif data.shapes is None and not data.files:
+        raise InputError("files is false: leave the table out.")
+    return data
+
+
+def _check_shifts(shifts: Sequence[str], severity: int) -> None:
+    if not shifts:
+        return
+    from crg.shapes.dataset import CLEAN
+    from crg.shapes.shifts import check_shift
+
+    for shift in shifts:
+        check_shift(None if shift == CLEAN else shift, severity)
+
+
+def _check_whole(design: Design) -> None:
+    """Refuse what no single table of the file tells."""
+    for kind, tables in (("rows", design.rows), ("settings", design.settings)):
+        labels = [each.label for each in tables]
+        if twice := sorted({label for label in labels if labels.count(label) > 1}):
+            raise InputError(f"two {kind} are called {twice[0]!r}: give one another label.")
+    for row in design.rows:
+        others = {other.label for other in design.rows} - {row.label}
+        if row.against and row.against not in others:
+            hint = nearest(row.against, others)
+            raise InputError(f"the row {row.label!r} is held against {row.against!r}: {hint}")
+    if not design.data:
+        raise InputError("it names no data: write [[data]] with datasets, shapes or files.")
+    if any(part in design.name for part in "/\\:"):
+        raise InputError(f"name is {design.name!r}: choose one without slashes and colons.")
+    if design.reported and design.reported not in known_experiments():
+        hint = nearest(design.reported, known_experiments())
+        raise InputError(f"reported is {design.reported!r}: {hint}")
+    _check_figure(design)
+
+
+def _check_figure(design: Design) -> None:
+    places = [row.x for row in design.rows if row.x is not None]
+    needs = {
+        "sweep": ("x in the rows that it shows", bool(places)),
+        "shots": ("x above 0 in the rows that it shows", min(places, default=0) > 0),
+        "noise": ("x in every setting", all(each.x is not None for each in design.settings)),
+        "heat": ("two numeric options that vary in the rows", _vary_in_two(design.rows)),
+    }
+    need, is_met = needs.get(design.figure, ("", True))
+    if not is_met:
+        raise InputError(f"figure is {design.figure!r}: it needs {need}, or choose another figure.")
+
+
+def _vary_in_two(rows: Sequence[RowDesign]) -> bool:
+    shown = [row.options for row in rows if row.method != BASELINE and row.options]
+    names = {name for options in shown for name in options}
+    varying = [name for name in names if len({str(each.get(name)) for each in shown}) > 1]
+    values = [options.get(name) for options in shown for name in varying]
+    return len(varying) == 2 and all(type(value) in (int, float) for value in values)

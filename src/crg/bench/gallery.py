@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import base64
 import io
-import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,77 +22,70 @@ from crg.engine import read_once
 from crg.features.files import Features
 from crg.images.image_set import Source as ImageSource
 from crg.images.reading import read_image
-from crg.results import ledger
-from crg.results.outline import Outline
+from crg.results.measurements import predicted_rows
+from crg.results.schema import Gallery, Outline, Run, ShownImage
 from crg.types import InputError
 
-KIND = "gallery"
-SHOWN_METHODS = ("zero_shot", "tda", "dpe", "crg")  # rows of these in their default options
+SHOWN_METHODS = (
+    "zero_shot",
+    "tda",
+    "dpe",
+    "crg",
+    "anchored",
+)  # rows of these in their default options
 SIDE = 72  # pixels
 MOST = 12  # images per source
-NOT_STREAMED = 65535
 
 Numbers = np.ndarray[Any, Any]
 
 
-def galleries(
-    plan: Plan, records: Iterable[ledger.Record], root: Path | None = None
-) -> list[ledger.Record]:
+def galleries(plan: Plan, runs: Mapping[str, Run], root: Path | None = None) -> list[Gallery]:
     """One line per source that has images on which its rows disagree."""
-    by_key = {record["key"]: record for record in records if "metrics" in record}
     made = []
     for number, prospect in enumerate(plan.prospects):
-        answers = _answers(plan.outline, number, by_key)
+        answers = _answers(plan.outline, number, runs)
         if len(answers) < 2 or prospect.is_sequence or prospect.missing is not None:
             continue
         images = _images(prospect, root)
         features = read_once(str(prospect.paths[0]))
-        shown = _shown(features, answers, images) if images else []
+        shown = _shown(features, answers, images) if images else ()
         if shown:
-            made.append(_line(plan.outline.name, prospect.name, shown))
+            name, source = plan.outline.name, prospect.name
+            key = f"gallery:{name}:{source}"
+            made.append(Gallery(experiment=name, source=source, images=shown, key=key))
     return made
 
 
-def predicted_rows(metrics: Mapping[str, Any]) -> Numbers:
-    """The class number that a run gave to each row of the file; 65535 where it met none."""
-    packed = base64.b64decode(metrics["predicted"])
-    return np.frombuffer(zlib.decompress(packed), dtype="<u2")
-
-
-def _answers(
-    outline: Outline, source: int, by_key: Mapping[str, ledger.Record]
-) -> dict[str, Numbers]:
+def _answers(outline: Outline, source: int, runs: Mapping[str, Run]) -> dict[str, Numbers]:
     """By label of a row its answers in the first order of the first setting."""
     found = {}
     for cell in outline.cells:
         row = outline.rows[cell.row]
         is_first = cell.source == source and cell.setting == 0 and cell.seed == outline.seeds[0]
-        record = by_key.get(cell.key or "") if is_first else None
-        if row.method not in SHOWN_METHODS or row.options or record is None:
-            continue
-        if "predicted" in record["metrics"]:
-            found[row.label] = predicted_rows(record["metrics"])
+        run = runs.get(cell.key or "") if is_first else None
+        if row.method in SHOWN_METHODS and not row.options and run and "predicted" in run.metrics:
+            found[row.label] = predicted_rows(run.metrics)
     return found
 
 
 def _shown(
     features: Features, answers: Mapping[str, Numbers], images: Mapping[str, ImageSource]
-) -> list[dict[str, Any]]:
+) -> tuple[ShownImage, ...]:
     together = np.stack(list(answers.values()))
-    differ = (together != together[0]).any(axis=0) & (together != NOT_STREAMED).all(axis=0)
+    differ = (together != together[0]).any(axis=0) & (together >= 0).all(axis=0)
     ids = features.sample_ids
     rows = [int(row) for row in np.flatnonzero(differ) if str(ids[int(row)]) in images]
     names, labels = features.task.class_names, features.labels
     assert labels is not None  # or there would be no metrics
-    return [
-        {
-            "id": str(ids[row]),
-            "png": base64.b64encode(_small_png(images[str(ids[row])])).decode(),
-            "truth": names[labels[row]],
-            "answers": {label: names[given[row]] for label, given in answers.items()},
-        }
+    return tuple(
+        ShownImage(
+            id=str(ids[row]),
+            png=base64.b64encode(_small_png(images[str(ids[row])])).decode(),
+            truth=names[labels[row]],
+            answers={label: names[given[row]] for label, given in answers.items()},
+        )
         for row in _spread_evenly(rows)
-    ]
+    )
 
 
 def _spread_evenly(rows: Sequence[int]) -> list[int]:
@@ -107,7 +99,7 @@ def _spread_evenly(rows: Sequence[int]) -> list[int]:
 def _images(prospect: Prospect, root: Path | None) -> dict[str, ImageSource]:
     """The images by id; none where they cannot be found."""
     if prospect.shapes:
-        dataset = prospect.shapes[0].images()
+        dataset = prospect.shapes[0].stream()
     elif root is None or find_entry(prospect.dataset) is None:
         return {}
     else:
@@ -124,14 +116,3 @@ def _small_png(source: ImageSource) -> bytes:
     png = io.BytesIO()
     image.save(png, "PNG", optimize=True)
     return png.getvalue()
-
-
-def _line(experiment: str, source: str, images: list[dict[str, Any]]) -> ledger.Record:
-    return {
-        "schema": ledger.SCHEMA,
-        "kind": KIND,
-        "key": f"{KIND}:{experiment}:{source}",
-        "experiment": experiment,
-        "source": source,
-        "images": images,
-    }

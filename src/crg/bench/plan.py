@@ -7,30 +7,29 @@ run is known before the first run.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
-from crg.bench.design import Design, RowRequest, SettingRequest
-from crg.bench.grid import origin_of, typed_options
+from crg.bench.design import PUBLISHED, Design, RowDesign, SettingDesign
+from crg.bench.keys import origin_of, typed_options, unusual, whole_config
 from crg.bench.rendered import Tell
 from crg.bench.sources import Prospect
 from crg.datasets.catalog import TRAIN, find_entry, get_entry
-from crg.encoders import equipped
 from crg.engine import RunSpec, read_once, read_with_few
-from crg.evaluate import BASELINE
 from crg.features.files import Features
 from crg.methods.options import build_config
-from crg.methods.registry import get_method
+from crg.methods.registry import BASELINE, get_method
 from crg.needs import FEW, GENERATED, TEXT_ENCODER, check_needs
-from crg.presets import PRESET, PUBLISHED, presets_of
-from crg.results import ledger
-from crg.results.outline import LABELLED_IMAGES, Cell, Outline, Row, Source
-from crg.streams.scenario import Scenario
-from crg.types import InputError
+from crg.presets import PRESET, presets_of
+from crg.results.provenance import Origin, run_key
+from crg.results.schema import LABELLED_IMAGES, Cell, Outline, Row, Setting, Source
+from crg.types import InputError, Task
 
 SEED = "seed"  # the option of methods that train
 # In these the seed decides which images come, and not only when.
@@ -42,18 +41,18 @@ _NEEDS = {
 }
 
 
-def as_row(request: RowRequest) -> Row:
+def as_row(request: RowDesign) -> Row:
     """The row as tables show it."""
     kind = get_method(request.method)
     needs = kind.needs_with(build_config(request.method, kind.Config, request.options))
     options: dict[str, Any] = typed_options(request.method, request.options)
-    options |= {PRESET: PUBLISHED.rstrip("/")} if request.published else {}
+    options |= {PRESET: PUBLISHED} if request.preset == PUBLISHED else {}
     options |= {f"on {name}": dict(given) for name, given in request.per_dataset.items()}
     return Row(
         label=request.label,
         method=request.method,
         options=options,
-        tuned=request.tuned,
+        tuned=request.is_tuned,
         needs=tuple(_NEEDS.get(need, need) for need in needs),
         about=request.about,
         x=request.x,
@@ -62,32 +61,27 @@ def as_row(request: RowRequest) -> Row:
     )
 
 
-def options_on(request: RowRequest, dataset: str) -> dict[str, Any] | None:
+def options_on(request: RowDesign, dataset: str) -> dict[str, Any] | None:
     """The options of a row on a dataset, spelled out; None where it has no preset there."""
     entry = find_entry(dataset)
     name = entry.name if entry else dataset
     own = {**request.options, **request.per_dataset.get(name, {})}
-    if not request.published:
+    if request.preset != PUBLISHED:
         return typed_options(request.method, own)
-    preset = f"{PUBLISHED}{name}"
+    preset = f"{PUBLISHED}/{name}"
     if preset not in presets_of(request.method):
         return None
     return typed_options(request.method, {PRESET: preset, **own})
 
 
-def trains_with_seed(request: RowRequest) -> bool:
+def trains_with_seed(request: RowDesign) -> bool:
     """Whether the method has a seed among its options that the row leaves open."""
     fields = dataclasses.fields(get_method(request.method).Config)
     given = {*request.options, *(name for own in request.per_dataset.values() for name in own)}
     return SEED in {field.name for field in fields} - given
 
 
-def whole_config(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Every option, defaults included."""
-    return dataclasses.asdict(build_config(method, get_method(method).Config, options))
-
-
-def why_not(request: RowRequest, prospect: Prospect, features: Features) -> str | None:
+def why_not(request: RowDesign, prospect: Prospect, features: Features) -> str | None:
     """One sentence that says why a row is not run on these images; None if it is."""
     dataset = prospect.dataset
     if features.labels is None:
@@ -102,13 +96,13 @@ def why_not(request: RowRequest, prospect: Prospect, features: Features) -> str 
         needs = kind.needs_with(build_config(request.method, kind.Config, options))
         if FEW in needs and features.few_features is None:
             return _no_labelled_images(request.method, prospect)
-        check_needs(request.method, needs, equipped(features.task, needs, features.model))
+        check_needs(request.method, needs, _equipped(features, needs))
     except InputError as error:
         return str(error)
     return _too_few(options, dataset, features) if FEW in needs else None
 
 
-def seeds_of(request: RowRequest, setting: SettingRequest, seeds: tuple[int, ...]) -> range:
+def seeds_of(request: RowDesign, setting: SettingDesign, seeds: tuple[int, ...]) -> range:
     """How many of the seeds a row runs with: one where no image remembers those before.
 
     Zero-shot forgets too, but is cheap, and all are compared with it order by order. Where the
@@ -118,6 +112,15 @@ def seeds_of(request: RowRequest, setting: SettingRequest, seeds: tuple[int, ...
     once = forgets and request.method != BASELINE and not trains_with_seed(request)
     once = once and setting.scenario.order not in SEEDED_CHOICE
     return range(min(1, len(seeds)) if once else len(seeds))
+
+
+def _equipped(features: Features, needs: Sequence[str]) -> Task:
+    """The task with the text encoder of its model, if that is needed."""
+    if TEXT_ENCODER not in needs:
+        return features.task
+    from crg.encoders import equipped
+
+    return equipped(features.task, needs, features.model)
 
 
 def _no_labels(prospect: Prospect) -> str:
@@ -162,9 +165,13 @@ class Job:
     """One run that a cell waits for; ``name`` is what people see."""
 
     name: str
-    key: str
     spec: RunSpec
-    origin: ledger.Origin
+    origin: Origin
+
+    @property
+    def key(self) -> str:
+        """What the run is found by among results."""
+        return self.spec.key
 
 
 @dataclass(frozen=True)
@@ -184,16 +191,18 @@ def plan(
     plugins: Sequence[str] = (),
     workers: int = 1,
     tell: Tell = lambda name, progress: None,
+    first_seed: int = 0,
 ) -> Plan:
     """Render, read and check everything, and lay out the cells."""
-    seeds = tuple(range(design.orders))
+    seeds = tuple(range(first_seed, first_seed + design.orders))
     sources: list[Source] = []
     known: list[Prospect] = []
     cells: list[Cell] = []
     jobs: dict[str, Job] = {}
     for number, given in enumerate(prospects):
         for shapes in given.shapes:
-            shapes.render(folder, workers, tell)
+            shapes.render_stream(folder, workers, tell)
+            shapes.render_labelled(folder, workers)
         prospect, features = _read(given)
         known.append(prospect)
         if features is None:
@@ -207,6 +216,26 @@ def plan(
                 jobs[job.key] = _merged(jobs.get(job.key), job)
     outline = _outline(design, seeds, sources, cells)
     return Plan(outline, tuple(jobs.values()), tuple(known), tuple(plugins))
+
+
+def narrowed(whole: Plan, chosen: Collection[str], done: Collection[str]) -> Plan:
+    """The runs of the rows with ``chosen`` labels; other rows stay if they have runs ``done``.
+
+    So a method that joins an experiment stands beside what was measured before, and nothing else
+    is run.
+    """
+    about = whole.outline
+    ran = {cell.row for cell in about.cells if cell.key in done}
+    kept = [n for n, row in enumerate(about.rows) if row.label in chosen or n in ran]
+    place = {number: new for new, number in enumerate(kept)}
+    cells = [replace(cell, row=place[cell.row]) for cell in about.cells if cell.row in place]
+    rows = tuple(about.rows[number] for number in kept)
+    wanted = {cell.key for cell in cells if rows[cell.row].label in chosen}
+    return replaced(
+        whole,
+        outline=replace(about, rows=rows, cells=tuple(cells)),
+        jobs=tuple(job for job in whole.jobs if job.key in wanted),
+    )
 
 
 def count_runs(design: Design, prospects: Sequence[Prospect]) -> int:
@@ -255,18 +284,18 @@ class _Layout:
                     if self.refusals[row] is not None:
                         yield replace(cell, reason=self.refusals[row]), None
                         continue
-                    measured = self.design.measures_memory and index == 0
+                    measured = self.design.memory and index == 0
                     first = place == fitting[0][0]
                     job = self._job(request, setting, cell.seed, measured and first)
                     yield replace(cell, key=job.key), job
 
-    def _job(self, row: RowRequest, setting: SettingRequest, seed: int, memory: bool) -> Job:
+    def _job(self, row: RowDesign, setting: SettingDesign, seed: int, memory: bool) -> Job:
         source, method = self.source, row.method
         options = options_on(row, self.prospect.dataset)
         assert options is not None  # or there would be a refusal
         options = {**options, SEED: seed} if trains_with_seed(row) else options
         few = self.labelled if FEW in get_method(method).needs else None
-        origin = replace(
+        origin = replaced(
             origin_of(source.path, source.sha256, method, self.plugins, few),
             then=tuple(str(Path(path).resolve()) for path in source.then),
             scenario=unusual(setting.scenario),
@@ -280,16 +309,10 @@ class _Layout:
             then=source.then,
             scenario=setting.scenario,
             measure_memory=memory,
+            key=run_key(origin, method, whole_config(method, options), seed),
         )
-        key = ledger.run_key(origin, method, whole_config(method, options), seed)
         name = f"{source.name}, {setting.label}, {row.label}, order {seed}"
-        return Job(name, key, spec, origin)
-
-
-def unusual(scenario: Scenario) -> dict[str, Any]:
-    """The values of a scenario that are not the usual ones."""
-    usual = asdict(Scenario())
-    return {name: value for name, value in asdict(scenario).items() if value != usual[name]}
+        return Job(name, spec, origin)
 
 
 def _read(prospect: Prospect) -> tuple[Prospect, Features | None]:
@@ -303,7 +326,7 @@ def _read(prospect: Prospect) -> tuple[Prospect, Features | None]:
     except InputError as error:
         if prospect.must_be_usable:
             raise
-        return replace(prospect, missing=str(error)), None
+        return replaced(prospect, missing=str(error)), None
 
 
 def _absent(prospect: Prospect) -> Source:
@@ -347,7 +370,7 @@ def _outline(
         figure=design.figure,
         rows=tuple(as_row(row) for row in design.rows),
         sources=tuple(sources),
-        settings=tuple(setting.as_setting() for setting in design.settings),
+        settings=tuple(Setting(each.label, each.scenario) for each in design.settings),
         seeds=seeds,
         cells=tuple(cells),
         x_title=design.x_title,

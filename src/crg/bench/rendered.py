@@ -1,4 +1,7 @@
-"""Rendered shapes as data of an experiment: encoded once with the bundled model, then reused."""
+"""Rendered shapes as data of an experiment, encoded once with the bundled model.
+
+They go into a store whose name has all that decides its content, so that it can be made again.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,21 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from crg.bench.design import ShapesRequest
-from crg.encoders import load_encoder
-from crg.encoding import EncodingProgress, encode
-from crg.generation.variations import relight
-from crg.images.image_set import ImageSet
-from crg.images.views import Recipe
-from crg.shapes.dataset import CLEAN, N_CLASSES, shape_images
-from crg.shapes.shifts import SEVERITIES, SHIFTS
 from crg.types import InputError
+
+if TYPE_CHECKING:
+    from crg.encoding import EncodingProgress
+    from crg.images.image_set import ImageSet
+
+CLEAN = "clean"  # what images without a shift are called
 
 FOLDER = Path("build", "bench")  # where stores are made unless another place is named
 MODEL = "mini"
 # Nobody trained the model on these, or chose a shift, a severity or an option with them.
 STREAM_SEED, LABELLED_SEED = 21, 121
-_SHIFTED = f"(?P<shift>{'|'.join(SHIFTS)})-(?P<severity>[{SEVERITIES[0]}-{SEVERITIES[-1]}])"
+_SHIFTED = "(?P<shift>[a-z]+)-(?P<severity>[1-5])"
 _COUNT = "[1-9][0-9]*"
 _STORE_NAME = re.compile(
     f"(?:{CLEAN}|{_SHIFTED})-"
@@ -30,58 +31,53 @@ _STORE_NAME = re.compile(
     f"|labelled-(?P<shots>{_COUNT}))"
 )
 
-Tell: TypeAlias = Callable[[str, EncodingProgress], None]  # what is encoded, and how far it is
+Tell: TypeAlias = Callable[[str, "EncodingProgress"], None]  # what is encoded, and how far it is
 
 
 @dataclass(frozen=True)
 class Shapes:
-    """One stream of rendered shapes: a shift of a request."""
+    """One stream of rendered shapes."""
 
-    shift: str
-    request: ShapesRequest
+    shift: str  # or "clean"
+    severity: int = 3
+    images: int = 480
+    views: int = 8
+    shots: int = 0  # labelled images per class
+    generated: int = 0  # further views that stand in for generated ones
 
     @property
     def name(self) -> str:
-        """What the source is called."""
-        clean = self.shift == CLEAN
-        return f"shapes:{CLEAN}" if clean else f"shapes:{self.shift}:{self.request.severity}"
+        """What the dataset is called."""
+        return f"shapes:{self._kind.replace('-', ':')}"
 
-    def images(self) -> ImageSet:
-        """The stream, drawn when needed."""
-        return self._drawn(self.request.images, STREAM_SEED)
-
-    def labelled(self) -> ImageSet:
-        """Images of the same shift and of another seed, for methods that need labels."""
-        return self._drawn(self.request.shots * N_CLASSES, LABELLED_SEED)
+    def stream(self) -> ImageSet:
+        """The images, drawn when needed."""
+        return self._drawn(self.images, STREAM_SEED)
 
     def store(self, folder: Path) -> Path:
-        """Where the stream is encoded; the name tells all that decides its content."""
-        asked = self.request
-        made = f"-{asked.generated}made" if asked.generated else ""
-        return folder / f"{self._kind}-{asked.images}x{asked.views}{made}"
+        """Where the stream is encoded."""
+        made = f"-{self.generated}made" if self.generated else ""
+        return folder / f"{self._kind}-{self.images}x{self.views}{made}"
 
     def few_store(self, folder: Path) -> Path | None:
         """Where the labelled images are encoded, if any are asked for."""
-        shots = self.request.shots
-        return folder / f"{self._kind}-labelled-{shots}" if shots else None
-
-    def render(self, folder: Path, workers: int, tell: Tell) -> None:
-        """Render and encode whatever of it is not there yet."""
-        self.render_stream(folder, workers, tell)
-        self.render_labelled(folder, workers)
+        return folder / f"{self._kind}-labelled-{self.shots}" if self.shots else None
 
     def render_stream(self, folder: Path, workers: int, tell: Tell) -> None:
         """Render and encode the stream, unless it is there."""
+        from crg.encoders import load_encoder
+        from crg.encoding import encode
+        from crg.generation.variations import relight
+        from crg.images.views import Recipe
+
         _make(folder)
-        asked, images = self.request, self.images()
-        made = None
-        if asked.generated:
-            place = folder / f"{self._kind}-{asked.images}-made"
-            made = relight(images, place, asked.generated)
+        images, made = self.stream(), None
+        if self.generated:
+            made = relight(images, folder / f"{self._kind}-{self.images}-made", self.generated)
         encode(
             images,
             load_encoder(MODEL),
-            Recipe(views=asked.views),
+            Recipe(views=self.views),
             self.store(folder),
             variations=made,
             workers=workers,
@@ -89,33 +85,46 @@ class Shapes:
         )
 
     def render_labelled(self, folder: Path, workers: int) -> None:
-        """Render and encode the labelled images, if any are asked for and not there."""
+        """Render and encode images of the same shift and of another seed, if any are asked for."""
+        from crg.encoders import load_encoder
+        from crg.encoding import encode
+        from crg.images.views import Recipe
+        from crg.shapes.dataset import N_CLASSES
+
         if few := self.few_store(folder):
             _make(folder)
-            encode(self.labelled(), load_encoder(MODEL), Recipe(), few, workers=workers)
+            images = self._drawn(self.shots * N_CLASSES, LABELLED_SEED)
+            encode(images, load_encoder(MODEL), Recipe(), few, workers=workers)
 
     @property
     def _kind(self) -> str:
-        return CLEAN if self.shift == CLEAN else f"{self.shift}-{self.request.severity}"
+        return CLEAN if self.shift == CLEAN else f"{self.shift}-{self.severity}"
 
     def _drawn(self, count: int, seed: int) -> ImageSet:
+        from crg.shapes.dataset import shape_images
+
         shift = None if self.shift == CLEAN else self.shift
-        return shape_images(shift, self.request.severity, count, seed)
+        return shape_images(shift, self.severity, count, seed)
 
 
 def shapes_in(name: str) -> Shapes | None:
     """The shapes whose ``store`` or ``few_store`` has this name; None for any other name.
 
-    >>> shapes_in("night-3-480x8").request.images, shapes_in("clean-labelled-4").request.shots
+    >>> shapes_in("night-3-480x8").images, shapes_in("clean-labelled-4").shots
     (480, 4)
     """
     found = _STORE_NAME.fullmatch(name)
-    if found is None:
+    if found is None or not _is_shift(found["shift"]):
         return None
     told = {part: value for part, value in found.groupdict().items() if value is not None}
     shift = told.pop("shift", CLEAN)
-    counts = {part: int(value) for part, value in told.items()}
-    return Shapes(shift, ShapesRequest((shift,), **counts))
+    return Shapes(shift, **{part: int(value) for part, value in told.items()})
+
+
+def _is_shift(name: str | None) -> bool:
+    from crg.shapes.shifts import SHIFTS
+
+    return name is None or name in SHIFTS
 
 
 def render_store(name: str, folder: Path, workers: int, tell: Tell) -> Path | None:
@@ -123,7 +132,7 @@ def render_store(name: str, folder: Path, workers: int, tell: Tell) -> Path | No
     shapes = shapes_in(name)
     if shapes is None:
         return None
-    if shapes.request.shots:
+    if shapes.shots:
         shapes.render_labelled(folder, workers)
     else:
         shapes.render_stream(folder, workers, tell)

@@ -1,28 +1,95 @@
-"""Repeating a run from its line in a results file, and comparing all that was measured."""
+"""Repeating a run from its line in a results file, and comparing all that was measured.
+
+Archived lines are small enough to keep for good. They have all that is needed to repeat a run,
+and of what was measured the accuracy and a digest of everything.
+"""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, TypeAlias
+from pathlib import Path, PurePath
+from typing import Any, TypeAlias, TypeVar
 
-from crg.bench.grid import origin_of
+from msgspec.structs import replace
+
+from crg.atomic import replacing
+from crg.bench.keys import origin_of
 from crg.bench.rendered import shapes_in
-from crg.bench.shortening import DIGEST, digest_of, measured_values
 from crg.bench.sources import discover
 from crg.engine import RunSpec, read_once, results_only, run_all
 from crg.features.joining import joined_sha256
 from crg.plugins import load_plugins
-from crg.results import ledger
-from crg.results import ledger as results
-from crg.results.soundness import lacking
+from crg.results import ledger, provenance
+from crg.results.schema import (
+    ArchivedRun,
+    Data,
+    Entry,
+    LineError,
+    Other,
+    Run,
+    decode,
+    encode,
+)
 from crg.streams.scenario import Scenario
 from crg.types import InputError, Result
 
+DIGEST = "digest"
+SHORT = "short"  # kind of a line that was no run, and only keeps its place
+# What no two runs have in common, even on the same machine.
+NOT_COMPARED = ("ms_per_step", "ms_per_step_median", "peak_bytes")
 _NUMBER = re.compile(r"[+-]?\d+")
+AnyRun: TypeAlias = Run | ArchivedRun
+
+
+def measured_values(run: Run | Result) -> dict[str, Any]:
+    """Everything that must be the same when a run is repeated, each under a name of its own."""
+    named: dict[str, Any] = {}
+    for part in ("options", "n_samples", "metrics", "zero_shot"):
+        value = getattr(run, part)
+        if not isinstance(value, Mapping):
+            named[part] = value
+            continue
+        prefix = "" if part == "metrics" else f"{part}: "
+        named |= {f"{prefix}{k}": each for k, each in value.items() if k not in NOT_COMPARED}
+    return named
+
+
+def digest_of(run: Run | Result) -> str:
+    """A digest of everything that must be the same when the run is repeated."""
+    text = json.dumps(measured_values(run), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def archived(entry: Entry) -> Entry:
+    """The archived form of any line of a results file; of paths only the last part is kept."""
+    if isinstance(entry, ArchivedRun):
+        return entry
+    if not isinstance(entry, Run):
+        return Other(key=entry.key, kind=SHORT)
+    shared = {
+        name: getattr(entry, name) for name in ArchivedRun.__struct_fields__ if name != DIGEST
+    }
+    short = ArchivedRun(**shared, digest=digest_of(entry))
+    accuracy = {"accuracy": entry.metrics.get("accuracy")}
+    return replace(_moved(short, lambda path: PurePath(path).name), metrics=accuracy)
+
+
+def archive_file(source: Path, target: Path) -> None:
+    """A compressed file with an archived line for each line of ``source``, under its number."""
+    lines = []
+    for line in source.read_bytes().splitlines():
+        try:
+            lines.append(encode(archived(decode(line))))
+        except LineError:
+            lines.append(b"")  # truncated: the numbers of the others stay
+    with replacing(target) as partial:
+        # Without a time in it, equal results make equal files.
+        partial.write_bytes(gzip.compress(b"\n".join([*lines, b""]), mtime=0))
 
 
 @dataclass(frozen=True)
@@ -31,7 +98,7 @@ class Line:
 
     file: str
     number: int
-    record: results.Record
+    run: AnyRun
 
 
 def find_line(text: str, files: Sequence[str | Path]) -> Line:
@@ -52,38 +119,33 @@ def find_line(text: str, files: Sequence[str | Path]) -> Line:
 def _numbered(file: str, number: int) -> Line:
     if not Path(file).is_file():
         raise InputError(f"There is no file {file}: name the results file with --results.")
-    ledger = results.read_ledger(file)
-    if not 1 <= number <= ledger.n_lines:
-        lines = "1 line" if ledger.n_lines == 1 else f"{ledger.n_lines} lines"
+    known = ledger.read(file)
+    if not 1 <= number <= known.n_lines:
+        lines = "1 line" if known.n_lines == 1 else f"{known.n_lines} lines"
         raise InputError(f"{file} has no line {number}: it has {lines}, which count from 1.")
-    record = _readable(ledger).get(number)
-    if record is None:
-        why = {line.number: line.why for line in ledger.left_out}.get(number, "is empty")
+    entry = _readable(known).get(number)
+    if entry is None:
+        why = {line.number: line.why for line in known.left_out}.get(number, "is empty")
         raise InputError(f"Line {number} of {file} {why}: name the line of a run.")
-    kind = record.get("kind")
-    if kind is not None:
+    if not isinstance(entry, AnyRun):
         raise InputError(
-            f"Line {number} of {file} is of the kind {kind!r}: name the line of a run."
+            f"Line {number} of {file} is of the kind {entry.kind!r}: name the line of a run."
         )
-    fault = lacking(record)
-    if fault is not None:
-        raise InputError(f"Line {number} of {file} {fault}.")
-    return Line(file, number, record)
+    return Line(file, number, entry)
 
 
-def _readable(ledger: results.Ledger) -> dict[int, results.Record]:
+def _readable(known: ledger.Ledger) -> dict[int, Entry]:
     """Lines by number, also those that are not believed: to repeat them says what is true."""
-    doubtful = {each.number: dict(each.record) for each in ledger.left_out if each.record}
-    return doubtful | dict(zip(ledger.numbers, ledger.records, strict=True))
+    doubtful = {line.number: line.entry for line in known.left_out if line.entry is not None}
+    return {**doubtful, **known.entries}
 
 
 def _by_key(start: str, files: Sequence[str | Path]) -> Line:
     found: dict[str, Line] = {}
     for file in files:
-        for number, record in sorted(_readable(results.read_ledger(file)).items()):
-            is_run = record.get("kind") is None and lacking(record) is None
-            if is_run and record["key"].startswith(start):
-                found[record["key"]] = Line(str(file), number, record)  # the latest counts
+        for number, entry in sorted(_readable(ledger.read(file)).items()):
+            if isinstance(entry, AnyRun) and entry.key.startswith(start):
+                found[entry.key] = Line(str(file), number, entry)  # the latest counts
     if len(found) == 1:
         return next(iter(found.values()))
     where = ", ".join(str(file) for file in files) or "no results file"
@@ -109,30 +171,27 @@ class Repetition:
         return not self.other
 
 
-def spec_of(record: Mapping[str, Any]) -> RunSpec:
-    """The run that a record reports, ready to be run again."""
-    few = record.get("few")
+def spec_of(run: AnyRun) -> RunSpec:
+    """The run of a line, ready to be run again."""
     return RunSpec(
-        path=record["data"]["path"],
-        method=record["method"],
-        options=dict(record["given"]),
-        seed=record["seed"],
-        few=None if few is None else few["path"],
-        then=tuple(record.get("then") or ()),
-        scenario=Scenario(**(record.get("scenario") or {})),
+        path=run.data.path,
+        method=run.method,
+        options=run.given,
+        seed=run.seed,
+        few=None if run.few is None else run.few.path,
+        then=run.then,
+        scenario=Scenario(**run.scenario),
     )
 
 
-def check_data(record: Mapping[str, Any]) -> None:
+def check_data(run: AnyRun) -> None:
     """Refuse data that is gone or not what it was."""
-    spec = spec_of(record)
-    digests = [_digest(path) for path in (spec.path, *spec.then)]
-    now = joined_sha256(digests) if spec.then else digests[0]
-    if now != record["data"]["sha256"]:
-        raise InputError(_other_data((spec.path, *spec.then)))
-    few = record.get("few")
-    if few is not None and _digest(few["path"]) != few["sha256"]:
-        raise InputError(_other_data((few["path"],)))
+    paths = (run.data.path, *run.then)
+    digests = [_digest(path) for path in paths]
+    if run.data.sha256 != (joined_sha256(digests) if run.then else digests[0]):
+        raise InputError(_other_data(paths))
+    if run.few is not None and _digest(run.few.path) != run.few.sha256:
+        raise InputError(_other_data((run.few.path,)))
 
 
 def _other_data(paths: Sequence[str]) -> str:
@@ -146,32 +205,30 @@ def _other_data(paths: Sequence[str]) -> str:
     return f"{files} has changed since the run: restore what it was."
 
 
-def changed_since(record: Mapping[str, Any]) -> list[str]:
+def changed_since(run: AnyRun) -> list[str]:
     """Sentences on what is not as it was: versions, the machine, the code of the method."""
-    load_plugins(record.get("plugins") or ())
+    load_plugins(run.plugins)
     notes = []
-    now = ledger.surroundings()
-    for kind in ("versions", "machine"):
-        then = record.get(kind) or {}
+    now = provenance.surroundings()
+    for kind, then in (("versions", run.versions), ("machine", run.machine)):
         for name, value in now[kind].items():
             if name in then and then[name] != value:  # older lines have fewer of them
                 is_now = "is not installed" if value is None else f"is {value}"
                 notes.append(f"{name} was {then[name]} and {is_now}.")
-    origin = origin_of(record["data"]["path"], None, record["method"], ())
-    if origin.code != record.get("code"):
-        notes.append(f"the code of {record['method']} was another one.")
+    if origin_of(run.data.path, None, run.method, ()).code != run.code:
+        notes.append(f"the code of {run.method} was another one.")
     return notes
 
 
-def compare(record: Mapping[str, Any], result: Result) -> Repetition:
+def compare(run: AnyRun, result: Result) -> Repetition:
     """Everything that was measured, before and now; times and memory are left out."""
-    now = json.loads(json.dumps(asdict(result)))
-    if DIGEST in record:
-        before: dict[str, Any] = {DIGEST: record[DIGEST], **record["metrics"]}
-        after: dict[str, Any] = {DIGEST: digest_of(now), **now["metrics"]}
+    now = Result(**json.loads(json.dumps(asdict(result))))
+    if isinstance(run, ArchivedRun):
+        before: dict[str, Any] = {DIGEST: run.digest, **run.metrics}
+        after: dict[str, Any] = {DIGEST: digest_of(now), **now.metrics}
         after = {name: after.get(name) for name in before}
     else:
-        before, after = measured_values(record), measured_values(now)
+        before, after = measured_values(run), measured_values(now)
     same: list[str] = []
     differences: dict[str, tuple[Any, Any]] = {}
     for name in dict.fromkeys([*before, *after]):
@@ -182,30 +239,28 @@ def compare(record: Mapping[str, Any], result: Result) -> Repetition:
     return Repetition(tuple(same), tuple(differences), differences)
 
 
-def repeat(record: Mapping[str, Any]) -> Repetition:
+def repeat(run: AnyRun) -> Repetition:
     """Run it again and compare.
 
-    The last bits depend on how BLAS was told to use one thread: by its environment, as in the
+    The last bits depend on how BLAS was made to use one thread: by its environment, as in the
     worker processes of ``crg bench``, or while it runs, as in ``crg run``. A line does not say
     which of the two made it, so the second is tried where the first gives other bits.
     """
-    spec, plugins = spec_of(record), tuple(record.get("plugins") or ())
     tried = []
     for isolated in (True, False):
-        [(_, result)] = results_only(run_all([spec], 1, plugins, isolated=isolated))
-        tried.append(compare(record, result))
+        outcomes = run_all([spec_of(run)], 1, run.plugins, isolated=isolated)
+        [(_, result)] = results_only(outcomes)
+        tried.append(compare(run, result))
         if tried[-1].is_same:
             return tried[-1]
     return tried[0]
 
 
-def with_data_at(
-    record: Mapping[str, Any], paths: Iterable[Path], render: Render = lambda name: None
-) -> dict[str, Any]:
-    """The record with paths that are gone replaced by files of the same name below ``paths``.
+def with_data_at(run: AnyRun, paths: Iterable[Path], render: Render = lambda name: None) -> AnyRun:
+    """The run with paths that are gone replaced by files of the same name below ``paths``.
 
     What is not there either ``render`` may make again, which is given the name and returns the
-    place, or None where it cannot. Whether it is the same data ``check_data`` tells.
+    place, or None where it cannot. Whether it is the same data ``check_data`` says.
     """
     there = {each.path.name: str(each.path) for each in discover(paths)}
 
@@ -215,13 +270,17 @@ def with_data_at(
             return path if Path(path).exists() else there[name]
         return str(render(name) or path)
 
-    few = record.get("few")
-    return {
-        **record,
-        "data": {**record["data"], "path": place(record["data"]["path"])},
-        "then": [place(path) for path in record.get("then") or ()],
-        "few": None if few is None else {**few, "path": place(few["path"])},
-    }
+    return _moved(run, place)
+
+
+R = TypeVar("R", Run, ArchivedRun, AnyRun)
+
+
+def _moved(run: R, place: Callable[[str], str]) -> R:
+    """The run with each path put elsewhere."""
+    few = None if run.few is None else Data(place(run.few.path), run.few.sha256)
+    data, then = Data(place(run.data.path), run.data.sha256), tuple(map(place, run.then))
+    return replace(run, data=data, then=then, few=few)
 
 
 def _digest(path: str) -> str | None:

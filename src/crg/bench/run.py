@@ -3,45 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 from crg.bench.plan import Job, Plan
-from crg.engine import Failure, OnProgress, Outcome, RunSpec, run_all, run_all_on_ray
+from crg.engine import Failure, OnProgress, Outcome, RunSpec, run_all
 from crg.results import ledger
-from crg.results.outline import NO_OUTLINE, from_record
+from crg.results.ledger import Ledger
+from crg.results.provenance import failed_run, make_run
+from crg.results.schema import Entry, OutlineLine
 from crg.types import InputError
-
-
-class Keeper:
-    """Adds lines to a results file that others may be writing, too.
-
-    Two calls of ``crg bench`` at once have the same runs to do. Before a line is written, what
-    the file has got since the last one is read, so whoever comes second writes nothing.
-    """
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path, self._end = Path(path), 0
-        self._keys: set[str] = set()
-
-    def add(self, record: ledger.Record) -> bool:
-        """Write the line of a run or of its failure; False if the run is there already."""
-        self._catch_up()
-        if record["key"] in self._keys:
-            return False
-        ledger.append(self._path, record)
-        return True
-
-    def _catch_up(self) -> None:
-        if not self._path.exists() or self._path.stat().st_size < self._end:  # another file
-            self._end, self._keys = 0, set()
-        keys, self._end = ledger.run_keys_from(self._path, self._end)
-        self._keys |= keys
-
 
 Engine: TypeAlias = Literal["processes", "ray"]
 
@@ -63,57 +36,63 @@ class Machinery:
 
 @dataclass(frozen=True)
 class Done:
-    """A run that is over; ``failure`` is the reason if it came to nothing."""
+    """A run that is over; ``failure`` is the reason if it failed."""
 
     job: Job
     failure: str | None = None
 
 
-def missing_jobs(plan: Plan, path: str | os.PathLike[str]) -> list[Job]:
+def missing_jobs(plan: Plan, known: Ledger) -> list[Job]:
     """The runs that the results file does not hold yet; failed ones are tried again."""
-    keys = [job.key for job in plan.jobs]
-    done = ledger.find(ledger.read_ledger(path).records, keys)
+    done = known.runs
     return [job for job in plan.jobs if job.key not in done]
 
 
-def begin(plan: Plan, path: str | os.PathLike[str]) -> None:
+def begin(plan: Plan, path: str | os.PathLike[str], known: Ledger) -> None:
     """Write the outline into the results file, unless it is the latest one there already."""
     ledger.make_folder(path)
     ledger.check_writable(path)
-    append_new(path, {"schema": ledger.SCHEMA, **plan.outline.as_record()})
+    append_new(path, plan.outline.as_line(), known)
 
 
-def no_longer_shown(plan: Plan, path: str | os.PathLike[str]) -> list[str]:
+def append_new(path: str | os.PathLike[str], entry: Entry, known: Ledger) -> None:
+    """Add a line unless the latest one of its key says the same."""
+    if _latest(known, entry.key) != entry:
+        ledger.append(path, entry)
+
+
+def no_longer_shown(plan: Plan, path: str | os.PathLike[str], known: Ledger) -> list[str]:
     """What the results file shows until now and will not once the plan is its outline."""
-    outline, key = plan.outline, plan.outline.as_record()["key"]
-    earlier = [each for each in ledger.read_ledger(path).records if each["key"] == key]
-    if not earlier:
+    now = plan.outline
+    line = _latest(known, now.as_line().key)
+    if not isinstance(line, OutlineLine):
         return []
-    try:
-        before = from_record(earlier[-1])
-    except NO_OUTLINE:  # the report reports it
-        return []
-    told = []
-    if len(before.seeds) > len(outline.seeds):
-        told.append(
+    before, notes = line.experiment, []
+    if len(before.seeds) > len(now.seeds):
+        notes.append(
             f"{path} holds {len(before.seeds)} orders, of which its report shows "
-            f"{len(outline.seeds)} from now on: ask for all of them to see the others again."
+            f"{len(now.seeds)} from now on: ask for all of them to see the others again."
         )
-    now = {source.name for source in outline.sources if source.missing is None}
-    gone = [each.name for each in before.sources if each.missing is None and each.name not in now]
-    if gone:
-        told.append(
-            f"the report of {path} leaves out {', '.join(map(repr, gone))} from now on: "
+    if gone := _lost([r.label for r in before.rows], [r.label for r in now.rows]):
+        notes.append(
+            f"the report of {path} leaves out the rows {gone} from now on: "
+            "name them with --methods to see them."
+        )
+    was, is_now = ([s.name for s in each.sources if not s.missing] for each in (before, now))
+    if gone := _lost(was, is_now):
+        notes.append(
+            f"the report of {path} leaves out {gone} from now on: "
             "name the data again and leave out --only to see it."
         )
-    return told
+    return notes
 
 
-def append_new(path: str | os.PathLike[str], line: ledger.Record) -> None:
-    """Add a line unless the latest one of its key says the same."""
-    earlier = [each for each in ledger.read_ledger(path).records if each["key"] == line["key"]]
-    if not earlier or earlier[-1] != json.loads(json.dumps(line)):
-        ledger.append(path, line)
+def _lost(before: Sequence[str], now: Sequence[str]) -> str:
+    return ", ".join(repr(name) for name in before if name not in now)
+
+
+def _latest(known: Ledger, key: str) -> Entry | None:
+    return next((e for e in reversed(list(known.entries.values())) if e.key == key), None)
 
 
 def run_jobs(
@@ -127,17 +106,17 @@ def run_jobs(
 
     What somebody else has written to the file meanwhile is not written again.
     """
-    kept = Keeper(path)
-    by_spec = {id(job.spec): job for job in jobs}  # the engine hands back the very specs
+    writer = ledger.Writer(path)
+    by_key = {job.key: job for job in jobs}
     runs = _runs([job.spec for job in jobs], plugins, machinery, on_progress)
     with contextlib.closing(runs):
         for spec, outcome in runs:
-            job = by_spec[id(spec)]
+            job = by_key[spec.key]
             if isinstance(outcome, Failure):
-                kept.add(ledger.make_failure(job.key, outcome.reason))
+                writer.add(failed_run(job.key, outcome.reason))
                 yield Done(job, outcome.reason)
             else:
-                kept.add(ledger.make_record(outcome, job.origin, spec.options))
+                writer.add(make_run(outcome, job.origin, spec.options))
                 yield Done(job)
 
 
@@ -149,6 +128,8 @@ def _runs(
 ) -> Generator[tuple[RunSpec, Outcome], None, None]:
     workers = machinery.workers
     if machinery.engine == "ray":
+        from crg.engine.cluster import run_all_on_ray
+
         return run_all_on_ray(specs, workers, machinery.address, plugins, on_progress)
     # in processes even with one worker: a method may take its process down with it
     return run_all(specs, workers or 1, plugins, on_progress, isolated=True)

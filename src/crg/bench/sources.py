@@ -9,15 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from crg.bench.design import (
-    CatalogueRequest,
-    DataRequest,
-    Design,
-    FilesRequest,
-    ShapesRequest,
-)
+from crg.bench.design import DataDesign, Design
 from crg.bench.rendered import Shapes
-from crg.datasets.catalog import TEST, TRAIN, find_split
+from crg.datasets.catalog import TEST, TRAIN, find_entry, find_split
 from crg.features import store as storage
 from crg.features.files import REQUIRED, check_complete, read_features
 from crg.features.formats import read_raw
@@ -231,35 +225,30 @@ class Prospect:
 
 def find_prospects(design: Design, found: Sequence[Found], folder: Path) -> tuple[Prospect, ...]:
     """All sources of the design; nothing is rendered or encoded for it."""
-    matched = _matched(design.data, found)
+    matched = [
+        pick(found, dataset, model)
+        for data in design.data
+        for dataset in data.datasets or ()
+        for model in data.models
+    ]
     rest = _distinct([e for e in found if e not in matched and not e.is_labelled_extra])
     prospects: list[Prospect] = []
-    for request in design.data:
-        if isinstance(request, CatalogueRequest):
-            prospects += _catalogued(request, found)
-        elif isinstance(request, ShapesRequest):
-            prospects += _rendered(request, folder, design.wants_domains)
-        elif isinstance(request, FilesRequest):
+    for data in design.data:
+        if data.datasets is not None:
+            prospects += _catalogued(data.datasets, data.models, found)
+        elif data.shapes is not None:
+            prospects += _rendered(data, data.shapes, folder, design.wants_domains)
+        else:
             prospects += [_of(each, found) for each in rest]
             prospects += _joined(rest) if design.wants_domains else ()
     return tuple({prospect.name: prospect for prospect in prospects}.values())
 
 
-def _matched(requests: Sequence[DataRequest], found: Sequence[Found]) -> list[Found]:
-    """The stores that catalogued datasets are taken from."""
-    pairs = [
-        pick(found, dataset, model)
-        for request in requests
-        if isinstance(request, CatalogueRequest)
-        for dataset in request.datasets
-        for model in request.models
-    ]
-    return [each for each in pairs if each is not None]
-
-
-def _catalogued(request: CatalogueRequest, found: Sequence[Found]) -> Iterator[Prospect]:
-    for model in request.models:
-        for dataset in request.datasets:
+def _catalogued(
+    datasets: Sequence[str], models: Sequence[str], found: Sequence[Found]
+) -> Iterator[Prospect]:
+    for model in models:
+        for dataset in datasets:
             store = pick(found, dataset, model)
             if store is not None:
                 yield _of(store, found)
@@ -271,8 +260,11 @@ def _catalogued(request: CatalogueRequest, found: Sequence[Found]) -> Iterator[P
             yield Prospect(full_name(dataset, model), dataset, missing=why, model=model)
 
 
-def _rendered(request: ShapesRequest, folder: Path, in_sequence: bool) -> Iterator[Prospect]:
-    streams = [Shapes(shift, request) for shift in request.shifts]
+def _rendered(
+    data: DataDesign, shifts: Sequence[str], folder: Path, in_sequence: bool
+) -> Iterator[Prospect]:
+    counts = (data.severity, data.images, data.views, data.shots, data.generated)
+    streams = [Shapes(shift, *counts) for shift in shifts]
     for each in streams:
         few = each.few_store(folder)
         yield Prospect(each.name, each.name, (each.store(folder),), few, (each,))
@@ -321,3 +313,14 @@ def _distinct(files: Sequence[Found]) -> list[Found]:
     """Files of the same name are told apart by their paths."""
     count = Counter(each.name for each in files)
     return [replace(each, name=str(each.path)) if count[each.name] > 1 else each for each in files]
+
+
+def unknown_datasets(design: Design, sources: Iterable[str]) -> list[str]:
+    """Sentences on options for single datasets that neither the catalogue nor a source knows."""
+    known = set(sources)
+    return [
+        f"the row {row.label!r} has options for {name!r}, and no source is called so."
+        for row in design.rows
+        for name in row.per_dataset
+        if find_entry(name) is None and name not in known
+    ]

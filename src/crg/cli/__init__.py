@@ -1,27 +1,60 @@
-"""The ``crg`` command. No logic lives here: commands read input, call the library and print."""
+"""The ``crg`` command. No logic lives here: commands read input, call the library and print.
+
+A command is imported when it is called, so that ``crg --help`` is there at once. The list below
+has what help shows of each; a test compares it with the commands themselves.
+"""
 
 from __future__ import annotations
+
+import importlib
 
 import click
 
 import crg
-from crg.cli.bench import bench
-from crg.cli.compare import compare
-from crg.cli.context import context
-from crg.cli.datasets import datasets
-from crg.cli.demo import demo
-from crg.cli.encode import encode
-from crg.cli.encoders import encoders, export
-from crg.cli.generate import generate
-from crg.cli.methods import methods
-from crg.cli.predict import predict
-from crg.cli.report import report
-from crg.cli.rerun import rerun
-from crg.cli.run import run
 from crg.cli.shared import CommandGroup, load_environment_plugins, plugin_option
 
+COMMANDS = {  # as help lists them
+    "predict": "Say what images show, adapting as it goes; one line per image.",
+    "demo": "Render shifted images, encode them with the bundled model, and compare the methods.",
+    "encode": "Encode the images of a dataset once, for every run to read.",
+    "generate": "Make variations of images with a diffusion model, "
+    "once, for crg encode to add as views.",
+    "run": "Run one method over a feature file, beside zero-shot on the same stream.",
+    "compare": "Compare methods on feature files: mean and spread over stream orders.",
+    "bench": "Run the experiment of a TOML file on whatever data is there.",
+    "report": "Show what crg bench has measured: RESULTS are its files, or folders of them.",
+    "rerun": "Run again what a line of a results file reports, and compare all that was measured.",
+    "methods": "List the methods with their options and defaults, or tell more of one of them.",
+    "encoders": "List the models that turn images and texts into features.",
+    "export": "Write a model of open_clip for ONNX Runtime, and check that both agree.",
+    "context": "Show a context that coop learnt: its model, its shape and the words nearest to it.",
+    "datasets": "List the datasets, tell more of one, or check one on disk.",
+}
+_ELSEWHERE = {"export": "encoders"}  # modules of commands that are not named after them
 
-@click.group(cls=CommandGroup)
+
+class LazyGroup(CommandGroup):
+    """A group that imports a command when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands, in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name; None if there is none."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"crg.cli.{_ELSEWHERE.get(cmd_name, cmd_name)}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, from the table above."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup)
 @click.version_option(crg.__version__, prog_name="crg")
 @plugin_option
 def main() -> None:
@@ -31,28 +64,9 @@ def main() -> None:
     Example:
       crg demo
       crg predict photos/ --classes "cat,dog,fox" --model ViT-B-16
-      crg compare features.npz --methods zero_shot,tda,dpe,crg --orders 5
+      crg compare features.npz --methods zero_shot,tda,crg,anchored --orders 5
 
     A method of your own works everywhere a built-in one does: decorate its class with
     @crg.register and name its file with --plugin (or in the variable CRG_PLUGINS).
     """
     load_environment_plugins()
-
-
-for command in (
-    predict,
-    demo,
-    encode,
-    generate,
-    run,
-    compare,
-    bench,
-    report,
-    rerun,
-    methods,
-    encoders,
-    export,
-    context,
-    datasets,
-):
-    main.add_command(command)

@@ -4,105 +4,52 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from crg.bench.checking import unknown_datasets
-from crg.bench.design import Design
-from crg.bench.gallery import galleries
-from crg.bench.plan import Job, Plan, count_runs, plan
-from crg.bench.reading import read_design
+from crg.bench.design import Design, read_design, with_methods
+from crg.bench.plan import Plan, count_runs, narrowed, plan
 from crg.bench.rendered import FOLDER
-from crg.bench.run import (
-    Machinery,
-    append_new,
-    begin,
-    missing_jobs,
-    no_longer_shown,
-    run_jobs,
+from crg.bench.run import Machinery, append_new, begin, no_longer_shown
+from crg.bench.sources import (
+    VARIABLE,
+    Prospect,
+    discover,
+    find_prospects,
+    named_paths,
+    unknown_datasets,
 )
-from crg.bench.sources import VARIABLE, Prospect, discover, find_prospects, named_paths
-from crg.cli.progress import EncodingBar, grid_progress
-from crg.cli.shared import (
-    INTERRUPTED,
-    F,
-    loaded_plugins,
-    note,
-    output,
-    plugin_option,
-    tell_of_left_out,
-)
-from crg.report.evidence import Study, read_studies, watermark
-from crg.report.evidence.study import Contrast, Line, Spread
-from crg.report.evidence.study import Table as Figures
+from crg.cli.progress import EncodingBar, end_with, run_missing
+from crg.cli.shared import F, loaded_plugins, note, output, plugin_option, read_results
+from crg.report.overview import short_table
+from crg.report.study import Experiment, read_experiments
+from crg.report.tables import to_terminal
 from crg.results import ledger
-from crg.results.outline import ENOUGH_ORDERS
+from crg.results.schema import ENOUGH_ORDERS
 from crg.threads import processors
 from crg.types import InputError
 
-_NOTHING = "-"
 _SHOWN_MISSING = 2  # datasets that are not there: on most machines that is nearly all of them
 
 
-def study_tables(study: Study) -> Iterator[RenderableType]:
-    """A table per source and setting, then what is missing."""
-    several = len(study.outline.settings) > 1
-    for figures in study.tables:
-        setting = f", {figures.setting.label}" if several else ""
-        source = figures.source
-        title = f"{source.name}{setting}: {source.n_samples} images, {source.n_classes} classes"
-        yield Group(Text(title), _table(figures))
-    for source in study.missing[:_SHOWN_MISSING]:
+def experiment_tables(experiment: Experiment) -> Iterator[RenderableType]:
+    """A table per dataset and setting, then what is missing."""
+    several = len(experiment.outline.settings) > 1
+    for each in experiment.comparisons:
+        setting = f", {each.setting.label}" if several else ""
+        table = short_table(each)
+        facts = f"{each.source.n_samples} images, {each.source.n_classes} classes"
+        yield Group(Text(f"{table.title}{setting}: {facts}"), to_terminal(table))
+    for source in experiment.missing[:_SHOWN_MISSING]:
         yield Text(f"{source.name}: {source.missing}", style="dim")
-    more = len(study.missing) - _SHOWN_MISSING
+    more = len(experiment.missing) - _SHOWN_MISSING
     if more > 0:
         yield Text(f"{more} more are not there either; --list names them all.", style="dim")
-
-
-def _table(figures: Figures) -> Table:
-    table = Table()
-    table.add_column("row", no_wrap=True)
-    table.add_column("accuracy %", justify="right", no_wrap=True)
-    table.add_column("gain over zero-shot (95% interval)", justify="right", no_wrap=True)
-    has_remarks = any(map(_remark, figures.lines))
-    if has_remarks:
-        table.add_column("remarks")
-    for line in figures.lines:
-        style = {"failed": "red", "not run": "dim"}.get(line.status, "bold" if line.best else "")
-        cells = [line.row.label, _accuracy(line.accuracy), _gain(line.to_zero_shot)]
-        cells += [_remark(line)] if has_remarks else []
-        table.add_row(*(Text(cell, style=style) for cell in cells))
-    return table
-
-
-def _remark(line: Line) -> str:
-    marks = [watermark(line), line.status if line.status != "measured" else "", line.reason]
-    return ": ".join(mark for mark in marks if mark)
-
-
-def _accuracy(spread: Spread | None) -> str:
-    if spread is None:
-        return _NOTHING
-    deviation = "" if spread.std is None else f" ± {100 * spread.std:.2f}"
-    return f"{100 * spread.mean:.2f}{deviation}"
-
-
-def _gain(contrast: Contrast | None) -> str:
-    if contrast is None:
-        return _NOTHING
-    interval = contrast.interval
-    low, high = f"{100 * interval.low:+.2f}", f"{100 * interval.high:+.2f}"
-    verdict = f" {contrast.verdict}" if contrast.verdict else ""
-    return f"{100 * interval.mean:+.2f} [{low}, {high}]{verdict}"
-
-
-FAILED = 1  # exit code where a run came to nothing
 
 
 def _data_options(command: F) -> F:
@@ -125,6 +72,9 @@ def _data_options(command: F) -> F:
 def _running_options(command: F) -> F:
     positive = click.IntRange(min=1)
     for option in reversed((
+        click.option("--methods", "texts", multiple=True, metavar="LIST",
+                     help="Only these methods, as in crg compare; one that the file does not "
+                          "name, such as a plug-in, joins it.  [default: all of the file]"),
         click.option("--orders", type=positive,
                      help="How many stream orders.  [default: as the file says]"),
         click.option("--workers", type=positive,
@@ -168,32 +118,45 @@ def bench(
       crg bench experiments/ablation.toml --quick
       crg bench experiments/robustness.toml --data stores/ --workers 8
       crg bench experiments/streams.toml --list
+      crg bench experiments/noise.toml --methods mine --plugin mine.py
     """
-    design = _design(file, quick, given["orders"])
+    design, chosen = _design(file, quick, given["orders"], given["texts"])
     machinery = Machinery(given["engine"], given["workers"], given["address"])
     prospects = _prospects(design, data, folder, only)
     if list_only:
-        _print_list(design, prospects)
+        rows = [row for row in design.rows if row.label in chosen]
+        _print_list(replace(design, rows=tuple(rows)), prospects)
         return
     path = given["results_path"] or _default_results(design)
-    _check_results(path)
-    planned = _planned(design, prospects, folder, machinery)
-    _begin(planned, path)
-    failed = _run(planned, path, machinery)
-    if design.has_gallery:
-        for line in galleries(planned, ledger.read_ledger(path).records, root):
-            append_new(path, line)
+    ledger.make_folder(path)
+    ledger.check_writable(path)
+    known = read_results(path)
+    planned = narrowed(_planned(design, prospects, folder, machinery), chosen, known.runs)
+    for sentence in no_longer_shown(planned, path, known):
+        note(sentence)
+    begin(planned, path, known)
+    failed = run_missing(planned, path, known, machinery)
+    if design.gallery:
+        _add_gallery(planned, path, root)
     _print_study(design.name, path)
-    _end(failed)
+    end_with(failed)
 
 
-def _design(file: Path, quick: bool, orders: int | None) -> Design:
+def _design(
+    file: Path, quick: bool, orders: int | None, methods: Sequence[str]
+) -> tuple[Design, set[str]]:
+    """The design of a file as it was asked for, and the labels of the rows that shall be run."""
     design = read_design(file)
     design = design.reduced() if quick else design
+    chosen = {row.label for row in design.rows}
+    if methods:
+        from crg.cli.compare import parse_methods
+
+        design, chosen = with_methods(design, parse_methods(methods))
     design = replace(design, orders=orders or design.orders)
     if design.orders < ENOUGH_ORDERS:
-        note(f"fewer than {ENOUGH_ORDERS} orders tell little: no row is called better by them.")
-    return design
+        note(f"fewer than {ENOUGH_ORDERS} orders say little: no row is called better by them.")
+    return design, chosen
 
 
 def _prospects(
@@ -228,16 +191,12 @@ def _default_results(design: Design) -> Path:
     return Path("results", f"{design.name}{'-quick' if design.is_quick else ''}.jsonl")
 
 
-def _check_results(path: Path) -> None:
-    ledger.make_folder(path)
-    ledger.check_writable(path)
-    tell_of_left_out(path)
+def _add_gallery(planned: Plan, path: Path, root: Path | None) -> None:
+    from crg.bench.gallery import galleries
 
-
-def _begin(planned: Plan, path: Path) -> None:
-    for sentence in no_longer_shown(planned, path):
-        note(sentence)
-    begin(planned, path)
+    known = ledger.read(path)
+    for line in galleries(planned, known.runs, root):
+        append_new(path, line, known)
 
 
 def _planned(
@@ -252,52 +211,6 @@ def _planned(
     return planned
 
 
-def _run(planned: Plan, path: Path, machinery: Machinery) -> int:
-    """Run what is missing, with bars on a terminal, and count what failed.
-
-    Ctrl-C says what is kept.
-    """
-    left = missing_jobs(planned, path)
-    names = {id(job.spec): job.name for job in left}
-    if machinery.engine == "processes" and machinery.workers is None:
-        machinery = replace(machinery, workers=processors())
-    try:
-        with grid_progress(len(left)) as shown:
-            runs = run_jobs(
-                left,
-                planned.plugins,
-                path,
-                machinery,
-                lambda spec, done, total: shown.advanced(names[id(spec)], done, total),
-            )
-            with contextlib.closing(runs):
-                for done in runs:
-                    shown.finished(done.job.name, done.failure)
-    except KeyboardInterrupt:
-        _say_farewell(planned.jobs, path)
-        click.get_current_context().exit(INTERRUPTED)
-    return shown.failed
-
-
-def _end(failed: int) -> None:
-    """The last word, where runs failed."""
-    if failed:
-        runs = "1 run" if failed == 1 else f"{failed} runs"
-        again = "it" if failed == 1 else "them"
-        click.echo(f"{runs} failed: the same command tries {again} again.", err=True)
-        click.get_current_context().exit(FAILED)
-
-
-def _say_farewell(jobs: Sequence[Job], path: Path) -> None:
-    records = ledger.read_ledger(path).records
-    kept = len(ledger.find(records, [job.key for job in jobs]))
-    click.echo(
-        f"Stopped: {kept} of {len(jobs)} runs are kept in {path}, "
-        "and the same command continues from there.",
-        err=True,
-    )
-
-
 def _print_list(design: Design, prospects: Sequence[Prospect]) -> None:
     click.echo(f"{design.name}: {design.title}")
     for each in prospects:
@@ -306,7 +219,7 @@ def _print_list(design: Design, prospects: Sequence[Prospect]) -> None:
         few = f", labelled images {each.few}" if each.few else ""
         click.echo(f"  source  {each.name}{rendered}: {where}{few}")
     for row in design.rows:
-        tuned = ", tuned on labels" if row.tuned else ""
+        tuned = ", tuned on labels" if row.is_tuned else ""
         click.echo(f"  row     {row.label} ({row.method}{tuned})")
     for setting in design.settings:
         click.echo(f"  setting {setting.label}")
@@ -316,8 +229,8 @@ def _print_list(design: Design, prospects: Sequence[Prospect]) -> None:
 
 def _print_study(name: str, path: Path) -> None:
     console = output()
-    for study in read_studies([path]):
-        if study.outline.name == name:
-            for table in study_tables(study):
+    for experiment in read_experiments([path]):
+        if experiment.outline.name == name:
+            for table in experiment_tables(experiment):
                 console.print(table)
     click.echo(f"The runs are in {path}; crg report {path} --out report.html draws them.", err=True)

@@ -7,25 +7,22 @@ unless the value is the name of a method. No character is special to a shell.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+import hashlib
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from crg.bench.grid import (
-    Cell,
-    Finished,
-    Grid,
-    Variant,
-    iter_grid,
-    plan_grid,
-    summarise,
-    with_baseline,
-)
-from crg.cli.progress import grid_progress
+from crg.bench.design import DataDesign, Design, RowDesign, completed
+from crg.bench.plan import Plan, plan
+from crg.bench.run import Machinery, begin
+from crg.bench.sources import Prospect
+from crg.bench.summary import summarise
+from crg.cli.progress import end_with, run_missing
 from crg.cli.shared import (
-    INTERRUPTED,
     F,
     few_option,
     loaded_plugins,
@@ -34,11 +31,10 @@ from crg.cli.shared import (
     parse_options,
     plugin_option,
     print_json,
+    read_results,
     results_options,
-    tell_of_left_out,
 )
 from crg.cli.tables import markdown_tables, rich_tables
-from crg.engine import RunSpec
 from crg.methods.options import nearest
 from crg.methods.registry import list_methods
 from crg.results import ledger
@@ -46,8 +42,8 @@ from crg.threads import processors
 from crg.types import InputError
 
 
-def parse_variants(texts: Iterable[str], pairs: Iterable[str] = ()) -> list[Variant]:
-    """The variants that are asked for, with ``METHOD.key=value`` options applied."""
+def parse_methods(texts: Iterable[str], pairs: Iterable[str] = ()) -> list[RowDesign]:
+    """The methods that are asked for, as rows, with ``METHOD.key=value`` options applied."""
     variants = [_variant(group) for text in texts for group in _grouped(text)]
     if not variants:
         raise InputError("No method is named: give --methods a list such as zero_shot,crg.")
@@ -69,7 +65,7 @@ def _grouped(text: str) -> list[list[str]]:
     return groups
 
 
-def _variant(group: list[str]) -> Variant:
+def _variant(group: list[str]) -> RowDesign:
     """``label=method:key=value`` with any of label and options left out."""
     head, _, first_option = group[0].partition(":")
     label, equals, method = head.partition("=")
@@ -78,7 +74,7 @@ def _variant(group: list[str]) -> Variant:
     if not (label and method):
         raise InputError(f"{','.join(group)!r} names no method: write label=method:key=value.")
     options = parse_options([part for part in (first_option, *group[1:]) if part])
-    return Variant(label, method, options)
+    return RowDesign(method, label, options)
 
 
 def _split_pair(pair: str) -> tuple[str, str, str]:
@@ -92,7 +88,7 @@ def _split_pair(pair: str) -> tuple[str, str, str]:
     return target, key, value
 
 
-def _with_option(variants: list[Variant], target: str, key: str, value: str) -> list[Variant]:
+def _with_option(variants: list[RowDesign], target: str, key: str, value: str) -> list[RowDesign]:
     """Set an option of the variant labelled ``target``, or of all variants of that method.
 
     What a variant sets for itself stays: it is the more particular wish.
@@ -106,12 +102,12 @@ def _with_option(variants: list[Variant], target: str, key: str, value: str) -> 
             f"-o {target}.{key} is for {target!r}, which is not compared: {nearest(target, known)}"
         )
     return [
-        Variant(v.label, v.method, {key: value, **v.options} if v in chosen else v.options)
+        RowDesign(v.method, v.label, {key: value, **v.options} if v in chosen else v.options)
         for v in variants
     ]
 
 
-DEFAULT_METHODS = "zero_shot,tda,dpe,crg"
+DEFAULT_METHODS = "zero_shot,tda,dpe,crg,anchored"
 
 
 def comparison_options(command: F) -> F:
@@ -138,7 +134,6 @@ def comparison_options(command: F) -> F:
               metavar="LIST", help="Methods or variants of them; may be repeated.")  # fmt: skip
 @click.option("-o", "pairs", multiple=True, metavar="METHOD.KEY=VALUE",
               help="Set an option of one method.")  # fmt: skip
-@click.option("--resume", is_flag=True, help="Reuse the runs that the results file holds.")
 @few_option
 @comparison_options
 @results_options
@@ -148,7 +143,6 @@ def compare(
     few: str | None,
     texts: tuple[str, ...],
     pairs: tuple[str, ...],
-    resume: bool,
     orders: int,
     seed: int,
     workers: int,
@@ -160,7 +154,8 @@ def compare(
     """Compare methods on feature files: mean and spread over stream orders.
 
     The gain over zero-shot has a 95% interval from a paired bootstrap over orders and
-    images. Zero-shot is always among the rows.
+    images. Zero-shot is always among the methods. Runs that the results file holds are not run
+    again, so after Ctrl-C the same command continues. crg report draws the results file.
 
     \b
     Example:
@@ -168,37 +163,62 @@ def compare(
       crg compare a.npz --methods crg,bare=crg:negative=false,gaussian=false
     The second one compares CRG with a variant of it that is called "bare".
     """
-    if resume and no_results:
-        raise InputError("--resume needs a results file: leave out --no-results.")
-    variants = with_baseline(parse_variants(texts, pairs))
-    grid = plan_grid(files, variants, range(seed, seed + orders), loaded_plugins(), few)
-    if len(grid.files) < len(files):
+    paths = _distinct(files)
+    if len(paths) < len(files):
         note("a file that was given twice counts once.")
-    if resume:
-        tell_of_left_out(results_path)
-    finished = run_with_progress(grid, None if no_results else results_path, resume, workers)
-    print_summary(summarise(grid, finished), as_json, layout)
+    design = _design(paths, parse_methods(texts, pairs), orders)
+    prospects = [
+        Prospect(path, Path(path).stem, (Path(path),), None if few is None else Path(few))
+        for path in paths
+    ]
+    planned = plan(design, prospects, Path(), loaded_plugins(), first_seed=seed)
+    for cell in planned.outline.cells:
+        if cell.reason is not None:
+            raise InputError(cell.reason)
+    with _results(None if no_results else results_path) as path:
+        failed = run_plan(planned, path, workers, is_kept=not no_results)
+        print_summary(summarise(planned, ledger.read(path).runs), as_json, layout)
+    end_with(failed)
 
 
-def run_with_progress(
-    grid: Grid, results_path: Path | None, resume: bool, workers: int
-) -> list[Finished]:
-    """All runs, with bars on a terminal; Ctrl-C ends the command and says what is kept."""
-    done: list[Finished] = []
-    names = {id(cell.spec): _name(cell) for cell in grid.cells}
-    try:
-        with grid_progress(grid.n_runs, lines=False) as shown:
+def _design(paths: Sequence[str], rows: Sequence[RowDesign], orders: int) -> Design:
+    """The comparison as the design of an experiment; it is named after its files."""
+    names = ", ".join(dict.fromkeys(Path(path).stem for path in paths))
+    places = "\n".join(str(Path(path).resolve()) for path in paths)
+    return completed(
+        Design(
+            name=f"compare-{hashlib.sha256(places.encode()).hexdigest()[:8]}",
+            title=f"Comparison on {names}",
+            rows=tuple(rows),
+            data=(DataDesign(files=True),),
+            orders=orders,
+        )
+    )
 
-            def tell(spec: RunSpec, n_done: int, total: int) -> None:
-                shown.advanced(names[id(spec)], n_done, total)
 
-            for finished in iter_grid(grid, results_path, resume, workers, tell):
-                shown.finished(_name(finished.cells[0]))
-                done.append(finished)
-    except KeyboardInterrupt:
-        click.echo(_farewell(grid, len(done), results_path), err=True)
-        click.get_current_context().exit(INTERRUPTED)
-    return done
+def _distinct(paths: Sequence[str]) -> list[str]:
+    """The paths without those that lead to a file already named."""
+    first = {Path(path).resolve(): path for path in reversed(paths)}
+    return list(dict.fromkeys(first[Path(path).resolve()] for path in paths))
+
+
+@contextlib.contextmanager
+def _results(path: Path | None) -> Iterator[Path]:
+    """The results file, or one that is gone with the command."""
+    if path is not None:
+        ledger.check_writable(path, or_none=True)
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder, "results.jsonl")
+
+
+def run_plan(planned: Plan, path: Path, workers: int, is_kept: bool) -> int:
+    """Run a plan into a results file, silently in a pipe; how many runs failed."""
+    known = read_results(path)
+    begin(planned, path, known)
+    machinery = Machinery(workers=workers)
+    return run_missing(planned, path, known, machinery, lines=False, is_kept=is_kept)
 
 
 def print_summary(summary: Mapping[str, Any], as_json: bool, layout: str) -> None:
@@ -211,19 +231,3 @@ def print_summary(summary: Mapping[str, Any], as_json: bool, layout: str) -> Non
         console = output()
         for table in rich_tables(summary, console.width):
             console.print(table)
-
-
-def _name(cell: Cell) -> str:
-    return f"{cell.label}, {cell.file.path}, order {cell.spec.seed}"
-
-
-def _farewell(grid: Grid, n_done: int, results_path: Path | None) -> str:
-    if results_path is None:
-        return f"Stopped after {n_done} of {grid.n_runs} runs, of which none is kept."
-    # Counted on the disk: a run may have been written in the moment of the interruption.
-    records = ledger.read_ledger(results_path).records
-    n_kept = len(ledger.find(records, [cell.key for cell in grid.cells]))
-    return (
-        f"Stopped: {n_kept} of {grid.n_runs} runs are kept in {results_path}, "
-        "and the same command with --resume continues from there."
-    )

@@ -2,45 +2,46 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
-from crg.bench.demo import Scenery, demonstrate, encode_scenery, titled
-from crg.bench.grid import plan_grid, summarise, with_baseline
-from crg.cli.compare import (
-    DEFAULT_METHODS,
-    comparison_options,
-    parse_variants,
-    print_summary,
-    run_with_progress,
-)
-from crg.cli.shared import loaded_plugins, plugin_option, progress
-from crg.encoding.job import EncodingProgress
-from crg.report.html import demonstration_page
-from crg.report.writing import check_page, write_page
+from crg.bench.design import Design, completed, read_design
+from crg.bench.gallery import galleries
+from crg.bench.plan import plan
+from crg.bench.run import append_new
+from crg.bench.sources import find_prospects
+from crg.bench.summary import summarise
+from crg.cli.compare import comparison_options, parse_methods, print_summary, run_plan
+from crg.cli.progress import EncodingBar, end_with
+from crg.cli.shared import loaded_plugins, plugin_option
+from crg.report import page
+from crg.report.study import read_experiments
+from crg.results import ledger
 
-_DEFAULT = Scenery()
+RESULTS = "demo.jsonl"
 
 
 @click.command()
-@click.option("--shift", default=_DEFAULT.shift, show_default=True,
+@click.option("--shift", default="night", show_default=True,
               help="sketch, night, fog, blur, noise, recoloured, or clean for none.")  # fmt: skip
-@click.option("--severity", default=_DEFAULT.severity, show_default=True,
-              type=click.IntRange(1, 5), help="How strong the shift is.")  # fmt: skip
-@click.option("--images", default=_DEFAULT.images, show_default=True,
-              type=click.IntRange(min=2), help="How many images to render.")  # fmt: skip
-@click.option("--views", default=_DEFAULT.views, show_default=True,
-              type=click.IntRange(min=1), help="Views per image.")  # fmt: skip
-@click.option("--methods", "texts", multiple=True, default=[DEFAULT_METHODS], show_default=True,
-              metavar="LIST", help="As in crg compare.")  # fmt: skip
+@click.option("--severity", default=3, show_default=True, type=click.IntRange(1, 5),
+              help="How strong the shift is.")  # fmt: skip
+@click.option("--images", default=960, show_default=True, type=click.IntRange(min=2),
+              help="How many images to render.")  # fmt: skip
+@click.option("--views", default=8, show_default=True, type=click.IntRange(min=1),
+              help="Views per image.")  # fmt: skip
+@click.option("--methods", "texts", multiple=True, metavar="LIST",
+              help="As in crg compare.  [default: zero_shot,tda,dpe,crg,anchored]")  # fmt: skip
 @click.option("--report", default="report.html", show_default=True,
               type=click.Path(path_type=Path, dir_okay=False), help="Page to write.")  # fmt: skip
-@click.option("--keep", type=click.Path(path_type=Path), metavar="FOLDER",
-              help="Keep the encoded images in this store.")  # fmt: skip
+@click.option("--keep", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
+              help="Keep the encoded images and the results in this folder.")  # fmt: skip
 @comparison_options
 @plugin_option
 def demo(
@@ -65,42 +66,45 @@ def demo(
     Example:
       crg demo
       crg demo --shift fog --severity 4 --report fog.html
-      crg demo --keep night-store && crg run night-store --method crg
+      crg demo --keep shapes && crg run shapes/night-3-960x8 --method crg
     """
-    variants = with_baseline(parse_variants(texts))
-    scenery = Scenery(shift, severity, images, views, seed)
-    check_page(report)
-    with _store(keep) as store:
-        with _bar(images) as tell:
-            dataset = encode_scenery(scenery, store, workers, tell)
-        grid = plan_grid([str(store)], variants, range(seed, seed + orders), loaded_plugins())
-        finished = run_with_progress(grid, None, resume=False, workers=workers)
-        summary = titled(summarise(grid, finished), scenery.title if keep is None else str(keep))
-        shown = demonstrate(scenery, dataset, store, grid, finished, summary)
-    write_page(report, demonstration_page(shown))
+    page.check(report, "--report")
+    design = _design(shift, severity, images, views, texts, orders)
+    with _folder(keep) as folder:
+        prospects = find_prospects(design, (), folder)
+        with contextlib.closing(EncodingBar()) as bar:
+            planned = plan(
+                design, prospects, folder, loaded_plugins(), workers, bar.tell, first_seed=seed
+            )
+        path = folder / RESULTS
+        failed = run_plan(planned, path, workers, is_kept=keep is not None)
+        known = ledger.read(path)
+        for line in galleries(planned, known.runs):
+            append_new(path, line, known)
+        summary = summarise(planned, known.runs)
+        page.write(read_experiments([path]), report)
     print_summary(summary, as_json, layout)
     click.echo(f"{report} shows it with plots and images.", err=True)
+    end_with(failed)
 
 
-@contextmanager
-def _store(keep: Path | None) -> Iterator[Path]:
-    """Where the encoded images go: kept, or gone with the command."""
+def _design(
+    shift: str, severity: int, images: int, views: int, texts: tuple[str, ...], orders: int
+) -> Design:
+    """The bundled design with what was asked for in its place."""
+    with resources.as_file(resources.files("crg.bench") / "demo.toml") as file:
+        design = read_design(file)
+    [data] = design.data
+    data = replace(data, shapes=(shift,), severity=severity, images=images, views=views)
+    rows = tuple(parse_methods(texts)) if texts else design.rows
+    return completed(replace(design, data=(data,), rows=rows, orders=orders))
+
+
+@contextlib.contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    """Where images and results go: kept, or gone with the command."""
     if keep is not None:
         yield keep
         return
     with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder, "store")
-
-
-@contextmanager
-def _bar(images: int) -> Iterator[Callable[[EncodingProgress], None]]:
-    with progress("rendering and encoding", images) as advance:
-        done = 0
-
-        def tell(now: EncodingProgress) -> None:
-            nonlocal done
-            for _ in range(now.done - done):
-                advance()
-            done = max(done, now.done)
-
-        yield tell
+        yield Path(folder)

@@ -18,6 +18,9 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -31,10 +34,17 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from crg.cli.shared import progress
-from crg.encoding import EncodingProgress
+from crg.bench.plan import Plan
+from crg.bench.run import Machinery, missing_jobs, run_jobs
+from crg.cli.shared import INTERRUPTED, progress
+from crg.results import ledger
+from crg.threads import processors
+
+if TYPE_CHECKING:
+    from crg.encoding import EncodingProgress
 
 _SECONDS_BETWEEN_LINES = 10.0
+FAILED = 1  # exit code where a run failed
 _SECONDS_OF_MEMORY = 600.0  # runs may take minutes each, and the time left is reported from these
 
 
@@ -91,7 +101,7 @@ class GridProgress:
         self._tell_now_and_then()
 
     def finished(self, text: str, failure: str | None = None) -> None:
-        """The run called ``text`` is over; ``failure`` is the reason if it came to nothing."""
+        """The run called ``text`` is over; ``failure`` is the reason if it failed."""
         if text in self._at_work:
             self._bars.remove_task(self._at_work.pop(text))
         self.done += 1
@@ -150,3 +160,57 @@ class EncodingBar:
     def close(self) -> None:
         """Take the bar off the screen."""
         self._shown.close()
+
+
+def run_missing(
+    planned: Plan,
+    path: Path,
+    known: ledger.Ledger,
+    machinery: Machinery,
+    lines: bool = True,
+    is_kept: bool = True,
+) -> int:
+    """Run what the results file does not hold, with bars on a terminal, and count what failed.
+
+    ``known`` is what was read from the file. Ctrl-C ends the command and says what is kept.
+    """
+    left = missing_jobs(planned, known)
+    names = {job.key: job.name for job in left}
+    if machinery.engine == "processes" and machinery.workers is None:
+        machinery = replace(machinery, workers=processors())
+    try:
+        with grid_progress(len(left), lines=lines) as shown:
+            runs = run_jobs(
+                left,
+                planned.plugins,
+                path,
+                machinery,
+                lambda spec, done, total: shown.advanced(names[spec.key], done, total),
+            )
+            with contextlib.closing(runs):
+                for done in runs:
+                    shown.finished(done.job.name, done.failure)
+    except KeyboardInterrupt:
+        click.echo(_farewell(planned, path, is_kept), err=True)
+        click.get_current_context().exit(INTERRUPTED)
+    return shown.failed
+
+
+def end_with(failed: int) -> None:
+    """The last word and the exit code, where runs failed."""
+    if failed:
+        runs = "1 run" if failed == 1 else f"{failed} runs"
+        again = "it" if failed == 1 else "them"
+        click.echo(f"{runs} failed: the same command tries {again} again.", err=True)
+        click.get_current_context().exit(FAILED)
+
+
+def _farewell(planned: Plan, path: Path, is_kept: bool) -> str:
+    runs = ledger.read(path).runs  # a run may have been written in the moment of the interruption
+    kept = len([job for job in planned.jobs if job.key in runs])
+    if not is_kept:
+        return f"Stopped after {kept} of {len(planned.jobs)} runs, of which none is kept."
+    return (
+        f"Stopped: {kept} of {len(planned.jobs)} runs are kept in {path}, "
+        "and the same command continues from there."
+    )

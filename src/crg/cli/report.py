@@ -1,63 +1,75 @@
-"""``crg report``: from results files to a page, or to the same tables as text."""
+"""``crg report``: from results files to a page, and to the same tables and figures for papers."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import click
-from rich.console import Console
 
+from crg.atomic import replacing
 from crg.cli.shared import note
-from crg.report.evidence import read_studies
-from crg.report.evidence.paper_files import with_papers
-from crg.report.evidence.study import Study
-from crg.report.study_page import study_page
-from crg.report.tables import latex, markdown
-from crg.report.writing import check_page, write_page
+from crg.results.papers import with_papers
 
 PAGE = Path("report.html")
+_MARKDOWN, _LATEX = "## {}\n\nLines are those of {}.", "% {}, lines of {}"
+_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command()
 @click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False),
-              help="File to write; default: report.html, or the screen for text.")  # fmt: skip
-@click.option("--format", "layout", default="html", show_default=True,
-              type=click.Choice(["html", "markdown", "latex"]),
-              help="A page with figures, or the tables alone.")  # fmt: skip
-@click.option("--reported", type=click.Path(path_type=Path),
-              help="TOML file with numbers of papers that are to stand beside.")  # fmt: skip
-def report(results: tuple[Path, ...], out: Path | None, layout: str, reported: Path | None) -> None:
-    """Draw what crg bench has measured: RESULTS are its files, or folders of them.
+@click.option("--out", type=_FILE, help="Page to write.  [default: report.html]")
+@click.option("--methods", default="", metavar="LIST",
+              help="Only these, by name or label, and zero-shot.")  # fmt: skip
+@click.option("--markdown", type=_FILE, help="Write the tables as Markdown as well.")
+@click.option("--latex", type=_FILE, help="Write the tables as LaTeX as well.")
+@click.option("--figures", metavar="FOLDER", type=click.Path(path_type=Path, file_okay=False),
+              help="Write the figures as PDF as well.")  # fmt: skip
+@click.option("--reported", type=_FILE,
+              help="TOML file with numbers of papers to show beside.")  # fmt: skip
+def report(
+    results: tuple[Path, ...],
+    out: Path | None,
+    methods: str,
+    markdown: Path | None,
+    latex: Path | None,
+    figures: Path | None,
+    reported: Path | None,
+) -> None:
+    """Show what crg bench has measured: RESULTS are its files, or folders of them.
 
-    The page needs nothing but itself and can be read without a network.
+    The page needs nothing but itself and can be read without a network. With --markdown, --latex
+    or --figures alone no page is written; add --out for both.
 
     \b
     Example:
       crg report results/ --out report.html
-      crg report results/noise.jsonl --format markdown
+      crg report results/noise.jsonl --methods tda,crg --markdown noise.md
+      crg report results/ --latex tables.tex --figures figures/
     """
-    if layout == "html":
-        _write_page(results, out or PAGE, reported)
-        return
-    studies = _studies(results, reported)
-    text = markdown(studies) if layout == "markdown" else latex(studies)
-    if out is None:
-        click.echo(text)
-    else:
-        write_page(out, text + "\n")
-        click.echo(f"{out} holds the tables.", err=True)
+    from crg.report import overview, page, tables
+    from crg.report.figures import save_pdf
+    from crg.report.study import read_experiments
+
+    wants_page = out is not None or not (markdown or latex or figures)
+    target = out or PAGE
+    if wants_page:
+        page.check(target)
+    chosen = [name.strip() for name in methods.split(",") if name.strip()]
+    experiments = read_experiments(results, chosen, with_papers(reported), note)
+    if markdown:
+        _write(markdown, overview.whole_text(experiments, tables.to_markdown, _MARKDOWN))
+    if latex:
+        _write(latex, overview.whole_text(experiments, tables.to_latex, _LATEX))
+    if figures:
+        count = len(save_pdf(experiments, figures))
+        click.echo(f"{figures} holds {count} figures.", err=True)
+    if wants_page:
+        page.write(experiments, target)
+        many = "s" if len(experiments) > 1 else ""
+        click.echo(f"{target} shows {len(experiments)} experiment{many}.", err=True)
 
 
-def _studies(results: tuple[Path, ...], reported: Path | None) -> list[Study]:
-    """What the files say; a terminal shows which table is being looked at."""
-    papers = with_papers(reported)
-    with Console(stderr=True).status("reading") as shown:  # silent in a pipe
-        return read_studies(results, lambda what: shown.update(f"reading {what}"), papers, note)
-
-
-def _write_page(results: tuple[Path, ...], out: Path, reported: Path | None) -> None:
-    check_page(out, "--out")
-    studies = _studies(results, reported)
-    write_page(out, study_page(studies))
-    click.echo(f"{out} shows {len(studies)} experiment{'s' if len(studies) > 1 else ''}.", err=True)
+def _write(path: Path, text: str) -> None:
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+    click.echo(f"{path} holds the tables.", err=True)

@@ -68,12 +68,12 @@ def rerun(
     found = find_line(line, list(files) or _default_files(line))
     with contextlib.closing(EncodingBar()) as bar:
         render = functools.partial(_rendered, folder=folder, bar=bar)
-        record = with_data_at(found.record, named_paths(data), render)
-    check_data(record)
-    notes = changed_since(record)
+        run = with_data_at(found.run, named_paths(data), render)
+    check_data(run)
+    notes = changed_since(run)
     for sentence in notes:
         note(sentence)
-    repetition = repeat(record)
+    repetition = repeat(run)
     if as_json:
         print_json(_as_plain(found, repetition, notes))
     else:
@@ -105,7 +105,7 @@ def _as_plain(line: Line, repetition: Repetition, notes: list[str]) -> dict[str,
     return {
         "file": line.file,
         "line": line.number,
-        "key": line.record["key"],
+        "key": line.run.key,
         "same": list(repetition.same),
         "other": {name: list(pair) for name, pair in repetition.differences.items()},
         "is_same": repetition.is_same,
@@ -114,14 +114,13 @@ def _as_plain(line: Line, repetition: Repetition, notes: list[str]) -> dict[str,
 
 
 def _print(line: Line, repetition: Repetition) -> None:
-    record = line.record
-    click.echo(f"{line.file}:{line.number}: {record['method']}, seed {record['seed']}, "
-               f"{record['data']['path']}")  # fmt: skip
+    run = line.run
+    click.echo(f"{line.file}:{line.number}: {run.method}, seed {run.seed}, {run.data.path}")
     click.echo(_count_of_same(repetition))
     for name, (before, now) in repetition.differences.items():
         click.echo(f"Not the same: {name} was {_brief(before)} and is {_brief(now)}.")
     if repetition.is_same:
-        accuracy = record["metrics"].get("accuracy")
+        accuracy = run.metrics.get("accuracy")
         known = "" if accuracy is None else f", accuracy {100 * accuracy:.2f}%"
         click.echo(f"Everything was measured again as it was{known}.")
 

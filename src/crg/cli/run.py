@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+import msgspec
 
 from crg.atomic import check_place
-from crg.bench.grid import origin_of, typed_options
+from crg.bench.keys import origin_of, typed_options
 from crg.cli.shared import (
     few_option,
     loaded_plugins,
@@ -23,6 +24,7 @@ from crg.engine import read_once, read_with_few
 from crg.evaluate import run as evaluate_run
 from crg.methods.registry import DEFAULT
 from crg.results import ledger
+from crg.results.provenance import make_run
 
 
 @click.command()
@@ -61,11 +63,11 @@ def run(
         )
     labelled = None if few is None else (few, read_once(few).sha256)
     origin = origin_of(file, features.sha256, method, loaded_plugins(), labelled)
-    record = ledger.make_record(result, origin, options)
+    line = make_run(result, origin, options)
     if not no_results:
-        ledger.append(results_path, record)
+        ledger.append(results_path, line)
     if as_json:
-        print_json(record)
+        print_json(msgspec.to_builtins(line))
     else:
         output().print(run_table(file, result))
 

@@ -1,4 +1,7 @@
-"""What the commands share: refusals, plug-ins, ``-o key=value`` and places to print."""
+"""What the commands share: refusals, plug-ins, ``-o key=value`` and places to print.
+
+``crg --help`` loads this module, so whatever takes time to import is imported where it is used.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,14 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from crg import plugins
-from crg.results import ledger
-from crg.results.soundness import sentences_on
-from crg.types import InputError
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from crg.results.ledger import Ledger
 
 INTERRUPTED = 130  # what shells report for a program that Ctrl-C ended
 _LOADED = "crg.plugins"
@@ -39,7 +40,11 @@ def refusing() -> Iterator[None]:
     """Turn the library's complaint about input into a refusal."""
     try:
         yield
-    except InputError as error:
+    except ValueError as error:
+        from crg.types import InputError
+
+        if not isinstance(error, InputError):
+            raise
         raise Refused(str(error)) from None
 
 
@@ -81,6 +86,8 @@ def plugin_option(command: F) -> F:
 
 def results_options(command: F) -> F:
     """``--results`` and ``--no-results``."""
+    from crg.results import ledger
+
     path = click.option(
         "--results",
         "results_path",
@@ -104,6 +111,8 @@ def few_option(command: F) -> F:
 
 def load_environment_plugins() -> None:
     """Load what CRG_PLUGINS names."""
+    from crg import plugins
+
     _load(click.get_current_context(), None, plugins.plugins_from_environment())
 
 
@@ -114,6 +123,8 @@ def loaded_plugins() -> tuple[str, ...]:
 
 def parse_options(pairs: Iterable[str]) -> dict[str, str]:
     """``key=value`` pairs as a dictionary; the values are still text."""
+    from crg.types import InputError
+
     options = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -126,6 +137,15 @@ def parse_options(pairs: Iterable[str]) -> dict[str, str]:
 @contextlib.contextmanager
 def progress(what: str, total: int | None, shown: bool = True) -> Iterator[Callable[[], None]]:
     """A bar on a terminal, nothing in a pipe; call what it gives for each piece that is done."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
     console = Console(stderr=True)
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(
@@ -137,6 +157,8 @@ def progress(what: str, total: int | None, shown: bool = True) -> Iterator[Calla
 
 def output() -> Console:
     """Where results go: as wide as the terminal, or never wrapped in a file."""
+    from rich.console import Console
+
     return Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False)
 
 
@@ -166,13 +188,21 @@ def note(sentence: str) -> None:
     click.echo(f"Note: {sentence}", err=True)
 
 
-def tell_of_left_out(results_path: Path) -> None:
-    """Say which lines of a results file are truncated, not ours or not to be believed."""
-    for sentence in sentences_on(results_path, ledger.read_ledger(results_path).left_out):
+def read_results(path: Path) -> Ledger:
+    """What a results file holds, with a note on each line that is truncated or not believed."""
+    from crg.results import ledger
+
+    known = ledger.read(path)
+    for sentence in ledger.left_out_notes(path, known.left_out):
         note(sentence)
+    return known
 
 
 def _load(ctx: click.Context, _: click.Parameter | None, sources: tuple[str, ...]) -> None:
+    if not sources:
+        return
+    from crg import plugins
+
     with refusing():
         plugins.load_plugins(sources)
     known = ctx.meta.setdefault(_LOADED, [])

@@ -6,11 +6,7 @@ import os
 from pathlib import Path
 
 from crg.datasets.catalog import find_entry, get_entry
-from crg.datasets.folder import TABLE_SUFFIXES, read_folder, read_table
-from crg.datasets.readers import read_entry
-from crg.datasets.sampling import drawn, drawn_per_class
 from crg.images.image_set import ImageSet
-from crg.images.reading import shown
 from crg.types import InputError
 
 __all__ = ["ImageSet", "load_dataset"]
@@ -36,6 +32,8 @@ def load_dataset(
     >>> len(load_dataset("shapes:fog:3", limit=20))
     20
     """
+    from crg.datasets.sampling import drawn_per_class
+
     if limit is not None and shots is not None:
         raise InputError("There are a limit and a number of shots: give one of the two.")
     return drawn_per_class(_loaded(name_or_path, root, split, limit, seed), shots, seed)
@@ -44,6 +42,10 @@ def load_dataset(
 def _loaded(
     name_or_path: str, root: Path | None, split: str, limit: int | None, seed: int
 ) -> ImageSet:
+    # What reads images is imported here: the catalogue alone is needed far more often.
+    from crg.datasets.readers import read_entry
+    from crg.datasets.sampling import drawn
+
     if name_or_path.partition(":")[0] == SHAPES:
         _check_only_split(name_or_path, split)
         return _shapes(name_or_path, limit, seed)
@@ -59,6 +61,9 @@ def _loaded(
 
 
 def _own(path: Path, root: Path | None) -> ImageSet:
+    from crg.datasets.folder import TABLE_SUFFIXES, read_folder, read_table
+    from crg.images.reading import shown
+
     if os.path.isdir(path):
         if root is not None:
             raise InputError(

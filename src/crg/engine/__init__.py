@@ -1,9 +1,20 @@
-"""Engine: runs that do not depend on each other, here, in several processes or on a cluster."""
+"""Engine: runs that do not depend on each other, here or in several processes.
 
-from crg.engine.cluster import run_all_on_ray
+``crg.engine.cluster`` runs them on a Ray cluster.
+"""
+
 from crg.engine.processes import run_all
-from crg.engine.spec import Failure, OnProgress, Outcome, RunSpec, results_only
-from crg.engine.worker import forget_files, read_once, read_with_few, run_spec
+from crg.engine.worker import (
+    Failure,
+    OnProgress,
+    Outcome,
+    RunSpec,
+    forget_files,
+    read_once,
+    read_with_few,
+    results_only,
+    run_spec,
+)
 
 __all__ = [
     "Failure",
@@ -15,6 +26,5 @@ __all__ = [
     "read_with_few",
     "results_only",
     "run_all",
-    "run_all_on_ray",
     "run_spec",
 ]

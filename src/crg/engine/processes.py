@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 
-from crg.engine.spec import Failure, OnProgress, Outcome, RunSpec, ignore_progress
-from crg.engine.worker import attempt, forget_files
+from crg.engine.worker import Failure, OnProgress, Outcome, RunSpec, attempt, forget_files
 from crg.threads import ONE_THREAD, environment
 
 _TRIES = 2  # times that a run is begun, if its process dies
@@ -38,7 +37,7 @@ def run_all(
     end at once.
     """
     count = min(workers, len(specs))
-    told = on_progress or ignore_progress
+    told = on_progress or (lambda spec, done, total: None)
     if count > 1 or (isolated and specs):
         forget_files()  # the workers need the memory
         with contextlib.closing(_Crew(specs, tuple(plugins), told)) as crew:
@@ -145,7 +144,7 @@ class _Crew:
         else:
             failure = Failure(
                 f"The worker process {_ending(code)}, which too little memory or the method "
-                "itself may cause: try fewer workers or mend the method."
+                "itself may cause: try fewer workers or correct the method."
             )
         self.hire(1)
         return failure

@@ -1,4 +1,4 @@
-"""One run, here or in a process of its own: its feature files, read once, and its peak memory.
+"""One run: what it is given, its feature files, read once, what comes of it, and its peak memory.
 
 Memory is measured in a fresh process: one that has done other runs, or has a large parent, would
 count theirs too.
@@ -16,17 +16,64 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from crg.engine.spec import Failure, Outcome, RunSpec, Tell
-from crg.evaluate import run
 from crg.features.files import Features, read_features
 from crg.features.joining import joined, with_few
 from crg.plugins import load_plugins
+from crg.streams.scenario import Scenario
 from crg.threads import ONE_THREAD, one_torch_thread
 from crg.types import InputError, Result, Step
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One run: a method with its options on one file in one stream order."""
+
+    path: str
+    method: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    few: str | None = None  # a file or store of labelled images
+    then: tuple[str, ...] = ()  # files whose images come after those of ``path``
+    scenario: Scenario = field(default_factory=Scenario)
+    measure_memory: bool = False  # in a process of its own, over the first images
+    key: str = ""  # what the run is found by among results; the engine hands it back
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a run failed: a sentence, and the traceback where it was no bad input."""
+
+    reason: str
+    trace: str = ""
+
+
+Outcome = Result | Failure
+
+# A run, how many of its images are done, and how many it has: (0, 0) when it begins.
+OnProgress = Callable[[RunSpec, int, int], None]
+
+# How far a run is, as the run itself reports it.
+Tell = Callable[[int, int], None]
+
+
+def results_only(
+    outcomes: Generator[tuple[RunSpec, Outcome], None, None],
+) -> Generator[tuple[RunSpec, Result], None, None]:
+    """The results of runs; the first one that failed ends them all and is raised."""
+    with contextlib.closing(outcomes):
+        for spec, outcome in outcomes:
+            if isinstance(outcome, Result):
+                yield spec, outcome
+            elif outcome.trace:
+                raise RuntimeError(f"A run of {spec.method} failed:\n{outcome.trace}")
+            else:
+                raise InputError(outcome.reason)
+
 
 _Version = tuple[str, int, int]  # path, time of the last change, size
 
@@ -98,6 +145,8 @@ def peak_bytes(spec: RunSpec, plugins: Sequence[str] = ()) -> int | None:
 
 def measure() -> None:
     """Life of the child: run what stdin holds and print the peak."""
+    from crg.evaluate import run
+
     spec, plugins = pickle.load(sys.stdin.buffer)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     load_plugins(plugins)
@@ -131,6 +180,8 @@ def run_spec(
     spec: RunSpec, plugins: Sequence[str] = (), tell: Tell = lambda done, total: None
 ) -> Result:
     """Run one spec in this process with one computing thread; ``tell`` hears how far it is."""
+    from crg.evaluate import run  # by whoever runs something, and not by whoever only plans
+
     tell(0, 0)
     load_plugins(plugins)
     features = read_with_few(spec.path, spec.few, spec.then)

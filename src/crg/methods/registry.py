@@ -11,6 +11,7 @@ import importlib
 import pkgutil
 from functools import cache
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from typing import TypeVar
 
 import crg.methods as package
@@ -20,6 +21,7 @@ from crg.types import InputError
 
 M = TypeVar("M", bound=type[Method])
 
+BASELINE = "zero_shot"  # what every method is compared with
 DEFAULT = "anchored"  # the method of people who name none
 
 _methods: dict[str, type[Method]] = {}
@@ -47,7 +49,8 @@ def register(method: M) -> M:
 
 def get_method(name: str) -> type[Method]:
     """The class registered under ``name``."""
-    _discover()
+    if not isinstance(name, str) or name not in _methods:
+        _find(name)
     if not isinstance(name, str) or name not in _methods:
         raise InputError(f"There is no method {name!r}: {nearest(name, _methods)}")
     return _methods[name]
@@ -57,6 +60,15 @@ def list_methods() -> list[str]:
     """Names of all known methods, sorted."""
     _discover()
     return sorted(_methods)
+
+
+def _find(name: object) -> None:
+    """Import the module of a method of our own, or else everything there is."""
+    own = f"{package.__name__}.{name}"
+    if isinstance(name, str) and name.isidentifier() and find_spec(own) is not None:
+        importlib.import_module(own)  # the other methods are not needed for it
+    if name not in _methods:
+        _discover()
 
 
 @cache

@@ -1,155 +1,207 @@
-"""The tables of experiments as Markdown, for people, and as LaTeX, for papers."""
+"""Tables: one model with one formatter per column, rendered as HTML, Markdown, LaTeX or text.
+
+Cells hold values; a column says how they read. Accuracy is in %, a gain in percentage points with
+its 95% interval and a mark: ▲ significantly better, ▼ significantly worse. HTML is rendered by the
+template of ``crg.report.page``, the rest here.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from crg.report.evidence.cells import TIMES
-from crg.report.evidence.full_sheets import Sheet, SheetRow
-from crg.report.evidence.leading import BOLD, bold_among
-from crg.report.evidence.sentences import once_note, sentences_of, verdicts_note
-from crg.report.evidence.sheets import sheets_of
-from crg.report.evidence.study import Study
-from crg.report.evidence.unmeasured import printed_sheets
-from crg.results.outline import ENOUGH_IMAGES, ENOUGH_ORDERS
+from crg.report.contrasts import Contrast, Spread
 
-_LATEX_HEAD = "% Made by crg report. Needs \\usepackage{booktabs} and \\usepackage{graphicx}."
-_HOW_TO_READ = (
-    "Mean ± standard deviation over stream orders; differences in points with 95% intervals of a "
-    "paired bootstrap over images and orders. Better and worse stand only where the interval "
-    f"excludes zero, there are at least {ENOUGH_ORDERS} orders, and each has at least "
-    f"{ENOUGH_IMAGES} scored images. {BOLD} {TIMES}"
-)
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    **{each: f"\\{each}" for each in "&%$#_{}"},
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': "''",
-    "±": r"$\pm$",
-    "λ": r"$\lambda$",
-}
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+NOTHING = "-"
 
 
-def markdown(studies: Sequence[Study]) -> str:
-    """All studies, one section each."""
-    blocks = (block for study in studies for block in _markdown_study(study))
-    caveat = verdicts_note(studies)
-    return "\n".join((f"{_marked_down(caveat)}\n", *blocks) if caveat else blocks)
+@dataclass(frozen=True)
+class Column:
+    """A heading and how the values below it read."""
+
+    title: str
+    text: Callable[[Any], str] = str
+    is_text: bool = False  # aligned left, may be wrapped
+
+    def format(self, value: Any) -> str:
+        """A value as text; nothing known is a dash."""
+        return NOTHING if value is None else self.text(value)
 
 
-def latex(studies: Sequence[Study]) -> str:
-    r"""All studies, one section each, to be read in with ``\input``."""
-    blocks = (block for study in studies for block in _latex_study(study))
-    caveat = verdicts_note(studies)
-    return "\n".join((_LATEX_HEAD, *((f"{escape_latex(caveat)}\n",) if caveat else ()), *blocks))
+@dataclass(frozen=True)
+class Table:
+    """Values by row and column; ``best`` are the cells (row, column) to be set in bold."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    title: str = ""
+    best: frozenset[tuple[int, int]] = field(default_factory=frozenset)
+    notes: tuple[str, ...] = ()
+
+    def cells(self) -> list[list[str]]:
+        """Every cell as text."""
+        return [
+            [column.format(value) for column, value in zip(self.columns, row, strict=True)]
+            for row in self.rows
+        ]
+
+    def without_empty_columns(self) -> Table:
+        """Without the columns in which nothing is known."""
+        kept = [n for n in range(len(self.columns)) if any(row[n] is not None for row in self.rows)]
+        return Table(
+            tuple(self.columns[n] for n in kept),
+            tuple(tuple(row[n] for n in kept) for row in self.rows),
+            self.title,
+            frozenset((row, kept.index(n)) for row, n in self.best if n in kept),
+            self.notes,
+        )
 
 
-def _introduction(study: Study) -> list[str]:
-    """What stands above the tables, as plain text."""
-    orders = len(study.outline.seeds)
-    counted = f"{orders} stream order{'' if orders == 1 else 's'}."
-    machine = ", ".join(f"{name} {value}" for name, value in study.machine.items())
-    reading = [_HOW_TO_READ, bold_among(study), once_note(study), counted]
-    parts = [study.outline.about, *study.notes, *sentences_of(study), *reading]
-    parts += [f"Made with: {machine}."] if machine else []
-    return [" ".join(part.split()) for part in parts if part.strip()]
+def percent(value: float, digits: int = 2) -> str:
+    """A fraction in %."""
+    return f"{100 * value:.{digits}f}"
 
 
-def _markdown_study(study: Study) -> Iterable[str]:
-    yield f"## {_marked_down(study.outline.title)}\n"
-    for part in _introduction(study):
-        yield f"{_marked_down(part)}\n"
-    for sheet in (*sheets_of(study), *printed_sheets(study)):
-        yield f"### {_marked_down(sheet.title)}\n"
-        yield from (f"{_marked_down(fact)}\n" for fact in sheet.facts if fact)
-        yield from _markdown_table(sheet)
-        yield ""
-        yield from (f"{_marked_down(note)}\n" for note in sheet.notes)
+def spread_text(spread: Spread) -> str:
+    """Mean and standard deviation over stream orders, in %."""
+    return percent(spread.mean) + ("" if spread.std is None else f" ± {percent(spread.std)}")
 
 
-def _markdown_table(sheet: Sheet) -> Iterable[str]:
-    yield _piped(map(_marked_down, sheet.columns))
-    ruler = "---" if sheet.is_prose else "---:"
-    yield _piped(("---", *(ruler for _ in sheet.columns[1:])))
-    for row in sheet.rows:
-        cells = [_marked_down(cell) for cell in row.cells]
-        cells = [_bold(cell, "**", "**") if n in row.bold else cell for n, cell in enumerate(cells)]
-        if row.message:
-            cells.append(f"*{_marked_down(row.message)}*")
-        yield _piped((*cells, *("" for _ in sheet.columns[len(cells) :])))
+def mean_percent(spread: Spread) -> str:
+    """The mean in %."""
+    return percent(spread.mean)
 
 
-def _bold(cell: str, before: str, after: str) -> str:
-    """The accuracy of a cell in bold, and not what follows of differences."""
-    accuracy, mark, gain = cell.partition("; ")
-    return f"{before}{accuracy}{after}{mark}{gain}"
+def gain_text(gain: Contrast) -> str:
+    """A difference in percentage points with its 95% interval and mark."""
+    ends = (gain.interval.mean, gain.interval.low, gain.interval.high)
+    mean, low, high = (f"{100 * end:+.2f}" for end in ends)
+    return f"{mean} [{low}, {high}] {gain.mark}".rstrip()
 
 
-def _piped(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+def rival_text(gain: Contrast) -> str:
+    """A difference with the name of the other method."""
+    return f"{gain_text(gain)} ({gain.against})"
 
 
-def _marked_down(text: str) -> str:
-    """Text whose characters stand for themselves, on one line."""
-    escaped = re.sub(r"([\\|*`\[\]])", r"\\\1", " ".join(text.split()))
-    escaped = escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"^([+#-])(?=[ #])", r"\\\1", escaped)  # or it would begin a list or a title
+def lines_text(numbers: Iterable[int]) -> str:
+    """Lines of a results file, neighbours drawn together.
+
+    >>> lines_text([3, 4, 5, 9])
+    '3-5, 9'
+    """
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs) or NOTHING
 
 
-def _latex_study(study: Study) -> Iterable[str]:
-    yield f"\\section*{{{escape_latex(study.outline.title)}}}"
-    for part in _introduction(study):
-        yield f"{escape_latex(part)}\n"
-    for sheet in (*sheets_of(study), *printed_sheets(study)):
-        yield from _latex_table(sheet)
+METHOD = Column("method", is_text=True)
+GAIN = Column("gain over zero-shot", gain_text)
 
 
-def _latex_table(sheet: Sheet) -> Iterable[str]:
-    width = len(sheet.columns)
-    below = " ".join((*sheet.facts, *sheet.notes))
-    yield "\\begin{table}[ht]\n\\centering"
-    yield f"\\caption{{{escape_latex(sheet.title)}}}"
-    yield "\\resizebox{\\textwidth}{!}{%"
-    kinds = "p{0.7\\textwidth}" if sheet.is_prose else "r" * (width - 1)
-    yield f"\\begin{{tabular}}{{l{kinds}}}\n\\toprule"
-    yield _ampersands(escape_latex(column) for column in sheet.columns)
-    yield "\\midrule"
-    yield from (_latex_row(row, width) for row in sheet.rows)
-    yield "\\bottomrule\n\\end{tabular}}"
-    if below:
-        yield f"\n\\smallskip\\footnotesize {escape_latex(below)}"
-    yield "\\end{table}\n"
+def to_markdown(table: Table) -> str:
+    """A GitHub table; the title above it, notes below."""
+    lines = [f"**{_plain_markdown(table.title)}**\n"] if table.title else []
+    heads = [_plain_markdown(column.title) for column in table.columns]
+    lines.append(f"| {' | '.join(heads)} |")
+    lines.append(f"| {' | '.join('---' if c.is_text else '---:' for c in table.columns)} |")
+    for place, cells in enumerate(table.cells()):
+        shown = [
+            f"**{text}**" if (place, n) in table.best else text
+            for n, text in enumerate(map(_plain_markdown, cells))
+        ]
+        lines.append(f"| {' | '.join(shown)} |")
+    lines += [f"\n{_plain_markdown(note)}" for note in table.notes]
+    return "\n".join(lines)
 
 
-def _latex_row(row: SheetRow, width: int) -> str:
-    cells = [escape_latex(cell) for cell in row.cells]
-    cells = [
-        _bold(cell, "\\textbf{", "}") if n in row.bold else cell for n, cell in enumerate(cells)
-    ]
-    if row.message:
-        span = width - len(cells)
-        cells.append(f"\\multicolumn{{{span}}}{{l}}{{\\emph{{{escape_latex(row.message)}}}}}")
-    return _ampersands(cells)
+def _plain_markdown(text: str) -> str:
+    """Text in which nothing is markup."""
+    escaped = re.sub(r"([\\|*_`\[\]<>#])", r"\\\1", text) if re.search(r"[<`|]", text) else text
+    return " ".join(escaped.split())
 
 
-def _ampersands(cells: Iterable[str]) -> str:
-    known: Sequence[str] = list(cells)
-    if known[0][:1] in ("[", "*"):  # after a line's end they would belong to that
-        known = [f"{{{known[0]}}}", *known[1:]]
-    return f"{' & '.join(known)} \\\\"
+_LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+          "±": r"$\pm$", "▲": r"$\blacktriangle$", "▼": r"$\blacktriangledown$",
+          **{mark: f"\\{mark}" for mark in "&%$#_{}"}}  # fmt: skip
 
 
 def escape_latex(text: str) -> str:
-    r"""Text whose characters stand for themselves.
+    """Text in which nothing is a command."""
+    return "".join(_LATEX.get(letter, letter) for letter in text)
 
-    >>> escape_latex("5% of zero_shot & more: -1.2")
-    '5\\% of zero\\_shot \\& more: $-$1.2'
-    """
-    escaped = "".join(_LATEX.get(character, character) for character in " ".join(text.split()))
-    escaped = escaped.replace("--", "-{}-")  # or they would become a dash
-    return re.sub(r"(?<![\w$}-])-(?=\d)", "$-$", escaped)
+
+def to_latex(table: Table) -> str:
+    """A table environment; it needs booktabs and amssymb."""
+    layout = "".join("l" if column.is_text else "r" for column in table.columns)
+    lines = [r"\begin{table}", r"\centering", rf"\caption{{{escape_latex(table.title)}}}",
+             rf"\begin{{tabular}}{{{layout}}}", r"\toprule",
+             " & ".join(escape_latex(column.title) for column in table.columns) + r" \\",
+             r"\midrule"]  # fmt: skip
+    for place, cells in enumerate(table.cells()):
+        shown = [
+            rf"\textbf{{{text}}}" if (place, n) in table.best else text
+            for n, text in enumerate(map(escape_latex, cells))
+        ]
+        lines.append(" & ".join(shown) + r" \\")
+    lines += [r"\bottomrule", r"\end{tabular}", *(escape_latex(note) for note in table.notes)]
+    return "\n".join([*lines, r"\end{table}"])
+
+
+def to_terminal(table: Table, width: int = 200, least_needed: Sequence[str] = ()) -> RichTable:
+    """A table for a terminal; columns of ``least_needed`` that do not fit are left out."""
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    cells = table.cells()
+    kept = list(range(len(table.columns)))
+    widths = [
+        max([len(column.title), *(len(row[n]) for row in cells)]) + 3
+        for n, column in enumerate(table.columns)
+    ]
+    for title in least_needed:
+        if sum(widths[n] for n in kept) + 1 > width:
+            kept = [n for n in kept if table.columns[n].title != title]
+    shown = RichTable()
+    for n in kept:
+        column = table.columns[n]
+        shown.add_column(column.title, justify="left" if column.is_text else "right", no_wrap=True)
+    for place, row in enumerate(cells):
+        bold = any(each == place for each, _ in table.best)
+        shown.add_row(*(Text(row[n], style="bold" if bold else "") for n in kept))
+    return shown
+
+
+def summary_table(rows: Mapping[str, Mapping[str, Any]], title: str) -> Table:
+    """The table of one file of ``crg compare``, from the rows of its summary."""
+    columns = (METHOD, Column("accuracy %", spread_of_summary), Column("gain (95% interval)",
+               gain_of_summary), Column("ECE %", percent), Column("NLL", lambda v: f"{v:.3f}"),
+               Column("purity %", lambda v: percent(v, 1)),
+               Column("ms/step", lambda v: f"{v:.3f}"))  # fmt: skip
+    cells = tuple(
+        (label, row["accuracy"], None if row["method"] == "zero_shot" else row["gain"],
+         row["ece"], row["nll"], row["purity"], row["ms_per_step"])
+        for label, row in rows.items()
+    )  # fmt: skip
+    best = frozenset((n, m) for n, row in enumerate(rows.values()) if row["best"] for m in (0, 1))
+    return Table(columns, cells, title, best)
+
+
+def spread_of_summary(spread: Mapping[str, Any]) -> str:
+    """Mean and standard deviation of a summary, in %."""
+    return spread_text(Spread(spread["mean"], spread["std"], ()))
+
+
+def gain_of_summary(gain: Mapping[str, float]) -> str:
+    """Gain of a summary in percentage points with its interval."""
+    mean, low, high = (f"{100 * gain[end]:+.2f}" for end in ("mean", "low", "high"))
+    return f"{mean} [{low}, {high}]"

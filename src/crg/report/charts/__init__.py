@@ -1,1 +1,0 @@
-"""Charts as SVG, drawn by hand so that a page needs nothing but itself."""

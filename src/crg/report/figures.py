@@ -1,0 +1,370 @@
+"""Figures by matplotlib: SVG for the page, PDF for papers; a panel per dataset.
+
+A method has one colour, line style and marker in all figures. Each kind of figure has one fixed
+caption. Text and axes take the colour of the page around them, so that figures suit light and dark.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from crg.atomic import replacing
+from crg.report.overview import row_name, source_name
+from crg.report.study import Comparison, Experiment, MethodResult
+from crg.results.schema import Row
+from crg.types import InputError
+
+COLD_START = 500  # images
+REMEDY = "pip install -c constraints.txt '.[report]'"
+_INK = "#1a2b3c"  # becomes the colour of the page's text
+_INCHES = (4.2, 2.9)
+_ENOUGH_ANSWERS = 20  # of similar confidence, for their accuracy to be drawn
+
+CAPTIONS = {
+    "table": "Gain over zero-shot in percentage points with its 95% interval.",
+    "waterfall": "Ablation: gain over zero-shot in percentage points with its 95% interval.",
+    "noise": "Accuracy against the fraction of wrong labels among cache insertions; bars are one "
+             "standard deviation over stream orders.",
+    "cold_start": f"Cold start: running accuracy over the first {COLD_START} images; bands are one "
+                  "standard deviation over stream orders.",
+    "streams": "Gain over zero-shot per stream in percentage points with its 95% interval.",
+    "purity": "Cache errors: fraction of cached images under a wrong class as the stream goes on.",
+    "sweep": "Accuracy against the number varied; bars are one standard deviation over stream "
+             "orders.",
+    "shots": "Accuracy against images per class in the cache; bars are one standard deviation over "
+             "stream orders.",
+    "heat": "Accuracy in % over the two numbers varied.",
+    "reliability": "Calibration: accuracy against confidence; on the diagonal they agree.",
+}  # fmt: skip
+
+# Okabe and Ito's colours, which most colour-blind people can tell apart; zero-shot is grey.
+_COLOURS = {
+    "zero_shot": "#808080", "tda": "#e69f00", "dpe": "#0072b2", "crg": "#d55e00",
+    "gda": "#009e73", "tpt": "#cc79a7", "difftpt": "#56b4e9", "tip_adapter": "#a89a00",
+    "coop": "#8c564b", "anchored": "#7b3fb5",
+}  # fmt: skip
+_OTHERS = ("#17a2a2", "#b03060", "#5a7d2a", "#6a5acd")
+_DASHES = ((0, ()), (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)), (0, (1, 2)))
+_MARKERS = "osD^vPX*"
+_INKED = ("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "text.color")
+_PLAIN = {
+    "text.parse_math": False,
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+
+
+@dataclass(frozen=True)
+class Pen:
+    """How a method is drawn."""
+
+    colour: str
+    dashes: tuple[int, tuple[float, ...]]
+    marker: str
+
+    @property
+    def dash_array(self) -> str:
+        """The line style as SVG writes it."""
+        return " ".join(str(2 * each) for each in self.dashes[1]) or "none"
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """One panel: its title and the matplotlib figure."""
+
+    title: str
+    figure: Any
+
+
+def pens_of(rows: Iterable[Row]) -> dict[str, Pen]:
+    """A pen per label: the method has the colour, its variants differ in line and marker."""
+    pens: dict[str, Pen] = {}
+    variants: dict[str, int] = {}
+    unknown: dict[str, str] = {}
+    for row in rows:
+        colour = _COLOURS.get(row.method) or unknown.setdefault(
+            row.method, _OTHERS[len(unknown) % len(_OTHERS)]
+        )
+        place = 0  # with default options it is the method itself, which looks the same everywhere
+        if row.options or row.tuned:
+            place = variants[row.method] = variants.get(row.method, 0) + 1
+        base = list(_COLOURS).index(row.method) if row.method in _COLOURS else 0
+        dash = 1 if row.method == "zero_shot" else (place - 1) % 4 + 1 if place else 0
+        marker = _MARKERS[(base + place) % len(_MARKERS)]
+        pens[row.label] = Pen(colour, _DASHES[dash], marker)
+    return pens
+
+
+def drawings_of(experiment: Experiment, kind: str | None = None) -> list[Drawing]:
+    """The figure that answers the question of an experiment, a panel per dataset."""
+    kind = kind or experiment.outline.figure
+    draw = _KINDS.get(kind, _gains)
+    pens = pens_of(experiment.outline.rows)
+    made = []
+    for comparisons in experiment.by_source().values():
+        figure, axes = _canvas()
+        if draw(axes, experiment, comparisons, pens):
+            made.append(Drawing(source_name(comparisons[0].source), figure))
+    return made
+
+
+def save_pdf(experiments: Iterable[Experiment], folder: Path) -> list[Path]:
+    """A PDF per panel, named by experiment and dataset."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for experiment in experiments:
+        for drawing in drawings_of(experiment):
+            name = re.sub(r"[^\w.-]+", "-", f"{experiment.outline.name}-{drawing.title}").strip("-")
+            paths.append(folder / f"{name}.pdf")
+            with replacing(paths[-1]) as partial:
+                drawing.figure.savefig(partial, format="pdf", metadata={"CreationDate": None})
+    return paths
+
+
+def to_svg(figure: Any, label: str) -> str:
+    """A figure as an SVG element whose text takes font and colour of the page."""
+    import matplotlib
+
+    file = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": label}):
+        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    svg = file.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.S)
+    used = set(re.findall(r'(?:url\(|xlink:href=")#([\w-]+)', svg))
+    svg = re.sub(r' id="([^"]+)"', lambda m: m[0] if m[1] in used else "", svg)
+    svg = re.sub(r"font-family: [^;\"]*;? ?|<defs>\s*<style.*?</defs>", "", svg, flags=re.S)
+    svg = re.sub(r"(\d\.\d)\d+", r"\1", svg).replace(_INK, "currentColor")
+    svg = re.sub(r' (width|height)="[\d.]+pt"', "", svg, count=2)
+    svg = re.sub(r">\s+<", "><", re.sub(r"\s*\n\s*", " ", svg))
+    svg = re.sub(r' transform="rotate\(-0 [^"]*"', "", svg)
+    found = 1
+    while found:  # groups that say nothing, from the inside
+        svg, found = re.subn(r"<g>((?:<(?!/?g\b)[^>]*>[^<]*)*)</g>", r"\1", svg)
+    safe = label.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+    return svg.replace("<svg", f'<svg role="img" aria-label="{safe}"', 1).strip()
+
+
+def line_figure(
+    lines: Mapping[str, Sequence[tuple[float, float]]], x_title: str, y_title: str
+) -> Any:
+    """Lines by name in one panel with a legend, for figures that stand alone."""
+    figure, axes = _canvas()
+    pens = pens_of([Row(name, name) for name in lines])
+    for name, points in lines.items():
+        axes.plot(*zip(*points, strict=True), label=name, **_style(pens[name]))
+    axes.set(xlabel=x_title, ylabel=y_title)
+    axes.legend(frameon=False, fontsize=8, labelcolor=_INK)
+    return figure
+
+
+def _canvas() -> tuple[Any, Any]:
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise InputError(f"Figures need matplotlib: {REMEDY}.") from None
+    style: Any = dict.fromkeys(_INKED, _INK) | _PLAIN
+    with matplotlib.rc_context(style):
+        figure = Figure(figsize=_INCHES, layout="constrained")
+        axes = figure.add_subplot()
+    axes.grid(alpha=0.2, linewidth=0.6)
+    axes.set_axisbelow(True)
+    return figure, axes
+
+
+def _style(pen: Pen, marker: bool = False) -> dict[str, Any]:
+    style = {"color": pen.colour, "linestyle": pen.dashes, "linewidth": 1.8}
+    return {**style, "marker": pen.marker, "markersize": 4} if marker else style
+
+
+_Pens = Mapping[str, Pen]
+_CurveOf = Callable[[MethodResult], Iterable[tuple[float, float, float]]]
+_Draw = Callable[[Any, Experiment, Sequence[Comparison], _Pens], bool]
+
+
+def _gains(axes: Any, _: Experiment, comparisons: Sequence[Comparison], pens: _Pens) -> bool:
+    shown = [each for each in comparisons[0].results if each.gain is not None]
+    for place, each in enumerate(reversed(shown)):
+        _interval(axes, each, place, pens[each.row.label], horizontal=True)
+    axes.axvline(0, color=pens_of([Row("zero_shot", "zero_shot")])["zero_shot"].colour, lw=1)
+    axes.set_ylim(-0.6, len(shown) - 0.4)
+    axes.set_yticks(range(len(shown)), [_short(row_name(each.row)) for each in reversed(shown)])
+    axes.set_xlabel("gain, points")
+    axes.figure.set_size_inches(_INCHES[0], max(1.4, 0.28 * len(shown) + 0.8))
+    return bool(shown)
+
+
+def _short(name: str, most: int = 40) -> str:
+    return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
+def _interval(axes: Any, each: MethodResult, place: float, pen: Pen, horizontal: bool) -> None:
+    assert each.gain is not None
+    seen = each.gain.interval
+    mean, ends = 100 * seen.mean, [[100 * (seen.mean - seen.low)], [100 * (seen.high - seen.mean)]]
+    where = {"xerr": ends} if horizontal else {"yerr": ends}
+    point = (mean, place) if horizontal else (place, mean)
+    axes.errorbar(*point, **where, color=pen.colour, marker=pen.marker, markersize=4.5,
+                  linewidth=1.6, markerfacecolor=pen.colour if each.gain.verdict else "none",
+                  )  # fmt: skip
+
+
+def _streams(axes: Any, _: Experiment, comparisons: Sequence[Comparison], pens: _Pens) -> bool:
+    labels = [each.row.label for each in comparisons[0].results if each.gain is not None]
+    for number, label in enumerate(labels):
+        offset = 0.7 * ((number + 0.5) / len(labels) - 0.5)
+        for place, comparison in enumerate(comparisons):
+            found = comparison.of(label)
+            if found.gain is not None:
+                _interval(axes, found, place + offset, pens[label], horizontal=False)
+    axes.axhline(0, color="#808080", lw=1)
+    names = [each.setting.label for each in comparisons]
+    axes.set_xticks(range(len(names)), names, rotation=35, ha="right")
+    axes.set_ylabel("gain, points")
+    return bool(labels)
+
+
+def _settings(axes: Any, experiment: Experiment, comparisons: Sequence[Comparison],
+              pens: _Pens) -> bool:  # fmt: skip
+    """Accuracy where settings are numbers, such as the fraction of wrong labels."""
+    outline = experiment.outline
+    xs = dict(zip((each.label for each in outline.settings), outline.x_values, strict=False))
+    for row in outline.rows:
+        points = [
+            (xs[each.setting.label], found.accuracy)
+            for each in comparisons
+            if (found := each.of(row.label)).accuracy and each.setting.label in xs
+        ]
+        _line(axes, [(x, s.mean, s.std or 0.0) for x, s in points], pens[row.label], row.label)
+    axes.set(xlabel=outline.x_title or "setting", ylabel="accuracy, %")
+    return bool(axes.lines)
+
+
+def _line(axes: Any, points: Sequence[tuple[float, float, float]], pen: Pen, label: str) -> None:
+    if points:
+        x, mean, std = zip(*sorted(points), strict=True)
+        axes.errorbar(x, [100 * each for each in mean], [100 * each for each in std], capsize=0,
+                      elinewidth=0.8, label=label, **_style(pen, marker=True))  # fmt: skip
+
+
+def _rows(axes: Any, experiment: Experiment, comparisons: Sequence[Comparison],
+          pens: _Pens) -> bool:  # fmt: skip
+    """Accuracy where rows are numbers: a line per series, zero-shot as a level."""
+    series: dict[str, list[tuple[float, float, float]]] = {}
+    methods: dict[str, str] = {}
+    for each in comparisons[0].results:
+        if each.accuracy is not None and each.row.x is not None:
+            name = each.row.series or each.row.method
+            point = (each.row.x, each.accuracy.mean, each.accuracy.std or 0.0)
+            series.setdefault(name, []).append(point)
+            methods.setdefault(name, each.row.method)
+    taken = list(methods.values())
+    again = {name: n for n, name in enumerate(methods) if taken[n] in taken[:n]}
+    own = pens_of(Row(name, method, {"series": name} if name in again else {})
+                  for name, method in methods.items())  # fmt: skip
+    for name, points in series.items():
+        _line(axes, points, own[name], name)
+    base = next((each for each in comparisons[0].results if each.is_baseline), None)
+    if base is not None and base.accuracy is not None:
+        pen = pens[base.row.label]
+        axes.axhline(100 * base.accuracy.mean, label=base.row.label, **_style(pen))
+    axes.set(xlabel=experiment.outline.x_title or "value", ylabel="accuracy, %")
+    axes.legend(frameon=False, fontsize=7.5, labelcolor=_INK)
+    return bool(series)
+
+
+def _curves(axes: Any, comparison: Comparison, pens: _Pens, curve: _CurveOf) -> None:
+    for each in comparison.results:
+        points = list(curve(each))
+        if not points:
+            continue
+        x, mean, std = zip(*points, strict=True)
+        pen = pens[each.row.label]
+        axes.plot(x, [100 * m for m in mean], label=each.row.label, **_style(pen))
+        low = [100 * (m - s) for m, s in zip(mean, std, strict=True)]
+        high = [100 * (m + s) for m, s in zip(mean, std, strict=True)]
+        axes.fill_between(x, low, high, color=pen.colour, alpha=0.12, linewidth=0)
+    axes.set_xlabel("images seen")
+
+
+def _start(each: MethodResult) -> list[tuple[float, float, float]]:
+    return [point for point in each.learning if point[0] <= COLD_START]
+
+
+def _errors(each: MethodResult) -> list[tuple[float, float, float]]:
+    return [(x, 1 - mean, std) for x, mean, std in each.purity_over_time]
+
+
+def _cold_start(axes: Any, _: Experiment, comparisons: Sequence[Comparison], pens: _Pens) -> bool:
+    _curves(axes, comparisons[0], pens, _start)
+    axes.set_ylabel("running accuracy, %")
+    return bool(axes.lines)
+
+
+def _purity(axes: Any, _: Experiment, comparisons: Sequence[Comparison], pens: _Pens) -> bool:
+    _curves(axes, comparisons[0], pens, _errors)
+    axes.set_ylabel("cache errors, %")
+    return bool(axes.lines)
+
+
+def _reliability(axes: Any, _: Experiment, comparisons: Sequence[Comparison], pens: _Pens) -> bool:
+    axes.plot([0, 100], [0, 100], color="#808080", lw=1)
+    for each in comparisons[0].results:
+        bins = [each_bin for each_bin in each.reliability if each_bin[0] >= _ENOUGH_ANSWERS]
+        if bins and not each.row.options:
+            confidence, accuracy = ([100 * each_bin[n] for each_bin in bins] for n in (1, 2))
+            style = _style(pens[each.row.label], marker=True)
+            axes.plot(confidence, accuracy, label=each.row.label, **style)
+    axes.set(xlabel="confidence, %", ylabel="accuracy, %")
+    return len(axes.lines) > 1
+
+
+def _heat(axes: Any, _: Experiment, comparisons: Sequence[Comparison], pens: _Pens) -> bool:
+    shown = [each for each in comparisons[0].results if each.accuracy and each.row.options]
+    varied = [
+        name
+        for name in dict.fromkeys(name for each in shown for name in each.row.options)
+        if len({str(each.row.options.get(name)) for each in shown}) > 1
+    ]
+    if len(varied) != 2:
+        return _gains(axes, _, comparisons, pens)
+    xs, ys = (sorted({each.row.options[name] for each in shown if name in each.row.options})
+              for name in varied)  # fmt: skip
+    values = [[float("nan")] * len(xs) for _ in ys]
+    for each in shown:
+        x, y = (each.row.options.get(name) for name in varied)
+        if each.accuracy is not None and x in xs and y in ys:
+            values[ys.index(y)][xs.index(x)] = 100 * each.accuracy.mean
+    mesh = axes.pcolormesh(values, cmap="cividis")
+    for row, line in enumerate(values):
+        for column, value in enumerate(line):
+            if value == value:
+                bright = mesh.norm(value) > 0.5
+                axes.text(column + 0.5, row + 0.5, f"{value:.1f}", ha="center", va="center",
+                          color="#111111" if bright else "#ffffff", fontsize=8)  # fmt: skip
+    axes.set_xticks([n + 0.5 for n in range(len(xs))], [f"{x:g}" for x in xs])
+    axes.set_yticks([n + 0.5 for n in range(len(ys))], [f"{y:g}" for y in ys])
+    axes.set(xlabel=varied[0], ylabel=varied[1])
+    axes.grid(False)
+    return True
+
+
+_KINDS: Mapping[str, _Draw] = {
+    "table": _gains,
+    "waterfall": _gains,
+    "noise": _settings,
+    "streams": _streams,
+    "cold_start": _cold_start,
+    "purity": _purity,
+    "sweep": _rows,
+    "shots": _rows,
+    "heat": _heat,
+    "reliability": _reliability,
+}

@@ -1,0 +1,289 @@
+"""Which tables experiments have: the main table, the win/tie/loss grid, and one per dataset."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from crg.report.contrasts import Contrast, Spread, tally
+from crg.report.study import Comparison, Experiment, MethodResult
+from crg.report.tables import (
+    GAIN,
+    METHOD,
+    Column,
+    Table,
+    gain_text,
+    lines_text,
+    mean_percent,
+    percent,
+    rival_text,
+    spread_text,
+)
+from crg.results.papers import Reported
+from crg.results.schema import LABELLED_IMAGES, Row, Setting, Source
+from crg.streams.scenario import Scenario
+
+TUNED = "tuned with labels"
+LABELS = "uses labels"
+
+
+def row_name(row: Row) -> str:
+    """The label with what must not be overlooked: labels that went into it."""
+    flag = TUNED if row.tuned else LABELS if LABELLED_IMAGES in row.needs else ""
+    return f"{row.label} ({flag})" if flag else row.label
+
+
+def source_name(source: Source) -> str:
+    """The name of a dataset, flagged where its text features are not the model's own."""
+    return f"{source.name} ({source.text_flag})" if source.text_flag else source.name
+
+
+def _reported(number: Reported) -> str:
+    return f"{number.value:.2f}" + ("*" if number.notes else "")
+
+
+_COLUMNS: tuple[tuple[Column, Callable[[MethodResult], Any]], ...] = (
+    (METHOD, lambda each: row_name(each.row)),
+    (Column("accuracy %", spread_text), lambda each: each.accuracy),
+    (GAIN, lambda each: each.gain),
+    (Column("to best other", rival_text), lambda each: each.rival),
+    (Column("ECE %", mean_percent), lambda each: each.ece),
+    (Column("NLL", lambda each: f"{each.mean:.3f}"), lambda each: each.nll),
+    (Column("worst class %", mean_percent), lambda each: each.worst_class),
+    (Column("cache purity %", mean_percent), lambda each: each.purity),
+    (Column("ms per image", lambda each: f"{each.mean:.2f}"), lambda each: each.milliseconds),
+    (Column("peak MB", lambda each: f"{each / 1e6:.0f}"), lambda each: each.peak_bytes),
+    (Column("in papers %", _reported), lambda each: each.reported),
+    (Column("lines", lines_text), lambda each: each.lines or None),
+)
+_STEP: tuple[Column, Callable[[MethodResult], Any]] = (
+    Column("to the row it extends", rival_text),
+    lambda each: each.step,
+)
+
+
+def comparison_table(comparison: Comparison, figure: str = "table") -> Table:
+    """All figures of all methods on one dataset in one setting."""
+    facts = [(_STEP if c.title == "to best other" and figure == "waterfall" else (c, value))
+             for c, value in _COLUMNS]  # fmt: skip
+    shown = [each for each in comparison.results if each.accuracy or each.milliseconds]
+    rows = tuple(tuple(value(each) for _, value in facts) for each in shown)
+    best = frozenset((n, 1) for n, each in enumerate(shown) if each.best)
+    numbers = [each.reported for each in shown if each.reported]
+    sources = dict.fromkeys(f"In papers: {number.source}." for number in numbers)
+    odd = dict.fromkeys(f"* {note}" for number in numbers for note in number.notes)
+    table = Table(
+        tuple(column for column, _ in facts),
+        rows,
+        f"{source_name(comparison.source)}: {comparison.n_scored} images scored",
+        best,
+        (*sources, *odd, *(f"{each.row.label}: {said}" for each in shown for said in each.stated)),
+    )
+    return table.without_empty_columns()
+
+
+def short_table(comparison: Comparison) -> Table:
+    """Accuracy and gain of every method, and why some were not run: for a terminal."""
+    columns = (METHOD, Column("accuracy %", spread_text), GAIN, Column("remarks", is_text=True))
+    rows = tuple(
+        (row_name(each.row), each.accuracy, each.gain, _remark(each)) for each in comparison.results
+    )
+    best = frozenset((n, 1) for n, each in enumerate(comparison.results) if each.best)
+    return Table(columns, rows, source_name(comparison.source), best).without_empty_columns()
+
+
+def _remark(result: MethodResult) -> str | None:
+    parts = [result.status if result.status != "measured" else "", result.reason]
+    return ": ".join(filter(None, parts)) or None
+
+
+def settings_table(comparisons: Sequence[Comparison]) -> Table:
+    """One dataset: methods by settings, gain over zero-shot; zero-shot has its accuracy."""
+    labels = [each.row.label for each in comparisons[0].results]
+    found = [[comparison.of(label) for comparison in comparisons] for label in labels]
+    rows: list[tuple[Any, ...]] = []
+    best: set[tuple[int, int]] = set()
+    for results in found:
+        known = [each for each in results if each.accuracy is not None]
+        if not known:
+            continue
+        best |= {(len(rows), n) for n, each in enumerate(results, start=1) if each.best}
+        lines = tuple(line for each in known for line in each.lines)
+        rows.append((row_name(known[0].row), *results, lines))
+    columns = (
+        METHOD,
+        *(Column(each.setting.label, _accuracy_and_gain) for each in comparisons),
+        Column("lines", lines_text),
+    )
+    return Table(columns, tuple(rows), source_name(comparisons[0].source), frozenset(best))
+
+
+def _accuracy_and_gain(result: MethodResult) -> str:
+    if result.accuracy is None:
+        return result.status
+    mean = percent(result.accuracy.mean)
+    return mean if result.gain is None else f"{mean}; {gain_text(result.gain)}"
+
+
+def first_table(comparison: Comparison) -> Table | None:
+    """Gain over zero-shot on the first images of the stream."""
+    shown = [each for each in comparison.results if each.first_gain]
+    sizes = sorted({n for each in shown for n in each.first_gain})
+    columns = (METHOD, *(Column(f"first {n}", gain_text) for n in sizes))
+    rows = tuple((row_name(each.row), *(each.first_gain.get(n) for n in sizes)) for each in shown)
+    return Table(columns, rows, f"{source_name(comparison.source)}: cold start") if rows else None
+
+
+def tables_of(experiment: Experiment) -> list[Table]:
+    """The tables of an experiment, one or two per dataset; methods by settings where several."""
+    figure, tables = experiment.outline.figure, []
+    for comparisons in experiment.by_source().values():
+        if len(comparisons) > 1:
+            tables.append(settings_table(comparisons))
+        else:
+            tables.append(comparison_table(comparisons[0], figure))
+        if figure == "cold_start":
+            tables += filter(None, map(first_table, comparisons))
+    return tables
+
+
+def _usual(experiments: Iterable[Experiment]) -> dict[str, Comparison]:
+    """The plain comparison of each dataset: the one with the most methods in default options."""
+    found: dict[str, Comparison] = {}
+    for experiment in experiments:
+        for each in experiment.comparisons:
+            mine = found.get(each.source.name)
+            if is_usual(each.setting) and not each.source.then:
+                if mine is None or len(_plain(each)) > len(_plain(mine)):
+                    found[each.source.name] = each
+    return found
+
+
+def _plain(comparison: Comparison) -> dict[str, MethodResult]:
+    """Measured methods in their default options, by name."""
+    return {
+        each.row.method: each
+        for each in comparison.results
+        if each.accuracy is not None and not each.row.options and not each.row.tuned
+    }
+
+
+def main_tables(experiments: Sequence[Experiment]) -> list[Table]:
+    """Gain over zero-shot, methods by datasets: feature files, then rendered shapes."""
+    usual = _usual(experiments)
+    tables = []
+    for title, is_rendered in (("Feature files", False), ("Rendered shapes", True)):
+        mine = [each for each in usual.values() if each.source.is_rendered == is_rendered]
+        if mine:
+            tables.append(_main_table(title, mine))
+    return tables
+
+
+def _main_table(title: str, comparisons: Sequence[Comparison]) -> Table:
+    plain = [_plain(each) for each in comparisons]
+    methods = _ordered(plain)
+    rows = []
+    for method in methods:
+        known = [each[method] for each in plain if method in each]
+        rows.append((row_name(known[0].row), *(each.get(method) for each in plain)))
+    best = {
+        (row, column)
+        for column, each in enumerate(plain, start=1)
+        for row, method in enumerate(methods)
+        if method in each and each[method].accuracy == _top(each.values())
+    }
+    columns = (METHOD, *(Column(source_name(each.source), _main_cell) for each in comparisons))
+    return Table(columns, tuple(rows), title, frozenset(best))
+
+
+def _ordered(plain: Iterable[Mapping[str, MethodResult]]) -> list[str]:
+    """The methods, those that use labels last."""
+    uses = {name: result.row.uses_labels for each in plain for name, result in each.items()}
+    return sorted(uses, key=lambda name: uses[name])
+
+
+def _main_cell(result: MethodResult) -> str:
+    if result.gain is None or result.is_baseline:
+        return "" if result.accuracy is None else f"accuracy {percent(result.accuracy.mean)}"
+    return gain_text(result.gain)
+
+
+def _top(results: Iterable[MethodResult]) -> Spread | None:
+    """The highest accuracy of those that use no labels."""
+    known = [each.accuracy for each in results if each.accuracy and not each.row.uses_labels]
+    return max(known, key=lambda each: each.mean, default=None)
+
+
+def tally_table(experiments: Sequence[Experiment]) -> Table:
+    """Win / tie / loss against zero-shot: methods in default options by experiments."""
+    plain = [_plain(each) for experiment in experiments for each in experiment.comparisons]
+    methods: dict[str, str] = {}
+    counts: list[dict[str, tuple[int, int, int]]] = []
+    for experiment in experiments:
+        gains: dict[str, list[Contrast | None]] = {}
+        for comparison in experiment.comparisons:
+            for method, each in _plain(comparison).items():
+                if not each.is_baseline:
+                    methods.setdefault(method, row_name(each.row))
+                    gains.setdefault(method, []).append(each.gain)
+        counts.append({method: tally(found) for method, found in gains.items()})
+    rows = tuple(
+        (name, *(each.get(method) for each in counts), _sum(each.get(method) for each in counts))
+        for method in _ordered(plain)
+        if (name := methods.get(method))
+    )
+    titles = [each.outline.title for each in experiments]
+    columns = (METHOD, *(Column(title, tally_text) for title in titles), Column("all", tally_text))
+    return Table(columns, rows, "Win / tie / loss against zero-shot")
+
+
+def tally_text(count: tuple[int, int, int]) -> str:
+    """Significantly better / not significant / significantly worse."""
+    return " / ".join(map(str, count))
+
+
+def _sum(counts: Iterable[tuple[int, int, int] | None]) -> tuple[int, int, int]:
+    known = [each for each in counts if each is not None]
+    wins, ties, losses = (sum(each[n] for each in known) for n in range(3))
+    return wins, ties, losses
+
+
+def not_run_line(experiment: Experiment) -> str:
+    """What was not run, in one line: missing datasets, then methods with their reasons."""
+    models: dict[str, list[str]] = {}
+    for source in experiment.missing:
+        models.setdefault(source.dataset or source.name, []).append(source.model or "")
+    missing: dict[str, list[str]] = {}
+    for dataset, its in models.items():
+        missing.setdefault(" and ".join(filter(None, its)), []).append(dataset)
+    parts = [
+        f"datasets that are not here{f', {model}' if model else ''}: {', '.join(names)}"
+        for model, names in missing.items()
+    ]
+    reasons: dict[str, dict[str, None]] = {}
+    for comparison in experiment.comparisons:
+        for each in comparison.results:
+            if each.status != "measured" and each.reason:
+                why = re.sub(r"^Method '\S+' ", "", each.reason.partition(": ")[0]).rstrip(".")
+                reasons.setdefault(why, {})[each.row.label] = None
+    parts += [f"{', '.join(labels)} ({why})" for why, labels in reasons.items()]
+    return f"Not run: {'; '.join(parts)}." if parts else ""
+
+
+def whole_text(
+    experiments: Sequence[Experiment], render: Callable[[Table], str], heading: str
+) -> str:
+    """All tables as one text; ``heading`` has places for title and file of an experiment."""
+    parts = [render(table) for table in main_tables(experiments)]
+    parts.append(render(tally_table(experiments)))
+    for experiment in experiments:
+        parts.append(heading.format(experiment.outline.title, experiment.path))
+        parts += [render(table) for table in tables_of(experiment)]
+    return "\n\n".join(parts) + "\n"
+
+
+def is_usual(setting: Setting) -> bool:
+    """Whether it is the plain task: a shuffled stream without label noise."""
+    scenario = setting.scenario
+    return scenario.order == Scenario().order and not scenario.mislabelled

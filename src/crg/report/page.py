@@ -1,0 +1,191 @@
+"""The report page: one file that needs nothing but itself, rendered from a template."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from crg.atomic import replacing
+from crg.report import figures, overview
+from crg.report.study import Experiment
+from crg.report.tables import Table
+from crg.results.schema import ENOUGH_IMAGES, ENOUGH_ORDERS
+from crg.types import InputError
+
+GENERATOR = '<meta name="generator" content="crg">'
+TITLE = "Test-time adaptation: what was measured"
+_HEAD = 2000  # bytes in which the mark of our pages stands
+_CALIBRATED = ("table",)  # kinds of experiment that show a reliability diagram too
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A figure of one dataset, as SVG."""
+
+    title: str
+    svg: str
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Panels with one legend and one caption."""
+
+    caption: str
+    panels: tuple[Panel, ...]
+    legend: tuple[tuple[str, figures.Pen], ...] = ()
+
+
+@dataclass(frozen=True)
+class Section:
+    """One experiment as the template shows it."""
+
+    experiment: Experiment
+    figure: Figure | None
+    calibration: Figure | None
+    tables: tuple[Table, ...]
+    not_run: str
+    also: tuple[str, ...] = ()  # titles of experiments with the very same runs
+
+
+def write(experiments: Sequence[Experiment], path: Path, title: str = TITLE) -> None:
+    """Write the page of some experiments, replacing an older one."""
+    text = render(experiments, title)
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+def check(path: Path, option: str = "--out") -> None:
+    """Refuse, before any work, a place that cannot be written or holds something else."""
+    if path.exists() and b'content="crg"' not in path.read_bytes()[:_HEAD].replace(b"'", b'"'):
+        raise InputError(f"{path} exists and is no page of ours: choose another with {option}.")
+    if not path.absolute().parent.is_dir():
+        raise InputError(
+            f"{path} cannot be written because its folder does not exist: "
+            f"make it or choose another with {option}."
+        )
+
+
+def render(experiments: Sequence[Experiment], title: str = TITLE) -> str:
+    """The whole page as HTML."""
+    shown = distinct(experiments)
+    names = {each.outline.name for each in shown}
+    same = tuple(each.outline.title for each in experiments if each.outline.name not in names)
+    return _rendered(
+        title=title,
+        facts=facts_of(shown),
+        main=overview.main_tables(shown),
+        tally=overview.tally_table(shown),
+        sections=[section_of(each) for each in shown],
+        same=same,
+        versions=_versions(shown),
+        enough_orders=ENOUGH_ORDERS,
+        enough_images=ENOUGH_IMAGES,
+        source_name=overview.source_name,
+    )
+
+
+def _rendered(**values: Any) -> str:
+    style = resources.files("crg.report").joinpath("style.css").read_text("utf-8")
+    template = _environment().get_template("template.html.j2")
+    text: str = template.render(generator=GENERATOR, style=style, **values)
+    return text.lstrip()
+
+
+def _environment() -> Any:
+    try:
+        import jinja2
+    except ImportError:
+        raise InputError(f"The page needs jinja2: {figures.REMEDY}.") from None
+    return jinja2.Environment(
+        loader=jinja2.FunctionLoader(
+            lambda name: resources.files("crg.report").joinpath(name).read_text("utf-8")
+        ),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def section_of(experiment: Experiment) -> Section:
+    """One experiment with its figure, tables and what was not run."""
+    kind = experiment.outline.figure
+    return Section(
+        experiment,
+        _figure(experiment, kind),
+        _figure(experiment, "reliability") if kind in _CALIBRATED else None,
+        tuple(overview.tables_of(experiment)),
+        overview.not_run_line(experiment),
+    )
+
+
+def _figure(experiment: Experiment, kind: str) -> Figure | None:
+    drawn = figures.drawings_of(experiment, kind)
+    if not drawn:
+        return None
+    name = f"{experiment.outline.name} {kind}"
+    panels = tuple(
+        Panel(each.title, figures.to_svg(each.figure, f"{name}: {each.title}")) for each in drawn
+    )
+    caption = figures.CAPTIONS.get(kind, figures.CAPTIONS["table"])
+    if kind not in ("noise", "streams", "cold_start", "purity", "reliability"):
+        return Figure(caption, panels)  # the names stand beside the axes
+    labels = [label for each in drawn for label in _labels(experiment, each)]
+    pens = figures.pens_of(experiment.outline.rows)
+    return Figure(caption, panels, tuple((label, pens[label]) for label in dict.fromkeys(labels)))
+
+
+def _labels(experiment: Experiment, drawing: figures.Drawing) -> list[str]:
+    """The methods that a panel shows, in the order of the experiment."""
+    drawn = drawing.figure.axes[0].get_legend_handles_labels()[1]
+    rows = [row.label for row in experiment.outline.rows]
+    if drawn:
+        return [label for label in rows if label in drawn]
+    gains = {each.row.label for c in experiment.comparisons for each in c.results if each.gain}
+    return [label for label in rows if label in gains]
+
+
+def facts_of(experiments: Sequence[Experiment]) -> dict[str, int]:
+    """How much was compared: methods, datasets, runs, stream orders."""
+    comparisons = [each for experiment in experiments for each in experiment.comparisons]
+    measured = [each for c in comparisons for each in c.results if each.accuracy is not None]
+    facts = {
+        "methods": len({each.row.method for each in measured}),
+        "datasets": len({each.source.name for each in comparisons}),
+        "experiments": len(experiments),
+        "runs": len({(e.path, line) for e in experiments for c in e.comparisons
+                     for each in c.results for line in each.lines}),
+        "stream orders": max((len(e.outline.seeds) for e in experiments), default=0),
+    }  # fmt: skip
+    return {name if n != 1 else name.removesuffix("s"): n for name, n in facts.items()}
+
+
+def _versions(experiments: Sequence[Experiment]) -> dict[str, str]:
+    """Versions and machines of all runs, each value once."""
+    found: dict[str, dict[str, None]] = {}
+    for experiment in experiments:
+        for name, value in experiment.machine.items():
+            found.setdefault(name.replace("_", " "), {})[value] = None
+    when = found.pop("measured", {})
+    times = sorted(time for each in when for time in each.split(" to "))
+    measured = {"measured": f"{times[0]} to {times[-1]}"} if times else {}
+    return {**measured, **{name: ", ".join(values) for name, values in found.items()}}
+
+
+def distinct(experiments: Sequence[Experiment]) -> list[Experiment]:
+    """Without what an earlier experiment has shown already: the same methods on the same images."""
+    shown: dict[Any, str] = {}
+    kept: list[Experiment] = []
+    for experiment in experiments:
+        own = []
+        for each in experiment.comparisons:
+            rows = [(row.method, sorted(map(str, row.options.items())))
+                    for row in experiment.outline.rows]  # fmt: skip
+            facts = (each.source.sha256 or each.source.name, str(each.setting.scenario), str(rows))
+            if shown.setdefault(facts, experiment.outline.name) == experiment.outline.name:
+                own.append(each)
+        kept.append(replace(experiment, comparisons=tuple(own)))
+    return [each for each in kept if each.comparisons or not any(e.comparisons for e in kept)]

@@ -1,0 +1,394 @@
+"""From results files to experiments: every method on every dataset against zero-shot.
+
+Runs are found by their keys. A method whose answers do not depend on the order is run once and
+compared with every order.
+
+Accuracy, calibration error and purity are fractions. A spread is over stream orders.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+
+from crg.methods.registry import BASELINE
+from crg.report.contrasts import Answers, Contrast, Spread, contrast
+from crg.report.runs import Curve, MeasuredRun, answers_of, figures_of, first_gains
+from crg.results import ledger as results
+from crg.results.papers import Papers, Reported, bundled_papers
+from crg.results.schema import (
+    ENOUGH_ORDERS,
+    ArchivedRun,
+    Cell,
+    Failure,
+    Gallery,
+    Outline,
+    OutlineLine,
+    Row,
+    Run,
+    Setting,
+    ShownImage,
+    Source,
+)
+from crg.types import InputError
+
+
+@dataclass(frozen=True)
+class MethodResult:
+    """What was measured of one method on one dataset in one setting."""
+
+    row: Row
+    status: str  # "measured", "incomplete" (some orders are missing), "failed", "not run"
+    reason: str = ""
+    run_once: bool = False  # its answers do not depend on the order
+    accuracy: Spread | None = None
+    gain: Contrast | None = None  # over zero-shot; None for zero-shot itself
+    rival: Contrast | None = None  # against the most accurate other method of its kind
+    step: Contrast | None = None  # against the row above of the same method, most like it
+    change: Contrast | None = None  # against itself in the first setting (streams: of the gain)
+    best: bool = False  # highest mean accuracy of the complete methods that use no labels
+    ece: Spread | None = None
+    nll: Spread | None = None
+    worst_class: Spread | None = None
+    purity: Spread | None = None
+    milliseconds: Spread | None = None
+    peak_bytes: int | None = None
+    mislabelled: float | None = None  # fraction of cache insertions with injected label noise
+    reliability: tuple[tuple[int, float, float], ...] = ()  # count, confidence, accuracy
+    learning: Curve = ()  # running accuracy against images seen
+    purity_over_time: Curve = ()
+    first_gain: Mapping[int, Contrast] = field(default_factory=dict)  # over the first n images
+    reported: Reported | None = None  # what papers print for it
+    stated: tuple[str, ...] = ()  # what is said of it where the number is not available
+    lines: tuple[int, ...] = ()  # of the results file: what ``crg rerun`` is given
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it is plain zero-shot, which the others are measured against."""
+        return is_baseline(self.row)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All methods on one dataset in one setting."""
+
+    source: Source
+    setting: Setting
+    results: tuple[MethodResult, ...]
+    n_scored: int | None = None  # images, in the order that has the fewest
+
+    def of(self, label: str) -> MethodResult:
+        """The result of a method by its label."""
+        return next(each for each in self.results if each.row.label == label)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment with all that was measured; missing datasets have no comparison."""
+
+    outline: Outline
+    comparisons: tuple[Comparison, ...]
+    missing: tuple[Source, ...] = ()
+    gallery: Mapping[str, tuple[ShownImage, ...]] = field(default_factory=dict)  # by dataset
+    machine: Mapping[str, str] = field(default_factory=dict)  # versions and machine of the runs
+    notes: tuple[str, ...] = ()
+    path: str = ""  # the results file
+
+    def by_source(self) -> dict[str, tuple[Comparison, ...]]:
+        """The comparisons of each dataset, in the order of the settings."""
+        found: dict[str, list[Comparison]] = defaultdict(list)
+        for each in self.comparisons:
+            found[each.source.name].append(each)
+        return {name: tuple(each) for name, each in found.items()}
+
+
+def is_baseline(row: Row) -> bool:
+    """Whether a row is plain zero-shot."""
+    return row.method == BASELINE and not row.options
+
+
+def read_experiments(
+    paths: Iterable[str | os.PathLike[str]],
+    methods: Collection[str] = (),
+    papers: Papers | None = None,
+    on_note: Callable[[str], None] = lambda sentence: None,
+) -> list[Experiment]:
+    """The experiments in results files, each file parsed once; a folder is all its files.
+
+    ``methods`` keeps only these, by label or method, and zero-shot. ``on_note`` is called with
+    a sentence on lines that were left out.
+    """
+    given = [Path(path) for path in paths]
+    files = list(dict.fromkeys(file for path in given for file in _files(path)))
+    ledgers = {file: results.read(file) for file in files}
+    found: list[Experiment] = []
+    for file, ledger in ledgers.items():
+        mine = experiments_of(ledger, str(file), methods, papers)
+        for sentence in results.left_out_notes(file, ledger.left_out) if mine else ():
+            on_note(sentence)
+        found += mine
+    if not found:
+        raise InputError(_nothing_to_show(given, ledgers))
+    return found
+
+
+def experiments_of(
+    ledger: results.Ledger,
+    file: str,
+    methods: Collection[str] = (),
+    papers: Papers | None = None,
+) -> list[Experiment]:
+    """The experiments of one results file, each by its latest outline."""
+    outlines: dict[str, Outline] = {
+        each.key: each.experiment
+        for each in ledger.entries.values()
+        if isinstance(each, OutlineLine)
+    }
+    left_out = tuple(results.left_out_notes(file, ledger.left_out))
+    believed = bundled_papers() if papers is None else papers
+    return [
+        _Reader(with_methods(each, methods), ledger, believed).experiment(file, left_out)
+        for each in outlines.values()
+    ]
+
+
+def with_methods(outline: Outline, methods: Collection[str]) -> Outline:
+    """The outline with these methods only, by label or method; zero-shot always stays."""
+    if not methods:
+        return outline
+    known = {name for row in outline.rows for name in (row.label, row.method)}
+    unknown = [name for name in methods if name not in known]
+    if unknown:
+        raise InputError(
+            f"{outline.name} has no method {unknown[0]!r}: choose from {', '.join(sorted(known))}."
+        )
+    kept = [
+        n
+        for n, row in enumerate(outline.rows)
+        if is_baseline(row) or row.label in methods or row.method in methods
+    ]
+    cells = tuple(
+        msgspec.structs.replace(cell, row=kept.index(cell.row))
+        for cell in outline.cells
+        if cell.row in kept
+    )
+    rows = tuple(outline.rows[n] for n in kept)
+    return msgspec.structs.replace(outline, rows=rows, cells=cells)
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        return sorted(path.glob("*.jsonl")) or sorted(path.glob("*.jsonl.gz"))
+    if not path.exists():
+        raise InputError(f"{path} does not exist: name a results file or a folder of them.")
+    return [path]
+
+
+def _nothing_to_show(given: Sequence[Path], ledgers: Mapping[Path, results.Ledger]) -> str:
+    """Why files without any experiment have no report, and what would help."""
+    named = ", ".join(map(str, given)) or "No results file"
+    entries = [entry for ledger in ledgers.values() for entry in ledger.entries.values()]
+    if any(isinstance(entry, ArchivedRun) for entry in entries):
+        return (
+            f"{named} holds archived runs only, which are kept for crg rerun: open the page beside "
+            "them, or draw what a new crg bench measures."
+        )
+    left_out = [line for ledger in ledgers.values() for line in ledger.left_out]
+    why = f" (line {left_out[0].number} {left_out[0].why})" if left_out else ""
+    return f"{named} holds no experiment{why}: run one with crg bench."
+
+
+@dataclass(frozen=True, eq=False)
+class _Judged:
+    """A result with the answers behind it."""
+
+    result: MethodResult
+    answers: Answers | None = None
+    base: Answers | None = None  # of zero-shot on the same streams; None for zero-shot itself
+    options: Mapping[str, object] = field(default_factory=dict)  # all of them, defaults too
+
+
+class _Reader:
+    """One experiment of a results file: finds the runs by key and compares them."""
+
+    def __init__(self, outline: Outline, ledger: results.Ledger, papers: Papers) -> None:
+        self.outline, self.papers, self.n_orders = outline, papers, len(outline.seeds)
+        wanted = {cell.key for cell in outline.cells if cell.key is not None}
+        self.runs: dict[str, MeasuredRun] = {}
+        self.failures: dict[str, str] = {}
+        self.gallery: dict[str, tuple[ShownImage, ...]] = {}
+        for number, entry in ledger.entries.items():
+            if isinstance(entry, Run) and entry.key in wanted:
+                self.runs[entry.key] = MeasuredRun(entry, number, entry.measured, entry.baseline)
+            elif isinstance(entry, Failure) and entry.key in wanted:
+                self.failures[entry.key] = entry.reason
+            elif isinstance(entry, Gallery) and entry.experiment == outline.name:
+                self.gallery[entry.source] = entry.images
+
+    def experiment(self, file: str, left_out: tuple[str, ...]) -> Experiment:
+        machine = _machine(each.run for each in self.runs.values())
+        return Experiment(
+            outline=self.outline,
+            comparisons=tuple(self._comparisons()),
+            missing=tuple(each for each in self.outline.sources if each.missing is not None),
+            gallery={name: images for name, images in self.gallery.items() if images},
+            machine=machine,
+            notes=(*_notes(self.outline, machine), *left_out),
+            path=file,
+        )
+
+    def _comparisons(self) -> Iterable[Comparison]:
+        cells: dict[tuple[int, int], list[Cell]] = defaultdict(list)
+        for cell in self.outline.cells:
+            cells[cell.source, cell.setting].append(cell)
+        for place, source in enumerate(self.outline.sources):
+            first: list[_Judged] = []
+            for number, setting in enumerate(self.outline.settings):
+                mine = cells.get((place, number))
+                if source.missing is not None or mine is None:
+                    continue
+                rows = self._with_rivals([self._row(source, n, mine) for n in self._numbers()])
+                rows = [self._with_change(a, b) for a, b in zip(rows, first, strict=False)] or rows
+                first = first or (rows if number == 0 else [])
+                scored = [self.runs[c.key].n_scored for c in mine if c.key in self.runs]
+                found = tuple(each.result for each in rows)
+                yield Comparison(source, setting, found, min(scored, default=None))
+
+    def _numbers(self) -> range:
+        return range(len(self.outline.rows))
+
+    def _row(self, source: Source, number: int, cells: Sequence[Cell]) -> _Judged:
+        """One method with its figures, against zero-shot on the same streams."""
+        row, mine = self.outline.rows[number], [cell for cell in cells if cell.row == number]
+        keys = tuple(dict.fromkeys(cell.key for cell in mine if cell.key is not None))
+        runs = [self.runs[key] for key in keys if key in self.runs]
+        status, reason = self._status(mine, keys)
+        reported = self.papers.printed(self.outline, source, row)
+        names = (self.outline.reported, source.model, source.dataset, row.method)
+        stated = () if row.options else self.papers.stated(*names)
+        result = MethodResult(row, status, reason, reported=reported, stated=stated)
+        if not runs:
+            return _Judged(result)
+        once = len(keys) == 1 and self.n_orders > 1  # its answers do not depend on the order
+        answers = answers_of(runs, lambda run: run.own, once)
+        base = None if is_baseline(row) else answers_of(runs, lambda run: run.base, once)
+        label = next((each.label for each in self.outline.rows if is_baseline(each)), BASELINE)
+        shows_start = self.outline.figure == "cold_start" and not once and base is not None
+        result = replace(
+            result,
+            **figures_of(runs, once),
+            gain=contrast(answers, base, label, self.n_orders),
+            first_gain=first_gains(runs, label) if shows_start else {},
+        )
+        return _Judged(result, answers, base, runs[0].run.options)
+
+    def _status(self, cells: Sequence[Cell], keys: Sequence[str]) -> tuple[str, str]:
+        if not keys:
+            reasons = dict.fromkeys(cell.reason for cell in cells if cell.reason)
+            return "not run", " ".join(reasons)
+        absent = [key for key in keys if key not in self.runs]
+        if not absent:
+            return "measured", ""
+        failures = [self.failures[key] for key in absent if key in self.failures]
+        why = failures[-1].strip().splitlines()[-1].strip() if failures and failures[-1] else ""
+        if len(absent) < len(keys):
+            count = f"{len(absent)} of {len(keys)} stream orders missing"
+            return "incomplete", f"{count}: {why}" if why else f"{count}."
+        return ("failed", why) if failures else ("not run", "Not reached: run crg bench again.")
+
+    def _with_rivals(self, rows: Sequence[_Judged]) -> list[_Judged]:
+        complete = [
+            each.result.accuracy.mean
+            for each in rows
+            if each.result.status == "measured"
+            and each.result.accuracy is not None
+            and not each.result.row.uses_labels
+        ]
+        top, found = max(complete, default=None), []
+        for place, mine in enumerate(rows):
+            result, other, like = mine.result, _rival(mine, rows), _most_like(mine, rows[:place])
+            if mine.answers is None or is_baseline(result.row):
+                other = like = None
+            counted = result.status == "measured" and not result.row.uses_labels
+            mean = None if result.accuracy is None else result.accuracy.mean
+            found.append(replace(mine, result=replace(
+                result,
+                best=counted and mean is not None and mean == top,
+                rival=self._against(mine, other),
+                step=self._against(mine, like),
+            )))  # fmt: skip
+        return found
+
+    def _against(self, mine: _Judged, other: _Judged | None) -> Contrast | None:
+        if other is None:
+            return None
+        return contrast(mine.answers, other.answers, other.result.row.label, self.n_orders)
+
+    def _with_change(self, later: _Judged, earlier: _Judged) -> _Judged:
+        """Against itself in the first setting; of streams, the gain: tasks may differ."""
+        of_gains = self.outline.figure == "streams"
+        now = later.answers.minus(later.base) if of_gains and later.answers else later.answers
+        then = earlier.answers.minus(earlier.base) if of_gains and earlier.answers else (
+            earlier.answers)  # fmt: skip
+        moved = contrast(now, then, self.outline.settings[0].label, self.n_orders)
+        return replace(later, result=replace(later.result, change=moved))
+
+
+def _rival(mine: _Judged, rows: Iterable[_Judged]) -> _Judged | None:
+    """The most accurate other method; those that use labels are rivals of each other only."""
+    uses = mine.result.row.uses_labels
+    known = [
+        (each.result.accuracy.mean, each)
+        for each in rows
+        if each is not mine
+        and each.result.accuracy is not None
+        and each.result.row.method != BASELINE
+        and each.result.row.uses_labels == uses
+    ]
+    return max(known, key=lambda pair: pair[0])[1] if known else None
+
+
+def _most_like(mine: _Judged, above: Sequence[_Judged]) -> _Judged | None:
+    """Of the rows above with the same method, the last one whose options differ least."""
+    same = [
+        each for each in above if each.result.row.method == mine.result.row.method and each.options
+    ]
+
+    def differing(other: _Judged) -> int:
+        names = {*other.options, *mine.options}
+        return sum(other.options.get(name) != mine.options.get(name) for name in names)
+
+    return min(reversed(same), key=differing) if same and mine.options else None
+
+
+def _machine(runs: Iterable[Run]) -> dict[str, str]:
+    """When, and versions and machine; where runs differ, all that there are."""
+    found: dict[str, dict[str, None]] = {}
+    times = []
+    for run in runs:
+        times.append(run.time)
+        for name, value in (*run.versions.items(), *run.machine.items()):
+            if value is not None:
+                found.setdefault(name, {})[str(value)] = None
+    times = sorted(filter(None, times))
+    when = {"measured": f"{times[0]} to {times[-1]}"} if times else {}
+    return {**when, **{name: ", ".join(values) for name, values in found.items()}}
+
+
+def _notes(outline: Outline, machine: Mapping[str, str]) -> list[str]:
+    """What a reader must know before believing anything."""
+    notes = ["Reduced form (--quick)."] if outline.quick else []
+    count = len(outline.seeds)
+    if count < ENOUGH_ORDERS:
+        orders = "1 stream order" if count == 1 else f"{count} stream orders"
+        notes.append(f"{orders}: nothing is called significant with fewer than {ENOUGH_ORDERS}.")
+    if any(", " in machine.get(name, "") for name in ("host", "processor")):
+        notes.append("Runs of several machines: their times cannot be compared.")
+    if ", " in machine.get("crg", ""):
+        notes.append(f"Runs of several versions of crg: {machine['crg']}.")
+    return notes

@@ -1,0 +1,246 @@
+"""The file of an experiment: what it may say, and what is said of mistakes in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crg.bench.design import (
+    FIGURES,
+    DataDesign,
+    Design,
+    Quick,
+    RowDesign,
+    SettingDesign,
+    _keys,
+    read_design,
+    with_methods,
+)
+from crg.bench.plan import as_row
+from crg.bench.sources import find_prospects
+from crg.streams.scenario import ORDERS
+from crg.types import InputError
+from documents import ROOT, code_blocks
+from made_experiments import FILES, ROWS, save_experiment
+
+WHOLE = """
+title = "A title"
+about = \"\"\"
+Two lines
+of text.\"\"\"
+figure = "noise"
+orders = 3
+memory = true
+x_title = "q"
+
+[[row]]
+label = "bare"
+method = "crg"
+options = { negative = false, queue_size = 4 }
+tuned = true
+x = 4
+
+[[setting]]
+label = "half"
+order = "dirichlet"
+strength = 0.5
+mislabelled = 0.5
+x = 0.5
+
+[[data]]
+datasets = ["DTD", "imagenet_v2"]
+models = ["RN50"]
+
+[[data]]
+shapes = ["night", "clean"]
+severity = 2
+images = 64
+views = 2
+shots = 1
+
+[[data]]
+files = true
+
+[quick]
+shapes = ["fog"]
+images = 32
+orders = 2
+at_most = 100
+"""
+
+MISTAKES = {
+    "rows = 1": "there is no key 'rows': did you mean 'row'?",
+    "title = 3": "toml: title is 3: give text in quotes.",
+    "is_quick = true": "there is no key 'is_quick': did you mean 'quick'?",
+    'figure = "pie"': "figure is 'pie': choose one of table,",
+    "orders = 0": "orders is 0: give a number from 1 on.",
+    "orders = 2.5": "orders is 2.5: give a whole number.",
+    "memory = 1": "memory is 1: give true or false.",
+    'name = "a/b"': "name is 'a/b': choose one without slashes",
+    "row = 1": "row is 1: write [[row]] above each of them.",
+    "[row]\nmethod = 'tda'": "row is {'method': 'tda'}: write [[row]] above each of them.",
+    "[row]\nmethod = 'tda'\n[row]\nmethod = 'crg'": "write [[row]] above each of them.",
+    "[setting]\norder = 'by_class'": "write [[setting]] above each of them.",
+    "reported = 'robustnes'": "reported is 'robustnes': did you mean 'robustness'?",
+    "figure = 'sweep'": "figure is 'sweep': it needs x in the rows that it shows, or choose",
+    "figure = 'shots'\n[[row]]\nmethod = 'tda'\nx = 0": "it needs x above 0 in the rows",
+    "figure = 'noise'\n[[setting]]\nmislabelled = 0.5": "it needs x in every setting, or choose",
+    "figure = 'heat'\n[[row]]\nmethod = 'tda'\n[[row]]\nmethod = 'crg'": "it needs two numeric",
+    "[[row]]\nmethod = 'tda'\nlable = 'a'": "row 1: there is no key 'lable': did you mean 'label'",
+    "[[row]]\nmethod = 'tda'\nx = 'far'": "row 1: x is 'far': give a number.",
+    "[[row]]\nmethod = 'tda'\nagainst = 'tad'": "the row 'tda' is held against 'tad': there is",
+    "[[row]]\nmethod = 'tda'\nlabel = 'zero_shot'": "zero_shot is the label of plain zero-shot",
+    "row = [1]": "row is [1]: write [[row]] above each of them.",
+    "[[row]]\nlabel = 'x'": "row 1: method is missing: give text in quotes.",
+    "[[row]]\nmethod = 'tdaa'": "row 1 ('tdaa'): There is no method 'tdaa': did you mean",
+    "[[row]]\nmethod = 'tda'\noptions = { size = 1 }": "row 1 ('tda'): Method 'tda' has no option",
+    "[[row]]\nmethod = 'tda'\noptions = { positive_size = 0 }": "it must be at least 1.",
+    "[[row]]\nmethod = 'tda'\npreset = 'mine'": "preset is 'mine': choose one of none, published.",
+    "[[row]]\nmethod = 'crg'\npreset = 'published'": "crg has no published preset: leave",
+    "[[row]]\nmethod = 'tda'\n[[row]]\nmethod = 'tda'": "two rows are called 'tda': give one",
+    "[[row]]\nmethod = 'tda'\nagainst = 'tpt'": "the row 'tda' is held against 'tpt': ",
+    "[[row]]\nmethod = 'tda'\nagainst = 'tda'": "the row 'tda' is held against 'tda': ",
+    "[[row]]\nmethod = 'tda'\nper_dataset = { dtd = 3 }": "row 1: per_dataset is {'dtd': 3}: give",
+    "[[setting]]\norder = 'sorted'": "setting 1 ('sorted'): There is no order 'sorted'",
+    "[[setting]]\nmislabelled = 2": "setting 1 ('shuffled'): mislabelled is 2.0: give a share",
+    "[[setting]]\nstrength = 1": "has no strength: leave it out.",
+    "[[data]]\ndatasets = ['mnist']\nmodels = ['RN50']": "There is no dataset 'mnist'",
+    "[[setting]]\norder = 'outsiders'\nstrength = 0": "is 0.0: give a share above 0 and at most 1.",
+    "[[data]]\ndatasets = ['dtd']": "data 1: models is missing: name those that encoded the stores",
+    "[[data]]\nshapes = ['rain']": "data 1: There is no shift 'rain'",
+    "[[data]]\nshapes = ['nigth']": "There is no shift 'nigth': did you mean 'night'?",
+    "[[data]]\nshapes = []": "shapes is []: give a list of names",
+    "[[data]]\nshapes = ['fog']\nfiles = true": "it asks for shapes and files: give one of",
+    "[[data]]\nfiles = true\nviews = 2": "data 1: there is no key 'views' beside files",
+    "[quick]\nimage = 3": "[quick]: there is no key 'image': did you mean 'images'?",
+    "[[data]]\nfiles = false": "data 1: files is false: leave the table out.",
+    "[quick]\nimages = 'few'": "[quick]: images is 'few': give a whole number.",
+    "title = ": "is not TOML",
+}
+
+
+def test_a_file_becomes_a_design(tmp_path: Path) -> None:
+    """Every key arrives where it belongs, and what is left out has its default."""
+    design = read_design(save_experiment(tmp_path, WHOLE))
+    assert (design.name, design.title, design.about) == ("small", "A title", "Two lines of text.")
+    assert design.memory and not design.gallery and design.orders == 3
+    bare = design.rows[1]
+    assert bare.options == {"negative": False, "queue_size": 4} and bare.is_tuned and bare.x == 4
+    [half] = design.settings
+    assert half.scenario.strength == 0.5 and half.scenario.mislabelled == 0.5 and half.x == 0.5
+    assert design.data == (
+        DataDesign(("dtd", "imagenet-v2"), ("RN50",)),
+        DataDesign(shapes=("night", "clean"), severity=2, images=64, views=2, shots=1),
+        DataDesign(files=True),
+    )
+
+
+def test_a_dataset_has_the_name_of_the_catalogue(tmp_path: Path) -> None:
+    """Options for one dataset hold whichever of its names was written; shapes have names too."""
+    row = "[[row]]\nmethod = 'tda'\nper_dataset = { ImageNet_V2 = {}, 'shapes:fog:3' = {} }\n"
+    design = read_design(save_experiment(tmp_path, f"{row}[[data]]\nshapes = ['fog']\n"))
+    assert list(design.rows[1].per_dataset) == ["imagenet-v2", "shapes:fog:3"]
+
+
+def test_a_row_may_be_held_against_another(tmp_path: Path) -> None:
+    """The label that it names reaches the row of the tables; by default there is none."""
+    rows = "[[row]]\nmethod = 'tda'\n[[row]]\nmethod = 'crg'\nagainst = 'tda'\n"
+    design = read_design(save_experiment(tmp_path, f"{rows}{FILES}"))
+    assert [as_row(row).against for row in design.rows] == ["", "", "tda"]
+
+
+def test_zero_shot_is_always_a_row(tmp_path: Path) -> None:
+    """It is put first where the file does not name it, and stays where the file has it."""
+    added = read_design(save_experiment(tmp_path, f"{ROWS}\n{FILES}"))
+    assert [row.label for row in added.rows] == ["zero_shot", "tda", "crg"]
+    named = read_design(save_experiment(tmp_path, f'{ROWS}[[row]]\nmethod = "zero_shot"\n{FILES}'))
+    assert [row.label for row in named.rows] == ["tda", "crg", "zero_shot"]
+
+
+def test_the_quick_form_changes_what_it_names(tmp_path: Path) -> None:
+    """Fewer images, orders and shifts; what [quick] does not name stays."""
+    design = read_design(save_experiment(tmp_path, WHOLE)).reduced()
+    assert design.is_quick and design.orders == 2
+    assert design.data[1] == DataDesign(shapes=("fog",), severity=2, images=32, views=2, shots=1)
+    assert design.settings[0].scenario.images == 100
+
+
+@pytest.mark.parametrize("text", MISTAKES)
+def test_mistakes_are_told_with_file_place_and_remedy(text: str, tmp_path: Path) -> None:
+    """Each kind of mistake is one sentence that begins with the file."""
+    ending = "" if "[[data]]" in text or "title = " == text else f"\n{FILES}"
+    path = save_experiment(tmp_path, f"{text}{ending}")
+    with pytest.raises(InputError) as caught:
+        read_design(path)
+    assert str(caught.value).startswith(str(path)) and MISTAKES[text] in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_experiment_needs_data_and_a_file(tmp_path: Path) -> None:
+    """A file without data and a file that is not there are refused."""
+    with pytest.raises(InputError, match="names no data"):
+        read_design(save_experiment(tmp_path, ROWS))
+    with pytest.raises(InputError, match="does not exist"):
+        read_design(tmp_path / "nothing.toml")
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda p: p.stem
+)
+def test_the_experiments_of_the_project_can_be_read(path: Path, tmp_path: Path) -> None:
+    """Each is whole, has a title and an explanation, runs on shapes, and has a quick form."""
+    design = read_design(path)
+    assert design.title and design.about.endswith(".") and design.orders >= 5
+    assert design.rows[0].label == "zero_shot"
+    prospects = find_prospects(design.reduced(), (), tmp_path)
+    assert any(each.shapes and each.missing is None for each in prospects)
+
+
+def test_there_are_ten_experiments() -> None:
+    """One file for each table and figure; the one on streams has every order."""
+    files = {path.stem for path in (ROOT / "experiments").glob("*.toml")}
+    assert files == {
+        *("robustness", "cross_datasets", "ablation", "queue_size", "weights"),
+        *("cache_error", "shots", "noise", "streams", "cold_start"),
+    }
+    streams = read_design(ROOT / "experiments" / "streams.toml")
+    assert {setting.scenario.order for setting in streams.settings} == set(ORDERS)
+
+
+def test_the_documented_experiment_can_be_read(tmp_path: Path) -> None:
+    """The example is whole: rows, settings, all kinds of data and a quick form."""
+    blocks = code_blocks(ROOT / "docs" / "benchmark.md", "toml")
+    [text] = [block for block in blocks if "[[row]]" in block]
+    design = read_design(save_experiment(tmp_path, text))
+    assert design.rows[0].label == "zero_shot" and len(design.settings) == 2
+    assert [bool(each.datasets or each.shapes) for each in design.data] == [True, True, False]
+    assert design.reduced() != design and not design.rows[1].is_tuned and design.rows[4].is_tuned
+
+
+def test_every_key_is_documented() -> None:
+    """Whatever the file of an experiment may say stands in the section that explains it."""
+    document = (ROOT / "docs" / "benchmark.md").read_text()
+    tables = document.split("## An experiment of your own")[1].split("```")[-1]
+    kinds = (Design, RowDesign, SettingDesign, DataDesign, Quick)
+    keys = {key for kind in kinds for key in _keys(kind)} - {"row", "setting", "data", "quick"}
+    assert {key for key in keys if f"`{key}`" not in tables} == set()
+    for figure in FIGURES:
+        assert f"`{figure}`" in tables
+
+
+def test_methods_are_chosen_and_added(tmp_path: Path) -> None:
+    """A label or a method chooses rows, zero-shot stays, and a method of no row becomes one."""
+    small = "[[row]]\nlabel = 'small'\nmethod = 'gda'\noptions = { shots = 2 }\n"
+    text = ROWS + small + FILES
+    design = read_design(save_experiment(tmp_path, text))
+    for asked, chosen, labels in (
+        ([RowDesign("crg", "crg")], {"crg"}, ["zero_shot", "tda", "crg", "small"]),
+        ([RowDesign("small", "small")], {"small"}, ["zero_shot", "tda", "crg", "small"]),
+        ([RowDesign("gda", "gda")], {"small"}, ["zero_shot", "tda", "crg", "small"]),
+        ([RowDesign("dpe", "dpe")], {"dpe"}, ["zero_shot", "tda", "crg", "small", "dpe"]),
+    ):
+        whole, found = with_methods(design, asked)
+        assert found == {"zero_shot", *chosen} and [row.label for row in whole.rows] == labels
+    with pytest.raises(InputError, match="two rows are called 'tda'"):
+        with_methods(design, [RowDesign("tda", "tda", {"positive_size": 2})])
