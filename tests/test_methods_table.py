@@ -32,7 +32,7 @@ def test_the_tables_hold_what_was_measured(page: Path, tmp_path: Path) -> None:
     assert text.startswith("above") and text.endswith("below\n") and "old" not in text
     kept = json.loads((tmp_path / "methods.json").read_text())
     row = kept["shifts"]["fog"]["tda"]
-    assert f"{100 * row['accuracy']['mean']:.1f} ± " in text
+    assert f"{100 * row['accuracy']['mean']:.2f} ± " in text
     assert row["peak_bytes"] > 10_000_000 and row["needs"] == []
     assert len(row["accuracy"]["per_order"]) == 2
 

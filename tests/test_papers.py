@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 import tomllib
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -201,15 +203,18 @@ def test_the_command_puts_them_beside_what_was_measured(tmp_path: Path) -> None:
     """``--reported`` adds a column with the paper named and what is odd about it below."""
     source = Source("imagenet-a, ViT-B-16", dataset="imagenet-a", n_samples=200, n_classes=4,
                     n_views=1, model="ViT-B-16:openai", prompts=("a {}.", "one {}."))  # fmt: skip
-    book = Book([Row("crg", "crg")], sources=(source,), reported="robustness")
+    imagenet = msgspec.structs.replace(source, name="imagenet", dataset="imagenet")
+    book = Book([Row("crg", "crg")], sources=(source, imagenet), reported="robustness")
     for label in ("zero_shot", "crg"):
         book.add(label, share(120), base=share(100))
+        book.add(label, share(120), base=share(100), source=1)
     results, out = book.write(tmp_path / "results.jsonl"), tmp_path / "tables.md"
     words = ["report", str(results), "--reported", str(own(tmp_path)), "--markdown", str(out)]
     assert CliRunner().invoke(main, words).exit_code == 0
     text = out.read_text("utf-8")
     assert "| 64.50* |" in text and "In papers: my own paper." in text
     assert "* Tested on Sundays." in text
+    assert re.search(r"^crg: .* So says the summary of arXiv", text, re.M)
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,7 @@ def _gains(axes: Any, _: Experiment, comparisons: Sequence[Comparison], pens: _P
     return bool(shown)
 
 
-def _short(name: str, most: int = 34) -> str:
+def _short(name: str, most: int = 40) -> str:
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
@@ -254,15 +254,19 @@ def _rows(axes: Any, experiment: Experiment, comparisons: Sequence[Comparison],
           pens: _Pens) -> bool:  # fmt: skip
     """Accuracy where rows are numbers: a line per series, zero-shot as a level."""
     series: dict[str, list[tuple[float, float, float]]] = {}
-    drawn: dict[str, Pen] = {}
+    methods: dict[str, str] = {}
     for each in comparisons[0].results:
         if each.accuracy is not None and each.row.x is not None:
             name = each.row.series or each.row.method
             point = (each.row.x, each.accuracy.mean, each.accuracy.std or 0.0)
             series.setdefault(name, []).append(point)
-            drawn.setdefault(name, pens[each.row.label])
+            methods.setdefault(name, each.row.method)
+    taken = list(methods.values())
+    again = {name: n for n, name in enumerate(methods) if taken[n] in taken[:n]}
+    own = pens_of(Row(name, method, {"series": name} if name in again else {})
+                  for name, method in methods.items())  # fmt: skip
     for name, points in series.items():
-        _line(axes, points, drawn[name], name)
+        _line(axes, points, own[name], name)
     base = next((each for each in comparisons[0].results if each.is_baseline), None)
     if base is not None and base.accuracy is not None:
         pen = pens[base.row.label]

@@ -76,9 +76,9 @@ def comparison_table(comparison: Comparison, figure: str = "table") -> Table:
     table = Table(
         tuple(column for column, _ in facts),
         rows,
-        source_name(comparison.source),
+        f"{source_name(comparison.source)}: {comparison.n_scored} images scored",
         best,
-        (*sources, *odd),
+        (*sources, *odd, *(f"{each.row.label}: {said}" for each in shown for said in each.stated)),
     )
     return table.without_empty_columns()
 

@@ -64,6 +64,7 @@ class MethodResult:
     purity_over_time: Curve = ()
     first_gain: Mapping[int, Contrast] = field(default_factory=dict)  # over the first n images
     reported: Reported | None = None  # what papers print for it
+    stated: tuple[str, ...] = ()  # what is said of it where the number is not available
     lines: tuple[int, ...] = ()  # of the results file: what ``crg rerun`` is given
 
     @property
@@ -268,7 +269,9 @@ class _Reader:
         runs = [self.runs[key] for key in keys if key in self.runs]
         status, reason = self._status(mine, keys)
         reported = self.papers.printed(self.outline, source, row)
-        result = MethodResult(row, status, reason, reported=reported)
+        names = (self.outline.reported, source.model, source.dataset, row.method)
+        stated = () if row.options else self.papers.stated(*names)
+        result = MethodResult(row, status, reason, reported=reported, stated=stated)
         if not runs:
             return _Judged(result)
         once = len(keys) == 1 and self.n_orders > 1  # its answers do not depend on the order

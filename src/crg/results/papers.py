@@ -106,27 +106,17 @@ class Papers:
         """The average that papers print for a method over the datasets of an experiment."""
         return self.number(experiment, backbone, AVERAGE, method)
 
-    def stated(self, experiment: str, backbone: str, dataset: str, method: str) -> tuple[str, ...]:
+    def stated(
+        self, experiment: str, backbone: str | None, dataset: str, method: str
+    ) -> tuple[str, ...]:
         """What is said of a result whose number is not available, each with where it is said."""
-        if self.number(experiment, backbone, dataset, method) is not None:
+        if backbone is None or self.number(experiment, backbone, dataset, method) is not None:
             return ()
         return tuple(
             f"{note.text} So says {note.source}."
             for note in self.notes
             if note.kind == "statement" and note.concerns(experiment, backbone, {dataset}, method)
         )
-
-    def methods(self, experiment: str, backbone: str) -> tuple[str, ...]:
-        """The methods that anything is printed or stated for, in the order of the prints."""
-        printed = [row for each in self._prints_of(experiment, backbone) for row in each.rows]
-        stated = [
-            method
-            for note in self.notes
-            if note.kind == "statement" and note.methods and note.datasets
-            for method in note.methods
-            if note.concerns(experiment, backbone, set(note.datasets), method)
-        ]
-        return tuple(dict.fromkeys((*printed, *stated)))
 
     def printed(self, outline: Outline, source: Source, row: Row) -> Reported | None:
         """What papers print for a row of an experiment on a dataset with its model.
