@@ -28,10 +28,8 @@ from crg.results.schema import ENOUGH_ORDERS
 from crg.streams.scenario import SHUFFLED, Scenario
 from crg.types import InputError
 
-Figure: TypeAlias = Literal[
-    "table", "learning", "purity", "waterfall", "sweep",
-    "heat", "noise", "streams", "cold_start", "shots",
-]  # fmt: skip
+Figure: TypeAlias = Literal["table", "learning", "purity", "waterfall", "sweep",
+                            "heat", "noise", "streams", "cold_start", "shots"]  # fmt: skip
 FIGURES: tuple[str, ...] = get_args(Figure)
 DOMAINS = "domains"  # the order that needs several files
 PUBLISHED = "published"

@@ -111,9 +111,9 @@ def few_option(command: F) -> F:
 
 def load_environment_plugins() -> None:
     """Load what CRG_PLUGINS names."""
-    from crg import plugins
+    from crg.plugins import plugins_from_environment
 
-    _load(click.get_current_context(), None, plugins.plugins_from_environment())
+    _load(click.get_current_context(), None, plugins_from_environment())
 
 
 def loaded_plugins() -> tuple[str, ...]:
@@ -201,10 +201,10 @@ def read_results(path: Path) -> Ledger:
 def _load(ctx: click.Context, _: click.Parameter | None, sources: tuple[str, ...]) -> None:
     if not sources:
         return
-    from crg import plugins
+    from crg.plugins import load_plugins, resolved
 
     with refusing():
-        plugins.load_plugins(sources)
+        load_plugins(sources)
     known = ctx.meta.setdefault(_LOADED, [])
-    names = [plugins.resolved(source) for source in sources]
+    names = [resolved(source) for source in sources]
     known += [name for name in dict.fromkeys(names) if name not in known]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from crg.datasets.catalog import find_entry, get_entry
-from crg.images.image_set import ImageSet
 from crg.types import InputError
 
-__all__ = ["ImageSet", "load_dataset"]
+if TYPE_CHECKING:
+    from crg.images.image_set import ImageSet
+
+__all__ = ["load_dataset"]
 
 SHAPES = "shapes"
 SHAPES_COUNT = 1000  # images that are rendered unless a limit is given
