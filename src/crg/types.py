@@ -34,6 +34,15 @@ class InputError(ValueError):
     """Bad input, told in one sentence that names the remedy."""
 
 
+def printable(text: str) -> str:
+    """Text as it can be shown: what a terminal might obey, and line breaks, are spelled out.
+
+    >>> printable("caf\\u00e9 \\x1b[2J\\n")
+    'café \\\\x1b[2J\\\\n'
+    """
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 @dataclass(frozen=True, eq=False)
 class Task:
     """What is to be told apart: class names with their text features.

@@ -41,7 +41,13 @@ def class_names(text: str | None, file: Path | None) -> tuple[str, ...] | None:
     if text is not None and file is not None:
         raise InputError("The classes are given twice: use --classes or --classes-file.")
     if text is not None:
-        [names] = csv.reader([text], skipinitialspace=True)  # a name may hold a comma in quotes
+        try:  # a name may hold a comma in quotes
+            [names] = csv.reader([text], skipinitialspace=True, strict=True)
+        except (csv.Error, ValueError):
+            raise InputError(
+                "The list of --classes has a line break or an open quote: separate names by "
+                "commas, or write one per line into a file for --classes-file."
+            ) from None
         return tuple(name.strip() for name in names)
     return None if file is None else _read(file)
 

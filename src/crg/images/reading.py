@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from crg.types import InputError
+from crg.types import InputError, printable
 
 MAX_PIXELS = 150_000_000  # 12,000 x 9,000 and some more; in memory that is 600 MB
 IMAGE_SUFFIXES = frozenset(  # lower case, as in path.suffix.lower()
@@ -76,8 +76,7 @@ def shown(path: Any) -> str:
     >>> shown("a b/caf\\u00e9.jpg"), shown("line\\nbreak"), shown(b"\\xff.png")
     ('a b/café.jpg', 'line\\\\nbreak', '\\\\udcff.png')
     """
-    text = os.fsdecode(path)
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return printable(os.fsdecode(path))
 
 
 def _content(path: str | os.PathLike[str]) -> bytes:
