@@ -160,7 +160,7 @@ def test_compare_reads_stores_in_processes_and_resumes() -> None:
 
 
 def _runs_after(words: list[str]) -> int:
-    assert crg(*words, "--resume").exit_code == 0
+    assert crg(*words).exit_code == 0
     return len(Path("crg-results.jsonl").read_text().splitlines())
 
 

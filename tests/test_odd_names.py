@@ -104,3 +104,36 @@ def test_escape_sequences_do_not_reach_the_terminal(tmp_path: Path) -> None:
     """Whatever a file or an argument is called."""
     done = CliRunner().invoke(main, ["predict", "\x1b[2Jgone", "--classes", "a,b"])
     assert done.exit_code == 2 and "\x1b" not in done.output
+
+
+def test_limits_are_settable_and_refuse_one_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file beyond a limit is one refused image, however sparse it is; variables move limits."""
+    from crg.images import reading
+    from crg.types import limit
+
+    sparse = tmp_path / "huge.png"
+    with sparse.open("wb") as file:
+        file.truncate(6_000_000_000)
+    with refused_in_one_sentence("CRG_MAX_BYTES"):
+        reading.read_image(sparse)
+    monkeypatch.setenv("CRG_MAX_PIXELS", "1000")
+    assert limit("CRG_MAX_PIXELS", 5) == 1000 and limit("CRG_MAX_OTHER", 5) == 5
+    monkeypatch.setenv("CRG_MAX_PIXELS", "many")
+    with refused_in_one_sentence("CRG_MAX_PIXELS"):
+        limit("CRG_MAX_PIXELS", 5)
+
+
+def test_results_that_grow_beyond_the_limit_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small compressed file does not become gigabytes in memory."""
+    import gzip
+
+    from crg.results import ledger
+
+    monkeypatch.setattr(ledger, "MAX_BYTES", 100_000)
+    (tmp_path / "bomb.jsonl.gz").write_bytes(gzip.compress(b"\n" * 1_000_000))
+    with refused_in_one_sentence("CRG_MAX_RESULTS"):
+        ledger.read(tmp_path / "bomb.jsonl.gz")

@@ -11,6 +11,7 @@ Task and Sample need live here too.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -32,6 +33,16 @@ def namespace(array: Array) -> Any:
 
 class InputError(ValueError):
     """Bad input, told in one sentence that names the remedy."""
+
+
+def limit(variable: str, default: int) -> int:
+    """A limit on what is read, which an environment variable may move."""
+    given = os.environ.get(variable, "").strip()
+    if not given:
+        return default
+    if not given.isdecimal() or int(given) == 0:
+        raise InputError(f"{variable} is {given!r}: set it to a whole number above zero.")
+    return int(given)
 
 
 def printable(text: str) -> str:
