@@ -50,7 +50,7 @@ def register(method: M) -> M:
 def get_method(name: str) -> type[Method]:
     """The class registered under ``name``."""
     if not isinstance(name, str):
-        raise InputError(f"The method is {name!r}: give its name.")
+        raise InputError(f"There is no method {name!r}: give the name of one.")
     if name not in _methods:
         _find(name)
     if name not in _methods:
