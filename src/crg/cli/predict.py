@@ -26,6 +26,7 @@ from crg.cli.shared import (
     progress,
 )
 from crg.images.reading import IMAGE_SUFFIXES
+from crg.images.views import Recipe
 from crg.methods.registry import DEFAULT
 from crg.predict.answers import AnswerFile, layout_of, resume_folder
 from crg.predict.files import STANDARD_INPUT, iter_arrivals, iter_lines, list_images
@@ -77,6 +78,9 @@ def model_options(command: F) -> F:
         click.option("--device", help="cpu, cuda, mps.  [default: the fastest there is]"),
         click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0),
                      help="Seed of the random views."),
+        click.option("--smallest-crop", default=Recipe.smallest, show_default=True, type=float,
+                     metavar="AREA", help="Fraction of the image that a random view shows at "
+                                          "least."),
         click.option("--augment", type=click.Choice(["crops", "augmix"]), default="crops",
                      show_default=True, help="How random views are made."),
         click.option("--views", default=1, show_default=True, type=click.IntRange(min=1),
