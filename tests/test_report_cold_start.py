@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from crg import metrics
-from crg.report.contrasts import RESAMPLES
+from crg.metrics import RESAMPLES
 from crg.report.study import MethodResult
 from crg.results.measurements import packed_bits
 from crg.results.schema import Row

@@ -246,8 +246,11 @@ class Adapter:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[HeldSignals]:
-        """Whatever is done inside is done wholly or not at all."""
-        with self._lock, HeldSignals() as signals:
+        """Whatever is done inside is done wholly or not at all.
+
+        A method that forgets has nothing to lose, and may train for minutes: signals do not wait.
+        """
+        with self._lock, HeldSignals(hold=not self._method.forgets) as signals:
             steps = self.n_steps
             try:
                 yield signals

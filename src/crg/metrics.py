@@ -11,6 +11,7 @@ import numpy as np
 
 Numbers = np.ndarray[Any, Any]
 
+RESAMPLES = 10_000  # with fewer, the seed would decide on differences that are close
 _MOST_REMEMBERED = 100_000_000  # bytes that the draws of a bootstrap may keep in memory
 _BLOCK_SIZE = 500_000  # of them that are drawn and multiplied at once
 
@@ -118,7 +119,7 @@ def paired_interval(
     right: Numbers,
     baseline: Numbers,
     seen: Numbers | None = None,
-    n_resamples: int = 2000,
+    n_resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Interval:
     """Gain in accuracy with a 95% interval that accounts for images and for orders.
@@ -194,7 +195,7 @@ def _drawn_orders(n_orders: int, n_resamples: int, seed: int) -> Numbers:
 
 
 def nested_interval(
-    right: Numbers, baseline: Numbers, n_resamples: int = 2000, seed: int = 0
+    right: Numbers, baseline: Numbers, n_resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval:
     """Gain in accuracy with a 95% interval, where each order shows images of its own.
 

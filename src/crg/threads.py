@@ -42,10 +42,13 @@ class HeldSignals:
     where nothing is half done. In other threads, which get no signals, it does nothing.
     """
 
+    def __init__(self, hold: bool = True) -> None:
+        self._hold_any = hold
+
     def __enter__(self) -> HeldSignals:
         self._waiting: list[int] = []
         self._handlers: dict[int, Any] = {}
-        if threading.current_thread() is threading.main_thread():
+        if self._hold_any and threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 handler = signal.getsignal(number)
                 if handler is not None:  # one that is not Python's cannot be put back

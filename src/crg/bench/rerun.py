@@ -128,9 +128,16 @@ def _numbered(file: str, number: int) -> Line:
         raise InputError(f"Line {number} of {file} {why}: name the line of a run.")
     if not isinstance(entry, AnyRun):
         raise InputError(
-            f"Line {number} of {file} is of the kind {entry.kind!r}: name the line of a run."
+            f"Line {number} of {file} is of the kind {entry.kind!r}: name the line of a run, "
+            f"such as {_some_run(known)}."
         )
     return Line(file, number, entry)
+
+
+def _some_run(known: ledger.Ledger) -> str:
+    """The number of the first line that is a run."""
+    runs = (number for number, entry in _readable(known).items() if isinstance(entry, AnyRun))
+    return str(next(runs, "one that crg run adds"))
 
 
 def _readable(known: ledger.Ledger) -> dict[int, Entry]:

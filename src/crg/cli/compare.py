@@ -18,7 +18,7 @@ import click
 
 from crg.bench.design import DataDesign, Design, RowDesign, completed
 from crg.bench.plan import Plan, plan
-from crg.bench.run import Machinery, begin
+from crg.bench.run import Machinery, begin, no_longer_shown
 from crg.bench.sources import Prospect
 from crg.bench.summary import summarise
 from crg.cli.progress import end_with, run_missing
@@ -176,6 +176,8 @@ def compare(
         if cell.reason is not None:
             raise InputError(cell.reason)
     with _results(None if no_results else results_path) as path:
+        for sentence in no_longer_shown(planned, path, ledger.read(path)):
+            note(sentence)
         failed = run_plan(planned, path, workers, is_kept=not no_results)
         print_summary(summarise(planned, ledger.read(path).runs), as_json, layout)
     end_with(failed)

@@ -14,7 +14,7 @@ def library(name: str, extra: str) -> Any:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise InputError(
-            f"{error.name or name} is not installed: install crg-tta[{extra}]."
+            f"{error.name or name} is not installed: run pip install -c constraints.txt '.[{extra}]' in the clone."
         ) from None
     except Exception as error:  # compiled parts that do not fit raise whatever they like
         raise InputError(

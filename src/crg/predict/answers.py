@@ -186,7 +186,8 @@ def _opened(path: Path, resume: bool) -> IO[str]:
         return file
     except FileExistsError:
         raise InputError(
-            f"{path} exists already: continue with it by --resume or choose another name."
+            f"{path} exists already: continue with it by --resume, replace it by --overwrite or "
+            "choose another name."
         ) from None
     except OSError as error:
         raise InputError(

@@ -18,8 +18,6 @@ from crg import metrics
 from crg.metrics import Interval
 from crg.results.schema import ENOUGH_IMAGES, ENOUGH_ORDERS
 
-RESAMPLES = 10_000  # with fewer, the seed would decide on differences that are close
-
 Numbers = np.ndarray[Any, Any]
 
 
@@ -100,11 +98,9 @@ def contrast(one: Answers | None, other: Answers | None, label: str, n_all: int)
         return None
     if (seen == seen[:1]).all():  # the same images in every order: no others need be drawn
         kept = seen[0]
-        interval = metrics.paired_interval(
-            first.right[:, kept], second.right[:, kept], n_resamples=RESAMPLES
-        )
+        interval = metrics.paired_interval(first.right[:, kept], second.right[:, kept])
     else:
-        interval = metrics.paired_interval(first.right, second.right, seen, RESAMPLES)
+        interval = metrics.paired_interval(first.right, second.right, seen)
     n_orders = n_all if one.for_all_orders and other.for_all_orders else len(first.seeds)
     return judged(label, interval, n_orders, int(seen.sum(axis=1).min()))
 

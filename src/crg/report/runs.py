@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from crg import metrics
-from crg.report.contrasts import RESAMPLES, Answers, Contrast, Numbers, judged, spread
+from crg.report.contrasts import Answers, Contrast, Numbers, judged, spread
 from crg.results.measurements import unpacked_bits
 from crg.results.schema import Metrics, Run
 from crg.streams.orders import shuffled
@@ -152,13 +152,13 @@ def first_gains(runs: Sequence[MeasuredRun], label: str) -> Mapping[int, Contras
     for n in [n for n in FIRST if n <= min(map(len, mine))]:
         if orders is None:
             right, wrong = (np.stack([each[:n] for each in some]) for some in (mine, base))
-            interval = metrics.nested_interval(right, wrong, RESAMPLES)
+            interval = metrics.nested_interval(right, wrong)
         else:
             own, other, rows = orders
             seen = np.zeros_like(own.seen)
             for place, order in enumerate(rows):
                 seen[place, order[:n]] = True
-            interval = metrics.paired_interval(own.right, other.right, seen, RESAMPLES)
+            interval = metrics.paired_interval(own.right, other.right, seen)
         gains[n] = judged(label, interval, len(runs), n)
     return gains
 

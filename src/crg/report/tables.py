@@ -190,7 +190,7 @@ def summary_table(rows: Mapping[str, Mapping[str, Any]], title: str) -> Table:
                Column("ms/step", lambda v: f"{v:.3f}"))  # fmt: skip
     cells = tuple(
         (label, row["accuracy"], None if row["method"] == "zero_shot" else row["gain"],
-         row["ece"], row["nll"], row["purity"], row["ms_per_step"])
+         row["ece"], row["nll"], row["purity"], row["ms_per_step_median"])
         for label, row in rows.items()
     )  # fmt: skip
     best = frozenset((n, m) for n, row in enumerate(rows.values()) if row["best"] for m in (0, 1))
