@@ -13,8 +13,8 @@ from safetensors.numpy import save_file
 
 from coop_tasks import check_task, logits_of, made, without_few
 from crg import Task, create
-from crg.checks.fixtures import make_stream
-from crg.cli.context import context as show
+from crg.checks.base import make_stream
+from crg.cli.methods import context as show
 from crg.encoders.mini import Mini
 from crg.methods.coop import save_context
 from crg.parts.context import FORMAT, Context, read_context, write_context

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crg.checks.fixtures import furnished, make_task
+from crg.checks.base import furnished, make_task
 from crg.encoders.mini import Mini
 from crg.needs import TEXT_ENCODER
 from crg.parts.context import (

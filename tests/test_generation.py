@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from crg.generation import (
+from crg.generation.variations import (
     FolderGenerator,
     GenerationProgress,
     GenerationSummary,
     Generator,
     Variations,
     generate,
+    seed_of,
 )
-from crg.generation.variations import seed_of
 from encoding_fakes import dot_files, dots
 from made_variations import make_variations, variation
 from sentences import refused_in_one_sentence

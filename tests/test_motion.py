@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from crg import parts
 from crg.ops import confident_views
-from crg.parts import compiled
 from crg.parts.cache import Cache
 from crg.parts.gaussian import Frame
 from crg.parts.prototypes import TextPrototypes, VisualPrototypes
@@ -55,7 +55,7 @@ def test_compiled_evolution_equals_the_plain_one(
     text64, stream = clustered(8, 12, 6, 10)
     fast = TextPrototypes(np.asarray(text64, dtype))
     ways = [fast.evolve(np.asarray(text64 + 0.01 * row, dtype)) for row in stream[:5, 0, :]]
-    monkeypatch.setattr(compiled, "_kernels", lambda: None)
+    monkeypatch.setattr(parts, "_kernels", lambda: None)
     plain = TextPrototypes(np.asarray(text64, dtype))
     expected = [plain.evolve(np.asarray(text64 + 0.01 * row, dtype)) for row in stream[:5, 0, :]]
     assert_close(fast.rows, plain.rows, dtype, "rows")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import crg
-from crg.bench.keys import typed_options
 from crg.datasets.catalog import catalogue
 from crg.methods.options import build_config
+from crg.methods.registry import typed_options
 from crg.presets import presets_of, with_preset
 from sentences import refused_in_one_sentence
 

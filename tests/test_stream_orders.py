@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from crg.features.files import Features
 from crg.needs import FEW
-from crg.streams import orders
+from crg.streams import ORDERS, Scenario, orders
 from crg.streams.orders import lay_out, shuffled
-from crg.streams.scenario import ORDERS, Scenario
 from crg.streams.synthetic import gaussian_stream
 from crg.types import Task
 from sentences import refused_in_one_sentence

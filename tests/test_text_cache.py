@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from crg import prompts as caching
 from crg.prompts import encode_classes
-from crg.prompts import text_cache as caching
 from letter_counts import LetterCounts
 
 NAMES = ["sea_lion", "Red Fox"]

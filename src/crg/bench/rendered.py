@@ -89,7 +89,7 @@ class Shapes:
         from crg.encoders import load_encoder
         from crg.encoding import encode
         from crg.images.views import Recipe
-        from crg.shapes.dataset import N_CLASSES
+        from crg.shapes import N_CLASSES
 
         if few := self.few_store(folder):
             _make(folder)
@@ -101,7 +101,7 @@ class Shapes:
         return CLEAN if self.shift == CLEAN else f"{self.shift}-{self.severity}"
 
     def _drawn(self, count: int, seed: int) -> ImageSet:
-        from crg.shapes.dataset import shape_images
+        from crg.shapes import shape_images
 
         shift = None if self.shift == CLEAN else self.shift
         return shape_images(shift, self.severity, count, seed)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from crg.encoders.libraries import library
+from crg.encoders.base import library
 from crg.types import InputError
 
 Tokens = np.ndarray[Any, np.dtype[np.int64]]  # (n, context length)

@@ -12,8 +12,8 @@ from crg import metrics
 from crg.report.contrasts import RESAMPLES, Answers, Contrast, Numbers, judged, spread
 from crg.results.measurements import unpacked_bits
 from crg.results.schema import Metrics, Run
+from crg.streams import SHUFFLED
 from crg.streams.orders import shuffled
-from crg.streams.scenario import SHUFFLED
 
 FIRST = (50, 100, 200, 500)  # images of a cold start
 _N_PLACES = 60  # of a curve
