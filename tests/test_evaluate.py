@@ -57,7 +57,7 @@ def test_zero_shot_is_measured_as_by_hand(stream: Features) -> None:
     assert measured["accuracy"] == right.mean()
     error = metrics.expected_calibration_error(probs.max(axis=1), right)
     assert measured["ece"] == pytest.approx(error, abs=1e-5)
-    nll = metrics.negative_log_likelihood(logits, stream.labels)
+    nll = metrics.surprises(logits, stream.labels).mean()
     assert measured["nll"] == pytest.approx(nll, rel=1e-4)
     by_class = metrics.per_class_accuracy(logits.argmax(axis=1), stream.labels, 4)
     assert list(measured["per_class_accuracy"].values()) == by_class.tolist()

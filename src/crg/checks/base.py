@@ -139,7 +139,9 @@ _LABELLED = frozenset(f"class {k}" for k in range(N_CLASSES))
 
 def furnished(task: Task, needs: Iterable[str]) -> Task:
     """The task with what is needed and not there yet."""
-    makers = {FEW: _few, TEXT_ENCODER: _text_encoder, GENERATED: _generated}
+    makers: dict[str, Callable[[Task], Any]] = {
+        FEW: _few, TEXT_ENCODER: _text_encoder, GENERATED: lambda _: _GENERATED
+    }  # fmt: skip
     missing = [need for need in needs if need in makers and need not in task.resources]
     return task.with_resources({need: makers[need](task) for need in missing})
 
@@ -204,10 +206,6 @@ def _text_encoder(task: Task) -> WordHashes:
     except ImportError:
         raise CheckSkipped("The method tunes prompts and torch is not installed.") from None
     return WordHashes(task)
-
-
-def _generated(task: Task) -> int:
-    return _GENERATED
 
 
 @functools.cache

@@ -140,7 +140,6 @@ def _digest(value: Any) -> str:
 
 
 Engine: TypeAlias = Literal["local", "ray"]
-Advance: TypeAlias = Callable[[int], None]
 
 
 @dataclass(frozen=True)

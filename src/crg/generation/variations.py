@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from PIL import Image, ImageEnhance, ImageOps
 
-from crg.atomic import replacing
+from crg.atomic import make_folder, replacing
 from crg.images.image_set import ImageSet
 from crg.images.reading import IMAGE_SUFFIXES, read_image, shown
 from crg.types import InputError
@@ -89,24 +89,6 @@ class Variations:
             facts = "\0".join(f"{path.name}\0{path.stat().st_size}" for path in files)
             digest.update(f"\n{name}\0{facts}".encode("utf-8", "surrogateescape"))
         return digest.hexdigest()
-
-
-@dataclass(frozen=True)
-class FolderGenerator:
-    """A generator that finds its variations instead of making them."""
-
-    folder: Path
-
-    def generate(
-        self, image: Image.Image, image_id: str, numbers: Sequence[int], seed: int
-    ) -> Iterator[Image.Image]:
-        """The variations of these numbers; image and seed do not matter."""
-        files = Variations(self.folder, max(numbers, default=0) + 1).of(image_id)
-        return (read_image(files[number]) for number in numbers)
-
-    def describe(self) -> Mapping[str, Any]:
-        """Where they are found."""
-        return {"folder": str(self.folder.resolve())}
 
 
 def files_of(folder: Path, image_id: str) -> list[Path]:
@@ -243,7 +225,7 @@ def _file_name(number: int) -> str:
 
 
 def _write(image: Image.Image, path: Path) -> None:
-    _make(path.parent)
+    make_folder(path.parent, "--out")
     with replacing(path) as partial:
         image.save(partial, format="PNG")
 
@@ -253,7 +235,7 @@ def _claim(folder: Path, about: dict[str, Any]) -> None:
     path = folder / ABOUT
     if not path.exists():
         _check_empty(folder)
-        _make(folder)
+        make_folder(folder, "--out")
         with replacing(path) as partial:
             partial.write_text(json.dumps(about, indent=1) + "\n")
         return
@@ -273,15 +255,6 @@ def _check_empty(folder: Path) -> None:
             f"{folder} holds something else than variations of crg generate: "
             "give an empty folder or a new one."
         )
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"{folder} cannot be made ({error.strerror}): choose another folder with --out."
-        ) from None
 
 
 def _read(path: Path) -> dict[str, Any]:

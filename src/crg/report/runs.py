@@ -73,7 +73,6 @@ def figures_of(runs: Sequence[MeasuredRun], once: bool) -> dict[str, Any]:
     insertions = sum(each.insertions for each in counts)
     wrong = sum(each.mislabelled for each in counts)
     return {
-        "run_once": once,
         "accuracy": spread([each.accuracy for each in own]),
         "ece": spread([each.ece for each in own]),
         "nll": spread([each.nll for each in own]),
