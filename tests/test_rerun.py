@@ -158,13 +158,15 @@ def test_lines_that_lack_something_are_refused(made: Path, tmp_path: Path) -> No
     assert json.loads(_rerun(line["key"], "--results", str(other), "--json").stdout)["line"] == 3
 
 
-def test_plug_ins_are_loaded_from_the_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run of a user's own method can be repeated without naming its file."""
+def test_a_line_loads_no_plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A results file may come from a stranger: whoever repeats a run names its plug-in."""
     monkeypatch.chdir(tmp_path)
     words = ["--plugin", str(save_plugin(tmp_path)), "run", str(save_stream(tmp_path / "a.npz"))]
     ran = CliRunner().invoke(main, [*words, "--method", "constant", "-o", "answer=2"])
     assert ran.exit_code == 0, ran.output
-    done = _rerun("1")
+    refused = _rerun("1")
+    assert refused.exit_code == 2 and "--plugin if you trust it" in refused.output
+    done = _rerun("1", "--plugin", str(save_plugin(tmp_path)))
     assert done.exit_code == 0 and "constant, seed 0" in done.output
 
 

@@ -72,6 +72,7 @@ class Classifier:
         prompts: Mode = "template",
         views: int = 1,
         augment: Augment = "crops",
+        smallest_crop: float = Recipe.smallest,
         seed: int = 0,
         device: str | None = None,
         precision: str | None = None,
@@ -87,7 +88,7 @@ class Classifier:
         """
         saved = None if state is None else load(state)
         names = _checked_names(classes, saved)
-        self.recipe = Recipe(views=views, augment=augment, seed=seed)
+        self.recipe = Recipe(views=views, augment=augment, seed=seed, smallest=smallest_crop)
         self.encoder: Encoder = (
             load_encoder(model, device=device, precision=precision)
             if isinstance(model, str)

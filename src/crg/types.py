@@ -11,6 +11,7 @@ Task and Sample need live here too.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -32,6 +33,25 @@ def namespace(array: Array) -> Any:
 
 class InputError(ValueError):
     """Bad input, told in one sentence that names the remedy."""
+
+
+def limit(variable: str, default: int) -> int:
+    """A limit on what is read, which an environment variable may move."""
+    given = os.environ.get(variable, "").strip()
+    if not given:
+        return default
+    if not given.isdecimal() or int(given) == 0:
+        raise InputError(f"{variable} is {given!r}: set it to a whole number above zero.")
+    return int(given)
+
+
+def printable(text: str) -> str:
+    """Text as it can be shown: what a terminal might obey, and line breaks, are spelled out.
+
+    >>> printable("caf\\u00e9 \\x1b[2J\\n")
+    'café \\\\x1b[2J\\\\n'
+    """
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,6 @@ from crg.bench.rendered import shapes_in
 from crg.bench.sources import discover, origin_of
 from crg.engine import RunSpec, read_once, results_only, run_all
 from crg.features.joining import joined_sha256
-from crg.plugins import load_plugins
 from crg.results import ledger, provenance
 from crg.results.schema import (
     ArchivedRun,
@@ -206,7 +205,6 @@ def _other_data(paths: Sequence[str]) -> str:
 
 def changed_since(run: AnyRun) -> list[str]:
     """Sentences on what is not as it was: versions, the machine, the code of the method."""
-    load_plugins(run.plugins)
     notes = []
     now = provenance.surroundings()
     for kind, then in (("versions", run.versions), ("machine", run.machine)):
@@ -238,8 +236,19 @@ def compare(run: AnyRun, result: Result) -> Repetition:
     return Repetition(tuple(same), tuple(differences), differences)
 
 
-def repeat(run: AnyRun) -> Repetition:
-    """Run it again and compare.
+def check_plugins(run: AnyRun, given: Sequence[str]) -> None:
+    """A line may come from a stranger, and a plug-in runs code: people name it themselves."""
+    named = {Path(each).stem for each in given}
+    missing = [each for each in run.plugins if Path(each).stem not in named]
+    if missing:
+        raise InputError(
+            f"The run used the plug-in {missing[0]}, which runs code and is not loaded because a "
+            "results file names it: name it with --plugin if you trust it."
+        )
+
+
+def repeat(run: AnyRun, plugins: Sequence[str] = ()) -> Repetition:
+    """Run it again, with the plug-ins that a person named, and compare.
 
     The last bits depend on how BLAS was made to use one thread: by its environment, as in the
     worker processes of ``crg bench``, or while it runs, as in ``crg run``. A line does not say
@@ -247,7 +256,7 @@ def repeat(run: AnyRun) -> Repetition:
     """
     tried = []
     for isolated in (True, False):
-        outcomes = run_all([spec_of(run)], 1, run.plugins, isolated=isolated)
+        outcomes = run_all([spec_of(run)], 1, plugins, isolated=isolated)
         [(_, result)] = results_only(outcomes)
         tried.append(compare(run, result))
         if tried[-1].is_same:

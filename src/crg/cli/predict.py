@@ -26,6 +26,7 @@ from crg.cli.shared import (
     progress,
 )
 from crg.images.reading import IMAGE_SUFFIXES
+from crg.images.views import Recipe
 from crg.methods.registry import DEFAULT
 from crg.predict.answers import AnswerFile, layout_of, resume_folder
 from crg.predict.files import STANDARD_INPUT, iter_arrivals, iter_lines, list_images
@@ -41,7 +42,13 @@ def class_names(text: str | None, file: Path | None) -> tuple[str, ...] | None:
     if text is not None and file is not None:
         raise InputError("The classes are given twice: use --classes or --classes-file.")
     if text is not None:
-        [names] = csv.reader([text], skipinitialspace=True)  # a name may hold a comma in quotes
+        try:  # a name may hold a comma in quotes
+            [names] = csv.reader([text], skipinitialspace=True, strict=True)
+        except (csv.Error, ValueError):
+            raise InputError(
+                "The list of --classes has a line break or an open quote: separate names by "
+                "commas, or write one per line into a file for --classes-file."
+            ) from None
         return tuple(name.strip() for name in names)
     return None if file is None else _read(file)
 
@@ -71,6 +78,9 @@ def model_options(command: F) -> F:
         click.option("--device", help="cpu, cuda, mps.  [default: the fastest there is]"),
         click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0),
                      help="Seed of the random views."),
+        click.option("--smallest-crop", default=Recipe.smallest, show_default=True, type=float,
+                     metavar="AREA", help="Fraction of the image that a random view shows at "
+                                          "least."),
         click.option("--augment", type=click.Choice(["crops", "augmix"]), default="crops",
                      show_default=True, help="How random views are made."),
         click.option("--views", default=1, show_default=True, type=click.IntRange(min=1),

@@ -15,13 +15,14 @@ from crg.bench.rerun import (
     Repetition,
     changed_since,
     check_data,
+    check_plugins,
     find_line,
     repeat,
     with_data_at,
 )
 from crg.bench.sources import VARIABLE, named_paths
 from crg.cli.progress import EncodingBar
-from crg.cli.shared import note, plugin_option, print_json
+from crg.cli.shared import loaded_plugins, note, plugin_option, print_json
 from crg.results import ledger
 from crg.threads import processors
 from crg.types import InputError
@@ -66,6 +67,7 @@ def rerun(
       crg rerun docs/results/ablation.jsonl.gz:145 --data features/
     """
     found = find_line(line, list(files) or _default_files(line))
+    check_plugins(found.run, loaded_plugins())
     with contextlib.closing(EncodingBar()) as bar:
         render = functools.partial(_rendered, folder=folder, bar=bar)
         run = with_data_at(found.run, named_paths(data), render)
@@ -73,7 +75,7 @@ def rerun(
     notes = changed_since(run)
     for sentence in notes:
         note(sentence)
-    repetition = repeat(run)
+    repetition = repeat(run, loaded_plugins())
     if as_json:
         print_json(_as_plain(found, repetition, notes))
     else:

@@ -34,6 +34,12 @@ class Refused(click.ClickException):
 
     exit_code = 2
 
+    def format_message(self) -> str:
+        """The sentence, without anything that a terminal might obey."""
+        from crg.types import printable
+
+        return printable(self.message)
+
 
 @contextlib.contextmanager
 def refusing() -> Iterator[None]:
@@ -185,7 +191,9 @@ def print_skipped(skipped: Sequence[tuple[str, str]], where_all: str = "") -> No
 
 def note(sentence: str) -> None:
     """A remark on stderr that does not stop anything."""
-    click.echo(f"Note: {sentence}", err=True)
+    from crg.types import printable
+
+    click.echo(f"Note: {printable(sentence)}", err=True)
 
 
 def read_results(path: Path) -> Ledger:

@@ -24,9 +24,11 @@ from typing import Any
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from crg.types import InputError
+from crg.types import InputError, limit, printable
 
-MAX_PIXELS = 150_000_000  # 12,000 x 9,000 and some more; in memory that is 600 MB
+# A decoder and the conversion to RGB may need 16 bytes per pixel: 1.9 GB for each worker thread.
+MAX_PIXELS = limit("CRG_MAX_PIXELS", 120_000_000)
+MAX_BYTES = limit("CRG_MAX_BYTES", 500_000_000)  # of one image file
 IMAGE_SUFFIXES = frozenset(  # lower case, as in path.suffix.lower()
     [".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg",
      ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"]
@@ -76,18 +78,22 @@ def shown(path: Any) -> str:
     >>> shown("a b/caf\\u00e9.jpg"), shown("line\\nbreak"), shown(b"\\xff.png")
     ('a b/café.jpg', 'line\\\\nbreak', '\\\\udcff.png')
     """
-    text = os.fsdecode(path)
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return printable(os.fsdecode(path))
 
 
 def _content(path: str | os.PathLike[str]) -> bytes:
     name = shown(path)
     try:
-        mode = os.stat(path).st_mode
+        facts = os.stat(path)
+        mode = facts.st_mode
         if stat.S_ISDIR(mode):
             raise InputError(f"{name} is a folder, not an image: name a file in it.")
         if not stat.S_ISREG(mode):  # reading a pipe or a device might never end
             raise InputError(f"{name} is not a regular file: {_ANOTHER}.")
+        if facts.st_size > MAX_BYTES:
+            raise InputError(
+                f"{name} has more than {MAX_BYTES:,} bytes: {_ANOTHER}, or set CRG_MAX_BYTES."
+            )
         with open(path, "rb") as file:
             return file.read()
     except (FileNotFoundError, NotADirectoryError):
@@ -193,7 +199,9 @@ def _from_unit_range(values: Any) -> Any:
 
 
 def _too_large(name: str) -> InputError:
-    return InputError(f"{name} has more than {MAX_PIXELS:,} pixels: scale it down first.")
+    return InputError(
+        f"{name} has more than {MAX_PIXELS:,} pixels: scale it down or set CRG_MAX_PIXELS."
+    )
 
 
 def _damaged(name: str, error: Exception) -> InputError:

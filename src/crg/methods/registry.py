@@ -52,9 +52,11 @@ def register(method: M) -> M:
 
 def get_method(name: str) -> type[Method]:
     """The class registered under ``name``."""
-    if not isinstance(name, str) or name not in _methods:
+    if not isinstance(name, str):
+        raise InputError(f"There is no method {name!r}: give the name of one.")
+    if name not in _methods:
         _find(name)
-    if not isinstance(name, str) or name not in _methods:
+    if name not in _methods:
         raise InputError(f"There is no method {name!r}: {nearest(name, _methods)}")
     return _methods[name]
 
@@ -65,10 +67,10 @@ def list_methods() -> list[str]:
     return sorted(_methods)
 
 
-def _find(name: object) -> None:
+def _find(name: str) -> None:
     """Import the module of a method of our own, or else everything there is."""
     own = f"{package.__name__}.{name}"
-    if isinstance(name, str) and name.isidentifier() and find_spec(own) is not None:
+    if name.isidentifier() and find_spec(own) is not None:
         importlib.import_module(own)  # the other methods are not needed for it
     if name not in _methods:
         _discover()

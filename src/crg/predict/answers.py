@@ -205,15 +205,15 @@ def _whole_lines(path: Path) -> str:
 
 def _json_line(known: Mapping[str, Any]) -> str:
     line = json.dumps(known, ensure_ascii=False)
-    if any("\ud800" <= character <= "\udfff" for character in line):
-        line = json.dumps(known)  # a name that is not UTF-8 is spelled out, so that the file is
+    if not line.isprintable():
+        line = json.dumps(known)  # what is not UTF-8, or breaks lines or terminals, is spelled out
     return line + "\n"
 
 
 def _csv_line(values: Any) -> str:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(map(_harmless, values))
-    return text.getvalue()
+    csv.writer(text, lineterminator="\r\n").writerow(map(_harmless, values))
+    return text.getvalue()[:-2] + "\n"  # cells that hold either of the two are quoted
 
 
 def _harmless(value: Any) -> Any:

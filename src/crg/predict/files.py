@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import glob
 import os
 import time
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from crg.images.reading import IMAGE_SUFFIXES
-from crg.types import InputError
+from crg.types import InputError, printable
 
 STANDARD_INPUT = "-"
 TABLE_SUFFIXES = {".csv": ",", ".tsv": "\t"}
@@ -40,14 +41,29 @@ def iter_lines(lines: Iterable[str]) -> Iterator[Path]:
 def images_below(folder: Path) -> list[Path]:
     """The images in a folder and its folders, sorted; hidden ones are left out."""
     found: list[Path] = []
-    for place, folders, files in os.walk(folder):
+    for place, folders, files in os.walk(folder, onerror=_unreadable):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         found += [Path(place, name) for name in sorted(files) if _is_image_name(name)]
     return found
 
 
+def _unreadable(error: OSError) -> None:
+    raise InputError(
+        f"The folder {printable(str(error.filename))} cannot be read ({error.strerror}): allow "
+        "reading it, or name the folders that count."
+    )
+
+
 def _meant(argument: str) -> Sequence[Path]:
     path = Path(argument)
+    try:
+        path.stat()
+    except (OSError, ValueError) as error:
+        if getattr(error, "errno", None) != errno.ENOENT:
+            why = getattr(error, "strerror", None) or str(error)
+            raise InputError(
+                f"{printable(argument[:80])} cannot be read ({why}): check the name."
+            ) from None
     if path.is_dir():
         return images_below(path)
     if path.is_file():
@@ -66,7 +82,7 @@ def _listed(table: Path, delimiter: str) -> list[Path]:
     """The column ``path`` of a table; paths are relative to the table's folder."""
     try:
         with table.open(newline="", encoding="utf-8-sig") as file:
-            rows = csv.DictReader(file, delimiter=delimiter)
+            rows = csv.DictReader(file, delimiter=delimiter, strict=True)
             if "path" not in (rows.fieldnames or ()):
                 raise InputError(
                     f"{table} has no column 'path': name the columns in its first line."

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from crg.report.contrasts import Contrast, Spread
+from crg.types import printable
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -162,7 +163,7 @@ def to_terminal(table: Table, width: int = 200, least_needed: Sequence[str] = ()
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    cells = table.cells()
+    cells = [[printable(cell) for cell in row] for row in table.cells()]
     kept = list(range(len(table.columns)))
     widths = [
         max([len(column.title), *(len(row[n]) for row in cells)]) + 3

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from crg.results.schema import Entry, LineError, Metrics, Run, decode, encode
-from crg.types import InputError
+from crg.types import InputError, limit
 
 DEFAULT_PATH = "crg-results.jsonl"
+MAX_BYTES = limit("CRG_MAX_RESULTS", 1_000_000_000)  # of a results file, decompressed
 _SLACK = 1e-9  # of an accuracy that somebody rounded in writing
 
 PathLike = str | os.PathLike[str]
@@ -193,14 +194,19 @@ def make_folder(path: PathLike) -> None:
 
 def _lines(path: Path) -> list[bytes]:
     try:
-        content = path.read_bytes()
-        content = gzip.decompress(content) if path.suffix == ".gz" else content
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         return []
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise InputError(f"{path} is damaged: restore it from a copy.") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}): check the path.") from None
+    if len(content) > MAX_BYTES:
+        raise InputError(
+            f"{path} holds more than {MAX_BYTES:,} bytes of results: split it or set "
+            "CRG_MAX_RESULTS."
+        )
     return content.split(b"\n")
 
 
