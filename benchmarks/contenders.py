@@ -16,8 +16,8 @@ import numpy as np
 import torch
 
 import crg
+from crg import parts
 from crg.adapter import Adapter
-from crg.parts import compiled
 from warm import Scene, warm_adapter
 
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
@@ -140,13 +140,13 @@ class Least(Contender):
 @contextlib.contextmanager
 def without_kernels() -> Iterator[None]:
     """The package as if numba were not installed."""
-    known = compiled._kernels
-    compiled._kernels = _none  # type: ignore[assignment]
+    known = parts._kernels
+    parts._kernels = _none
     try:
-        assert compiled.kernels_for(np.empty(0)) is None
+        assert parts.kernels_for(np.empty(0)) is None
         yield
     finally:
-        compiled._kernels = known
+        parts._kernels = known
 
 
 def _none() -> None:

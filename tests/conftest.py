@@ -11,7 +11,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import pytest  # noqa: E402  (NumPy must find the variables set)
 from hypothesis import settings  # noqa: E402
 
-from crg.parts import compiled  # noqa: E402
+from crg import parts  # noqa: E402
 
 # At home hypothesis looks for new examples; where others wait for the answer it repeats itself.
 settings.register_profile("CI", derandomize=True)
@@ -47,7 +47,7 @@ def own_text_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 def both_forms(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Run the test with the compiled kernels and again with plain array code."""
     if request.param == "plain":
-        monkeypatch.setattr(compiled, "_kernels", lambda: None)
+        monkeypatch.setattr(parts, "_kernels", lambda: None)
     else:
-        assert compiled._kernels() is not None, "numba is missing: install crg-tta[fast]"
+        assert parts._kernels() is not None, "numba is missing: install crg-tta[fast]"
     yield request.param

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import crg
-from crg.checks.fixtures import furnished, make_task
+from crg.checks.base import furnished, make_task
 from crg.methods.coop import CoOp
 from crg.methods.options import build_config
 from crg.needs import FEW

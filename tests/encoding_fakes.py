@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from crg.encoders.base import Vectors
-from crg.encoding import EncodingSummary, Wording, encode, plan
+from crg.encoding import EncodingSummary, Wording, encode, job
 from crg.images.image_set import ImageSet, Source
 from crg.images.preprocessing import Pixels, Preprocessing
 from crg.images.views import Recipe
@@ -113,7 +113,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of eight images, so that small sets have several, and no waiting for the disk."""
     monkeypatch.setattr(os, "fsync", lambda handle: None)
-    monkeypatch.setattr(plan, "images_per_block", lambda views: 8)
+    monkeypatch.setattr(job, "images_per_block", lambda views: 8)
 
 
 def run(images: ImageSet, out: Path, encoder: Any = None, **options: Any) -> EncodingSummary:

@@ -18,7 +18,7 @@ from typing import Any
 from unittest import mock
 
 from crg.encoders.base import Vectors
-from crg.encoding import Wording, encode, plan
+from crg.encoding import Wording, encode, job
 from crg.images.image_set import ImageSet
 from crg.images.preprocessing import Pixels
 from crg.images.views import Recipe
@@ -38,7 +38,7 @@ class SlowEncoder(HashEncoder):
 
 def run_job(images: ImageSet, folder: Path, encoder: HashEncoder) -> None:
     """Encode in blocks of five."""
-    with mock.patch.object(plan, "images_per_block", lambda views: 5):
+    with mock.patch.object(job, "images_per_block", lambda views: 5):
         encode(
             *(images, encoder, Recipe(views=2), folder),
             wording=Wording(cache=None),

@@ -10,7 +10,7 @@ from PIL import Image
 
 from crg.report.study import Experiment, read_experiments
 from crg.results.schema import LABELLED_IMAGES, Row, Setting, Source
-from crg.streams.scenario import Scenario
+from crg.streams import Scenario
 from made_results import Book, share
 
 NASTY = "<script>alert(1)</script> 50% | a_b & {c} $d"

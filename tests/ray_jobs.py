@@ -14,7 +14,8 @@ import ray
 
 from crg import InputError
 from crg.encoders.base import Encoder, Vectors
-from crg.encoding import Wording, encode, plan
+from crg.encoding import Wording, encode
+from crg.encoding import job as encoding_job
 from crg.images.preprocessing import Pixels
 from crg.images.views import Recipe
 from encoding_fakes import HashEncoder, contents, dot_files
@@ -73,5 +74,5 @@ def all_jobs(place: Path) -> dict[str, str | bool]:
 
 
 if __name__ == "__main__":
-    plan.images_per_block = lambda views: 10
+    encoding_job.images_per_block = lambda views: 10
     print(json.dumps(all_jobs(Path(sys.argv[1]))))

@@ -12,7 +12,7 @@ import crg
 from anchored_oracle import AnchoredOracle, unit
 from crg.evaluate import run
 from crg.features.files import Features
-from crg.streams.scenario import Scenario
+from crg.streams import Scenario
 from streams import clustered
 
 TOLERANCE = {"float64": 1e-8, "float32": 1e-4}

@@ -19,7 +19,7 @@ from crg.bench.design import (
 )
 from crg.bench.plan import as_row
 from crg.bench.sources import find_prospects
-from crg.streams.scenario import ORDERS
+from crg.streams import ORDERS
 from crg.types import InputError
 from documents import ROOT, code_blocks
 from made_experiments import FILES, ROWS, save_experiment

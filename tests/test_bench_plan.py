@@ -11,11 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 from crg.bench.design import DataDesign, read_design
-from crg.bench.keys import whole_config
 from crg.bench.plan import Plan, count_runs, plan
 from crg.bench.sources import discover, find_prospects
+from crg.methods.registry import whole_config
 from crg.results.schema import Cell, Outline, decode, encode
-from crg.streams.scenario import Scenario
+from crg.streams import Scenario
 from crg.types import InputError
 from documents import ROOT
 from made_experiments import FILES, ROWS, planned, save_experiment

@@ -17,8 +17,7 @@ from rich.console import Console
 import crg
 from crg.bench.design import RowDesign
 from crg.cli import main
-from crg.cli.compare import parse_methods
-from crg.cli.tables import rich_tables
+from crg.cli.compare import parse_methods, rich_tables
 from crg.methods import registry
 from crg.results import ledger as results
 from crg.types import InputError

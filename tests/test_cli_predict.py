@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from crg.cli import main
-from crg.shapes.dataset import shape_images
+from crg.shapes import shape_images
 
 SHAPES = shape_images("fog", 2, 12, seed=5)
 CLASSES = ",".join(SHAPES.class_names[:8])

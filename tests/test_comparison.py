@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from crg.bench.run import Machinery, begin, missing_jobs, run_jobs
-from crg.bench.summary import summarise
+from crg.bench.run import Machinery, begin, missing_jobs, run_jobs, summarise
 from crg.cli import main
 from crg.evaluate import run
 from crg.features.files import read_features

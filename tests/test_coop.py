@@ -11,14 +11,13 @@ import pytest
 
 import crg
 from coop_tasks import check_task, logits_of, made, without_few
-from crg.checks import answers, libraries, state
-from crg.checks.base import Check
-from crg.checks.fixtures import another_direction, furnished, make_stream, make_task
+from crg.checks import answers, state
+from crg.checks.base import Check, another_direction, furnished, make_stream, make_task
 from crg.encoders.mini import Mini
 from crg.methods import coop
 from crg.needs import FEW, TEXT_ENCODER, FewShot
 from crg.parts import context
-from crg.shapes.dataset import shape_images
+from crg.shapes import shape_images
 from sentences import refused_in_one_sentence
 
 pytest.importorskip("torch")
@@ -30,7 +29,7 @@ CHECKS: list[Check] = [
     state.class_added_at_once_counts_as_given,
     state.class_removed_at_once_counts_as_never_given,
     state.classes_may_come_and_go,
-    libraries.torch_classes_may_come_and_go,
+    answers.torch_classes_may_come_and_go,
 ]
 
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from crg.datasets import load_dataset
+from crg.datasets import drawn_indices, indices_sha256, load_dataset
 from crg.datasets.catalog import SAMPLE_SEED, SAMPLE_SIZE, catalogue, find_entry, get_entry
 from crg.datasets.folder import count_ignored, read_folder
-from crg.datasets.sampling import drawn_indices, indices_sha256
 from crg.prompts import check_template
 from made_datasets import put, put_all
 from sentences import refused_in_one_sentence

@@ -13,10 +13,9 @@ from click.testing import CliRunner, Result
 from PIL import Image
 
 from crg.cli.generate import generate as command
-from crg.generation import Generator, Variations
 from crg.generation import diffusion as module
 from crg.generation.diffusion import DiffusersGenerator
-from crg.generation.variations import seed_of
+from crg.generation.variations import Generator, Variations, seed_of
 from crg.types import InputError
 from encoding_fakes import Dot
 from sentences import refused_in_one_sentence

@@ -12,7 +12,7 @@ import pytest
 from crg import engine
 from crg.engine import Failure, RunSpec, results_only, run_all
 from crg.features.files import Features, read_features
-from crg.streams.scenario import Scenario
+from crg.streams import Scenario
 from crg.types import InputError, Result
 from deadly_methods import answers, n_struck, save_deadly
 from made_files import save_plugin, save_stream

@@ -12,7 +12,7 @@ import pytest
 
 from crg.engine import RunSpec, results_only, run_all
 from crg.engine.worker import peak_bytes
-from crg.streams.scenario import Scenario
+from crg.streams import Scenario
 from made_files import save_plugin, save_stream
 
 pytestmark = pytest.mark.skipif(

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import crg
-from crg import metrics
+from crg import Task, metrics
 from crg.evaluate import correct_rows, evenly_spaced, iter_run, run
 from crg.features.files import Features, read_features
 from crg.streams.orders import shuffled
@@ -57,7 +57,7 @@ def test_zero_shot_is_measured_as_by_hand(stream: Features) -> None:
     assert measured["accuracy"] == right.mean()
     error = metrics.expected_calibration_error(probs.max(axis=1), right)
     assert measured["ece"] == pytest.approx(error, abs=1e-5)
-    nll = metrics.negative_log_likelihood(logits, stream.labels)
+    nll = metrics.surprises(logits, stream.labels).mean()
     assert measured["nll"] == pytest.approx(nll, rel=1e-4)
     by_class = metrics.per_class_accuracy(logits.argmax(axis=1), stream.labels, 4)
     assert list(measured["per_class_accuracy"].values()) == by_class.tolist()
@@ -166,3 +166,14 @@ def test_a_path_is_no_features() -> None:
     """Who gives a path is told how to read it."""
     with refused_in_one_sentence("read_features"):
         run("features.npz", "zero_shot")  # type: ignore[arg-type]
+
+
+def test_other_methods_do_not_see_generated_views() -> None:
+    """A method that does not ask for generated views answers as if they were not there."""
+    rng = np.random.default_rng(0)
+    task = Task(["a", "b", "c"], rng.standard_normal((3, 8)))
+    views, labels = rng.standard_normal((40, 6, 8)), np.arange(40) % 3
+    ordinary = crg.evaluate.run(Features(views[:, :4], task, labels), "tda")
+    with_more = crg.evaluate.run(Features(views, task, labels, generated=2), "tda")
+    all_seen = crg.evaluate.run(Features(views, task, labels), "tda")
+    assert ordinary.metrics["nll"] == with_more.metrics["nll"] != all_seen.metrics["nll"]

@@ -12,6 +12,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from crg.parts.cache import Cache
 from crg.parts.gaussian import Gaussian, expand
+from crg.parts.inverse import inverse, inverse_from_rows
 from crg.parts.precision import on_grid
 from streams import clustered
 
@@ -140,3 +141,35 @@ def test_failed_factorisation_is_rescued_and_counted() -> None:
     assert precision.take_events()
     assert not precision.take_events()  # told once
     assert np.isfinite(discriminant(gaussian, cache.mean(0), cache.features[:, 0, :])).all()
+
+
+@pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 129, 200])
+def test_inverse_equals_that_of_numpy(n: int) -> None:
+    """Elimination by blocks gives the inverse, symmetric to the last bit."""
+    rows = np.random.default_rng(n).normal(size=(2 * n, n))
+    matrix = rows.T @ rows + 0.1 * np.eye(n)
+    found = inverse(matrix)
+    assert found is not None
+    np.testing.assert_allclose(found, np.linalg.inv(matrix), rtol=1e-9, atol=1e-12)
+    assert (found == found.T).all()
+
+
+@pytest.mark.parametrize("at", [0, 70, 199])
+def test_what_is_not_positive_definite_has_no_inverse_here(at: int) -> None:
+    """One negative direction anywhere is noticed, as are NaN and infinite values."""
+    matrix = np.eye(200)
+    matrix[at, at] = -1.0
+    assert inverse(matrix) is None
+    matrix[at, at] = np.nan
+    assert inverse(matrix) is None
+
+
+def test_inverse_from_rows_equals_the_inverse_of_the_sum() -> None:
+    """Few rows with positive and negative weights add up to a matrix of full size."""
+    rng = np.random.default_rng(0)
+    rows = np.concatenate([rng.normal(size=(9, 40)), 0.1 * rng.normal(size=(2, 40))])
+    weights = np.array([1.0] * 9 + [-0.5, -2.0])
+    whole = (rows.T * weights) @ rows + 0.7 * np.eye(40)
+    found = inverse_from_rows(rows, weights, 0.7)
+    assert found is not None
+    np.testing.assert_allclose(found, np.linalg.inv(whole), rtol=1e-9, atol=1e-12)

@@ -15,9 +15,9 @@ from click.testing import CliRunner
 from crg.cli import main
 from crg.features.files import Features, read_features, write_features
 from crg.features.store import read_header
-from crg.generation import Variations
+from crg.generation.variations import Variations
 from crg.images.views import Recipe, make_views
-from crg.shapes.dataset import shape_images
+from crg.shapes import shape_images
 from encoding_fakes import HashEncoder, StoppedAfter, contents, dots, run, small_blocks
 from made_variations import make_variations
 from sentences import refused_in_one_sentence

@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from crg.generation import (
-    FolderGenerator,
+from crg.generation.variations import (
     GenerationProgress,
     GenerationSummary,
     Generator,
     Variations,
     generate,
+    seed_of,
 )
-from crg.generation.variations import seed_of
 from encoding_fakes import dot_files, dots
 from made_variations import make_variations, variation
 from sentences import refused_in_one_sentence
@@ -144,18 +143,6 @@ def test_variations_are_found_with_and_without_the_ending(tmp_path: Path) -> Non
             found.of(outside)
     with refused_in_one_sentence("is no folder"):
         Variations(tmp_path / "nowhere", 2)
-
-
-def test_a_folder_is_a_generator_too(tmp_path: Path) -> None:
-    """What is found in a folder can be asked for by number and copied by the job."""
-    images = dots(3)
-    folder = make_variations(images, tmp_path / "ready", 3)
-    generator: Generator = FolderGenerator(folder)
-    generate(images, generator, 3, tmp_path / "copy")
-    for name in images.ids:
-        copies = Variations(tmp_path / "copy", 3).of(name)
-        for one, other in zip(Variations(folder, 3).of(name), copies, strict=True):
-            assert Image.open(one).tobytes() == Image.open(other).tobytes()
 
 
 def test_the_fingerprint_follows_the_files(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from crg.evaluate import run
 from crg.features.files import Features, read_features
 from crg.features.joining import joined, joined_sha256
 from crg.needs import FEW
-from crg.streams.scenario import Scenario
+from crg.streams import Scenario
 from crg.types import Task
 from made_files import save_raw
 from sentences import refused_in_one_sentence

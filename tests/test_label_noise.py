@@ -17,9 +17,9 @@ from crg.features.files import Features
 from crg.parts.cache import Cache
 from crg.parts.precision import Precision
 from crg.parts.prototypes import VisualPrototypes
+from crg.streams import Scenario
 from crg.streams.label_noise import LabelNoise
 from crg.streams.orders import shuffled
-from crg.streams.scenario import Scenario
 from crg.streams.synthetic import gaussian_stream
 from sentences import refused_in_one_sentence
 

@@ -13,9 +13,8 @@ import pytest
 from PIL import Image
 
 from crg.encoders.base import Encoder
-from crg.encoders.mini import WEIGHTS, Mini
-from crg.encoders.mini_net import MAX_WORDS, piece_buckets, split_words
-from crg.shapes.dataset import shape_images
+from crg.encoders.mini import MAX_WORDS, WEIGHTS, Mini, piece_buckets, split_words
+from crg.shapes import shape_images
 from sentences import refused_in_one_sentence
 
 _WITHOUT_TORCH = """

@@ -22,7 +22,7 @@ from crg.classifier import Classifier
 from crg.predict.answers import AnswerFile
 from crg.predict.journal import Journal
 from crg.predict.run import ImageStream
-from crg.shapes.dataset import shape_images
+from crg.shapes import shape_images
 from crg.types import InputError
 
 N_IMAGES = 32

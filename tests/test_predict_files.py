@@ -1,4 +1,4 @@
-"""Images that arrive while we work."""
+"""Images by path, glob and table, and images that arrive while we work."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from crg.predict.files import iter_arrivals
+import pytest
+
+from colour_encoder import save_image
+from crg.predict.files import iter_arrivals, iter_lines, list_images
 from crg.types import InputError
+from sentences import refused_in_one_sentence
 
 
 def watch(folder: Path, events: Sequence[Callable[[], object]], idle: float = 2.0) -> list[str]:
@@ -83,3 +87,84 @@ def test_a_folder_that_vanishes_for_a_moment_ends_no_watch(tmp_path: Path) -> No
 
     arrivals = list(iter_arrivals(list_now, 1.0, 3.0, lambda _: None))
     assert arrivals == [None, image, None]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Images at two depths, beside what is not an image."""
+    for name in ("b.png", "a.PNG", "in/ner/ä ö.jpg", ".hidden.png", ".git/x.png"):
+        save_image(tmp_path / name, "red") if name != "a.PNG" else save_image(
+            tmp_path / "a.PNG", "blue"
+        )
+    (tmp_path / "notes.txt").write_text("not an image")
+    return tmp_path
+
+
+def names(paths: list[Path], below: Path) -> list[str]:
+    """Paths as they read from a folder."""
+    return [path.relative_to(below).as_posix() for path in paths]
+
+
+def test_folder_means_all_images_below(folder: Path) -> None:
+    """A folder gives its images and those of its folders, sorted, without hidden ones."""
+    assert names(list_images([str(folder)]), folder) == ["a.PNG", "b.png", "in/ner/ä ö.jpg"]
+
+
+def test_globs_reach_into_folders(folder: Path) -> None:
+    """A glob gives its matches that are images, sorted; two stars cross folders."""
+    assert names(list_images([str(folder / "*")]), folder) == ["a.PNG", "b.png"]
+    found = list_images([str(folder / "**" / "*.jpg")])
+    assert names(found, folder) == ["in/ner/ä ö.jpg"]
+
+
+def test_an_image_counts_once(folder: Path) -> None:
+    """An image that two arguments mean is listed once, where it was first."""
+    found = list_images([str(folder / "b.png"), str(folder)])
+    assert names(found, folder) == ["b.png", "a.PNG", "in/ner/ä ö.jpg"]
+
+
+@pytest.mark.parametrize(("suffix", "mark"), [(".csv", ","), (".tsv", "\t")])
+def test_tables_are_relative_to_themselves(folder: Path, suffix: str, mark: str) -> None:
+    """A table gives the files of its column path, relative to its own folder."""
+    table = folder / f"list{suffix}"
+    table.write_text(f"\ufefflabel{mark}path\ncat{mark}b.png\ndog{mark}in/ner/ä ö.jpg\n")
+    assert names(list_images([str(table)]), folder) == ["b.png", "in/ner/ä ö.jpg"]
+
+
+def test_a_named_file_is_taken_whatever_its_suffix(folder: Path) -> None:
+    """Whoever names a file means it; whether it is an image shows when it is read."""
+    assert names(list_images([str(folder / "notes.txt")]), folder) == ["notes.txt"]
+
+
+def test_missing_files_are_refused(tmp_path: Path) -> None:
+    """A path that leads nowhere is refused with what may be given."""
+    with refused_in_one_sentence("nowhere", "standard input"):
+        list_images([str(tmp_path / "nowhere")])
+
+
+def test_tables_without_the_column_are_refused(tmp_path: Path) -> None:
+    """A table needs a column that is called path."""
+    (tmp_path / "list.csv").write_text("file\na.png\n")
+    with refused_in_one_sentence("'path'"):
+        list_images([str(tmp_path / "list.csv")])
+
+
+def test_tables_in_another_encoding_are_refused(tmp_path: Path) -> None:
+    """A table that is not UTF-8 is reported in a sentence."""
+    (tmp_path / "list.csv").write_bytes("path\nä.png\n".encode("utf-16"))
+    with refused_in_one_sentence("UTF-8"):
+        list_images([str(tmp_path / "list.csv")])
+
+
+def test_lines_are_taken_one_at_a_time() -> None:
+    """A list on standard input is not read ahead, and each path counts once."""
+    taken: list[str] = []
+
+    def lines() -> object:
+        for line in ("a b.png\n", "\n", "c.png\r\n", "a b.png\n"):
+            taken.append(line)
+            yield line
+
+    paths = iter_lines(lines())  # type: ignore[arg-type]
+    assert next(paths) == Path("a b.png") and len(taken) == 1
+    assert list(paths) == [Path("c.png")]

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import readme_table
 from documents import ROOT, code_blocks
 
 RESULTS, README = ROOT / "docs" / "results" / "features.json", ROOT / "README.md"
 EMPTY = "# A title\n\n<!-- results:begin -->\nold\n<!-- results:end -->\n\nThe end.\n"
-
-
-def _tool() -> Any:
-    """The tool as a module; it is a script outside the package."""
-    spec = importlib.util.spec_from_file_location("readme_table", ROOT / "tools/readme_table.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-TOOL = _tool()
 
 
 def _row(method: str, mean: float, std: float | None = 0.001, best: bool = False) -> dict[str, Any]:
@@ -65,12 +53,12 @@ def folder(tmp_path: Path) -> Path:
 
 def _run(folder: Path, *more: str) -> int:
     paths = ["--results", f"{folder}/features.json", "--readme", f"{folder}/README.md"]
-    return int(TOOL.main([*paths, *more]))
+    return int(readme_table.main([*paths, *more]))
 
 
 def test_rows_are_methods_and_columns_are_files() -> None:
     """Shares in %, the best of a column in bold, simulated text features marked."""
-    lines = TOOL.tables(_summary()).splitlines()
+    lines = readme_table.tables(_summary()).splitlines()
     assert "over 5 stream orders" in lines[0]
     assert lines[2:7] == [
         "| method | pets24 | dtd \\* |",
@@ -83,7 +71,7 @@ def test_rows_are_methods_and_columns_are_files() -> None:
 
 def test_gains_leave_zero_shot_out() -> None:
     """The second table has the difference to zero-shot with its interval."""
-    lines = TOOL.tables(_summary()).splitlines()
+    lines = readme_table.tables(_summary()).splitlines()
     assert lines[-2] == "| crg | +11.23 [+10.23, +12.23] | -5.00 [-6.00, -4.00] |"
     assert sum(line.startswith("| zero_shot") for line in lines) == 1
 
@@ -93,7 +81,7 @@ def test_missing_figures_are_dashes() -> None:
     summary = _summary()
     for row in summary["files"]["a/dtd.npz"].values():
         row.update(accuracy=None, gain=None, best=False)
-    assert "| crg | **61.23 ± 0.57** | - |" in TOOL.tables(summary)
+    assert "| crg | **61.23 ± 0.57** | - |" in readme_table.tables(summary)
 
 
 def test_files_of_one_name_are_told_apart() -> None:
@@ -101,7 +89,7 @@ def test_files_of_one_name_are_told_apart() -> None:
     summary = _summary()
     rows = summary["files"]["a/dtd.npz"]
     summary["files"] = {"a/dtd.npz": rows, "b/dtd.npz": rows}
-    assert "| method | a/dtd.npz | b/dtd.npz |" in TOOL.tables(summary)
+    assert "| method | a/dtd.npz | b/dtd.npz |" in readme_table.tables(summary)
 
 
 def test_the_readme_is_filled_once(folder: Path) -> None:
@@ -147,7 +135,7 @@ def test_missing_and_truncated_results_are_refused(folder: Path) -> None:
 def test_the_readme_shows_the_measured_results() -> None:
     """The committed README is what the tool writes from the committed results."""
     assert RESULTS.exists(), "make docs/results/features.json with crg compare ... --json"
-    assert TOOL.main(["--check"]) == 0
+    assert readme_table.main(["--check"]) == 0
 
 
 def test_the_readme_quotes_the_code() -> None:

@@ -18,7 +18,7 @@ from crg.results import ledger, provenance
 from crg.results.measurements import correct_rows
 from crg.results.papers import bundled_papers
 from crg.results.schema import LABELLED_IMAGES, Cell, Outline, Row, Setting, Source
-from crg.streams.scenario import Scenario
+from crg.streams import Scenario
 from crg.streams.synthetic import gaussian_stream
 from crg.types import InputError, Result
 from made_results import PLAIN, Book, measured, share

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from crg.images.image_set import Drawable, ImageSet
-from crg.shapes.dataset import N_CLASSES, class_things, shape_images, training_image
+from crg.shapes import N_CLASSES, class_things, shape_images, training_image
 from crg.shapes.drawing import COLOURS, OUTLINES, SIDE, TEXTURES
 from crg.shapes.scenes import caption, facts_of, generator, held_out_things, training_things
 from crg.shapes.shifts import SEVERITIES, SHIFTS
@@ -20,7 +20,7 @@ from sentences import refused_in_one_sentence
 
 _HASH = """
 import hashlib
-from crg.shapes.dataset import shape_images
+from crg.shapes import shape_images
 digest = hashlib.sha256()
 for source in shape_images("night", 3, 5, 7).sources:
     digest.update(source.draw().tobytes())

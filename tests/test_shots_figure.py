@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
 from functools import partial
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 import crg
+import shots_figure
 from crg.streams.orders import shuffled
-from documents import ROOT
 from streams import clustered
 
 K = 4
-
-
-def _tool() -> Any:
-    """The tool as a module; it is a script outside the package."""
-    spec = importlib.util.spec_from_file_location("shots_figure", ROOT / "tools/shots_figure.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-TOOL = _tool()
 
 
 def made(few: bool = True) -> crg.Features:
@@ -50,7 +36,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def _run(file: Path, *more: str) -> int:
-    return int(TOOL.main([str(file), "--out", str(file.parent / "figure"), *more]))
+    return int(shots_figure.main([str(file), "--out", str(file.parent / "figure"), *more]))
 
 
 def test_figure_and_figures_are_written(file: Path) -> None:
@@ -71,7 +57,7 @@ def test_few_shot_cache_is_measured_on_original_views() -> None:
     """Accuracy by hand: each order's own draw, original views, one-hot labels."""
     features = made()
     assert features.few_features is not None and features.few_labels is not None
-    [point] = TOOL.measured(features, [2], 3, alpha=40.0, beta=4.0)["few-shot cache"]
+    [point] = shots_figure.measured(features, [2], 3, alpha=40.0, beta=4.0)["few-shot cache"]
     f = features.image_features[:, 0]
     for order, accuracy in enumerate(point["per_order"]):
         rows = shuffled(12, order)
@@ -95,14 +81,14 @@ def test_zero_shot_cache_has_the_affinity_of_the_few_shot_cache() -> None:
     filled = crg.Features(f, features.task, few_features=f, few_labels=guessed)
     few = crg.create("tip_adapter", filled.task, shots=0, alpha=2.0, beta=4.0)
     np.testing.assert_allclose(few.step(f[-1]).logits, last, rtol=1e-12)
-    assert TOOL.measured(features, [3], 1, 1.0, 5.5)["zero-shot cache"][0]["purity"] > 0.5
+    assert shots_figure.measured(features, [3], 1, 1.0, 5.5)["zero-shot cache"][0]["purity"] > 0.5
 
 
 def test_zero_shot_cache_is_measured_on_original_views() -> None:
     """A file with further views gives the figures of one without."""
     features = made()
     alone = dataclasses.replace(features, image_features=features.image_features[:, 0])
-    measure = partial(TOOL.measured, shots=[1, 3], orders=3, alpha=3.0, beta=5.5)
+    measure = partial(shots_figure.measured, shots=[1, 3], orders=3, alpha=3.0, beta=5.5)
     assert measure(features) == measure(alone)
 
 

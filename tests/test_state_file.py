@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 
 import crg
 from crg import state_file
-from crg.checks.fixtures import make_stream, make_task
+from crg.checks.base import make_stream, make_task
 from sentences import refused_in_one_sentence
 
 

@@ -11,14 +11,14 @@ import pytest
 
 import crg
 from crg.checks import CheckSkipped
-from crg.checks.fixtures import furnished, make_stream, make_task
+from crg.checks.base import furnished, make_stream, make_task
 from crg.evaluate import iter_run, run
 from crg.features.files import Features
 from crg.features.joining import joined
 from crg.methods.registry import get_method
 from crg.results import measurements
+from crg.streams import ORDERS, Scenario
 from crg.streams.orders import lay_out
-from crg.streams.scenario import ORDERS, Scenario
 from crg.streams.synthetic import gaussian_stream
 from sentences import refused_in_one_sentence
 

@@ -12,9 +12,8 @@ from crg.bench.design import read_design
 from crg.bench.plan import Plan, plan
 from crg.bench.sources import Prospect, discover, find_prospects
 from crg.cli import main
-from crg.datasets import load_dataset
+from crg.datasets import drawn_indices, load_dataset
 from crg.datasets.catalog import catalogue, find_split, get_entry
-from crg.datasets.sampling import drawn_indices
 from crg.engine import run_spec
 from encoding_fakes import HashEncoder, dot_files, run
 from encoding_fakes import small_blocks as small_blocks

@@ -11,10 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from crg.images import augmix, preprocessing, resampling
-from crg.images.compiled import pixel_kernels
-from crg.images.crops import original, random_crop
-from crg.images.preprocessing import Preprocessing
+from crg.images import augmix, pixel_kernels, preprocessing, resampling
+from crg.images.preprocessing import Preprocessing, original, random_crop
 from crg.images.views import Recipe, _random_numbers, make_views
 from made_images import gradient, noise, same
 from plain_views import (

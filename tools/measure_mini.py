@@ -18,7 +18,7 @@ from crg.encoders.mini import WEIGHTS, Mini
 from crg.evaluate import run
 from crg.images.image_set import ImageSet
 from crg.images.views import Recipe, make_views
-from crg.shapes.dataset import shape_images
+from crg.shapes import shape_images
 from crg.shapes.shifts import SEVERITIES, SHIFTS
 
 

@@ -19,9 +19,8 @@ from typing import Any
 import crg
 from crg.bench.design import DataDesign, Design, RowDesign, completed
 from crg.bench.plan import plan as lay_out
-from crg.bench.run import Machinery, begin, missing_jobs, run_jobs
+from crg.bench.run import Machinery, begin, missing_jobs, run_jobs, summarise
 from crg.bench.sources import Prospect
-from crg.bench.summary import summarise
 from crg.encoders import load_encoder
 from crg.encoding import encode
 from crg.engine import RunSpec
@@ -30,7 +29,7 @@ from crg.generation.variations import relight
 from crg.images.views import Recipe
 from crg.report.tables import METHOD, Column, Table, percent, spread_of_summary, to_markdown
 from crg.results import ledger
-from crg.shapes.dataset import shape_images
+from crg.shapes import shape_images
 
 ROOT = Path(__file__).parent.parent
 PAGE, RESULTS = ROOT / "docs" / "methods.md", ROOT / "docs" / "results" / "methods.json"

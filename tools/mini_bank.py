@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from crg.atomic import replacing
-from crg.shapes.dataset import training_image
+from crg.shapes import training_image
 from crg.shapes.drawing import COLOURS, OUTLINES, SIDE, TEXTURES, draw
 from crg.shapes.scenes import FACTS, SIZES, Caption, caption, facts_of, generator
 

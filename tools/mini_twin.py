@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from crg.atomic import replacing
-from crg.encoders.mini import FORMAT
-from crg.encoders.mini_net import MAX_WORDS, piece_buckets, split_words
+from crg.encoders.mini import FORMAT, MAX_WORDS, piece_buckets, split_words
 
 
 @dataclass(frozen=True)

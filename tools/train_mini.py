@@ -22,9 +22,8 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
-from crg.encoders.mini import WEIGHTS, Mini
-from crg.encoders.mini_net import split_words
-from crg.shapes.dataset import shape_images
+from crg.encoders.mini import WEIGHTS, Mini, split_words
+from crg.shapes import shape_images
 from crg.shapes.scenes import phrases
 from mini_bank import VALUES, Bank, agreement, load_bank
 from mini_twin import Plan, Twin, write_weights

@@ -23,9 +23,23 @@ def check_place(path: str | os.PathLike[str]) -> None:
         with tempfile.TemporaryFile(dir=target.absolute().parent):
             pass
     except OSError as error:
+        raise not_writable(path, error) from None
+
+
+def not_writable(path: str | os.PathLike[str], error: OSError) -> InputError:
+    """The sentence for a place that nothing can be written to."""
+    return InputError(
+        f"{path} cannot be written ({error.strerror}): choose a folder that exists and is writable."
+    )
+
+
+def make_folder(folder: Path, option: str) -> None:
+    """Make a folder and those above it; ``option`` names another one if that fails."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
         raise InputError(
-            f"{path} cannot be written ({error.strerror}): "
-            "choose a folder that exists and is writable."
+            f"{folder} cannot be made ({error.strerror}): choose another folder with {option}."
         ) from None
 
 
@@ -48,10 +62,7 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
             f"{path} is being written by another process: wait for it or choose another name."
         ) from None
     except OSError as error:
-        raise InputError(
-            f"{path} cannot be written ({error.strerror}): "
-            "choose a folder that exists and is writable."
-        ) from None
+        raise not_writable(path, error) from None
     try:
         yield
     finally:
@@ -68,10 +79,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         os.close(handle)
     except OSError as error:
-        raise InputError(
-            f"{path} cannot be written ({error.strerror}): "
-            "choose a folder that exists and is writable."
-        ) from None
+        raise not_writable(path, error) from None
     partial = Path(name)
     try:
         yield partial

@@ -22,9 +22,9 @@ from crg.methods.registry import BASELINE, DEFAULT, get_method
 from crg.needs import GENERATED
 from crg.results.measurements import Measurements
 from crg.results.measurements import correct_rows as correct_rows  # for those who read a run
+from crg.streams import Scenario
 from crg.streams.label_noise import LabelNoise
 from crg.streams.orders import NO_CLASS, Stream, lay_out
-from crg.streams.scenario import Scenario
 from crg.threads import one_blas_thread
 from crg.types import InputError, Result, SampleId, Step
 

@@ -91,11 +91,6 @@ def surprises(logits: Numbers, labels: Numbers) -> Numbers:
     return np.asarray(log_sum - np.take_along_axis(wide, labels[:, None], axis=-1)[:, 0])
 
 
-def negative_log_likelihood(logits: Numbers, labels: Numbers) -> float:
-    """The mean of -ln p of the true class."""
-    return float(surprises(logits, labels).mean())
-
-
 def cache_purity(cached: Iterable[tuple[int, int]]) -> float | None:
     """Share of cached images in the queue of their own class; None for an empty cache.
 

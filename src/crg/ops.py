@@ -1,9 +1,13 @@
-"""Pure array functions that several methods share. They hold no state."""
+"""Pure array functions that several methods share, and the way to their compiled forms."""
 
 from __future__ import annotations
 
+import functools
+import importlib
 import math
+import os
 from dataclasses import dataclass
+from types import ModuleType
 
 from crg.types import Array, namespace
 
@@ -100,3 +104,14 @@ def confident_views(views: Array, text: Array, scale: float, share: float) -> Co
 def count_kept(n_views: int, share: float) -> int:
     """How many of the views are kept: the fraction of them, at least one."""
     return max(1, math.floor(share * n_views + 1e-9))
+
+
+@functools.cache
+def compiled(module: str) -> ModuleType | None:
+    """The kernels of a module if numba is there; set CRG_COMPILED=0 to do without them."""
+    if os.environ.get("CRG_COMPILED", "1") == "0":
+        return None
+    try:
+        return importlib.import_module(module)
+    except (ImportError, RuntimeError):  # numba is an extra, and needs a folder for its cache
+        return None

@@ -18,14 +18,13 @@ import msgspec
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from crg.bench.keys import typed_options
 from crg.datasets.catalog import find_entry, get_entry
 from crg.methods.options import nearest
-from crg.methods.registry import BASELINE, get_method
+from crg.methods.registry import BASELINE, get_method, typed_options
 from crg.presets import presets_of
 from crg.results.papers import known_experiments
 from crg.results.schema import ENOUGH_ORDERS
-from crg.streams.scenario import SHUFFLED, Scenario
+from crg.streams import SHUFFLED, Scenario
 from crg.types import InputError
 
 Figure: TypeAlias = Literal["table", "learning", "purity", "waterfall", "sweep",
@@ -350,7 +349,7 @@ def _checked_data(data: DataDesign) -> DataDesign:
 def _check_shifts(shifts: Sequence[str], severity: int) -> None:
     if not shifts:
         return
-    from crg.shapes.dataset import CLEAN
+    from crg.shapes import CLEAN
     from crg.shapes.shifts import check_shift
 
     for shift in shifts:

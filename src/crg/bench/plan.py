@@ -17,18 +17,18 @@ import numpy as np
 from msgspec.structs import replace
 
 from crg.bench.design import PUBLISHED, Design, RowDesign, SettingDesign
-from crg.bench.keys import origin_of, typed_options, unusual, whole_config
 from crg.bench.rendered import Tell
-from crg.bench.sources import Prospect
+from crg.bench.sources import Prospect, origin_of
 from crg.datasets.catalog import TRAIN, find_entry, get_entry
 from crg.engine import RunSpec, read_once, read_with_few
 from crg.features.files import Features
 from crg.methods.options import build_config
-from crg.methods.registry import BASELINE, get_method
+from crg.methods.registry import BASELINE, get_method, typed_options, whole_config
 from crg.needs import FEW, GENERATED, TEXT_ENCODER, check_needs
 from crg.presets import PRESET, presets_of
 from crg.results.provenance import Origin, run_key
 from crg.results.schema import LABELLED_IMAGES, Cell, Outline, Row, Setting, Source
+from crg.streams import Scenario
 from crg.types import InputError, Task
 
 SEED = "seed"  # the option of methods that train
@@ -298,7 +298,7 @@ class _Layout:
         origin = replaced(
             origin_of(source.path, source.sha256, method, self.plugins, few),
             then=tuple(str(Path(path).resolve()) for path in source.then),
-            scenario=unusual(setting.scenario),
+            scenario=_unusual(setting.scenario),
         )
         spec = RunSpec(
             path=source.path,
@@ -378,3 +378,11 @@ def _outline(
         reported=design.reported,
         quick=design.is_quick,
     )
+
+
+def _unusual(scenario: Scenario) -> dict[str, Any]:
+    """The values of a scenario that are not the usual ones."""
+    usual = dataclasses.asdict(Scenario())
+    return {
+        name: value for name, value in dataclasses.asdict(scenario).items() if value != usual[name]
+    }

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from crg.types import InputError
+from crg.atomic import make_folder
 
 if TYPE_CHECKING:
     from crg.encoding import EncodingProgress
@@ -70,7 +70,7 @@ class Shapes:
         from crg.generation.variations import relight
         from crg.images.views import Recipe
 
-        _make(folder)
+        make_folder(folder, "--folder")
         images, made = self.stream(), None
         if self.generated:
             made = relight(images, folder / f"{self._kind}-{self.images}-made", self.generated)
@@ -89,10 +89,10 @@ class Shapes:
         from crg.encoders import load_encoder
         from crg.encoding import encode
         from crg.images.views import Recipe
-        from crg.shapes.dataset import N_CLASSES
+        from crg.shapes import N_CLASSES
 
         if few := self.few_store(folder):
-            _make(folder)
+            make_folder(folder, "--folder")
             images = self._drawn(self.shots * N_CLASSES, LABELLED_SEED)
             encode(images, load_encoder(MODEL), Recipe(), few, workers=workers)
 
@@ -101,7 +101,7 @@ class Shapes:
         return CLEAN if self.shift == CLEAN else f"{self.shift}-{self.severity}"
 
     def _drawn(self, count: int, seed: int) -> ImageSet:
-        from crg.shapes.dataset import shape_images
+        from crg.shapes import shape_images
 
         shift = None if self.shift == CLEAN else self.shift
         return shape_images(shift, self.severity, count, seed)
@@ -137,13 +137,3 @@ def render_store(name: str, folder: Path, workers: int, tell: Tell) -> Path | No
     else:
         shapes.render_stream(folder, workers, tell)
     return folder / name
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"Shapes cannot be rendered into {folder} ({error.strerror}): "
-            "choose another folder with --folder."
-        ) from None

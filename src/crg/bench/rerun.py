@@ -18,9 +18,8 @@ from typing import Any, TypeAlias, TypeVar
 from msgspec.structs import replace
 
 from crg.atomic import replacing
-from crg.bench.keys import origin_of
 from crg.bench.rendered import shapes_in
-from crg.bench.sources import discover
+from crg.bench.sources import discover, origin_of
 from crg.engine import RunSpec, read_once, results_only, run_all
 from crg.features.joining import joined_sha256
 from crg.results import ledger, provenance
@@ -34,7 +33,7 @@ from crg.results.schema import (
     decode,
     encode,
 )
-from crg.streams.scenario import Scenario
+from crg.streams import Scenario
 from crg.types import InputError, Result
 
 DIGEST = "digest"

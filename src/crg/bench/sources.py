@@ -1,7 +1,13 @@
-"""What an experiment runs on: stores and feature files on disk, and rendered shapes."""
+"""What an experiment runs on: stores and feature files on disk, and rendered shapes.
+
+``origin_of`` is what a run is known by beside its options: its data and the code of its method.
+"""
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import inspect
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,12 +15,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
+import crg.parts
 from crg.bench.design import DataDesign, Design
 from crg.bench.rendered import Shapes
 from crg.datasets.catalog import TEST, TRAIN, find_entry, find_split
 from crg.features import store as storage
 from crg.features.files import REQUIRED, check_complete, read_features
 from crg.features.formats import read_raw
+from crg.methods.registry import get_method
+from crg.needs import FEW
+from crg.results.provenance import Origin
 from crg.types import InputError
 
 VARIABLE = "CRG_DATA"  # paths that are searched where none is named
@@ -324,3 +334,35 @@ def unknown_datasets(design: Design, sources: Iterable[str]) -> list[str]:
         for name in row.per_dataset
         if find_entry(name) is None and name not in known
     ]
+
+
+def origin_of(
+    path: str,
+    sha256: str | None,
+    method: str,
+    plugins: Sequence[str],
+    labelled: tuple[str, str | None] | None = None,
+) -> Origin:
+    """Where a run of ``method`` on a file comes from; ``labelled`` are few-shot images."""
+    own = str(Path(path).resolve()), sha256, _code_digest(method), tuple(plugins)
+    if labelled is None or FEW not in get_method(method).needs:
+        return Origin(*own)  # what a method does not look at is no part of its run
+    return Origin(*own, str(Path(labelled[0]).resolve()), labelled[1])
+
+
+@functools.cache
+def _code_digest(method: str) -> str:
+    """Digest of the file that defines a method and of the parts that methods are made of.
+
+    Whoever edits either must not be given the old results when the experiment continues.
+    """
+    try:
+        own = inspect.getsourcefile(get_method(method))
+    except TypeError:  # made at a prompt
+        own = None
+    parts = Path(crg.parts.__file__).parent
+    files = [*sorted(parts.glob("*.py")), parts.parent / "ops.py"]
+    digest = hashlib.sha256()
+    for file in [*files, Path(own)] if own else files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]

@@ -14,10 +14,9 @@ from functools import partial
 from typing import Any
 
 from crg.adapter import Adapter, create
-from crg.checks import answers, inputs, libraries, state
+from crg.checks import answers, inputs, state
 from crg.checks.answers import same_stream_gives_same_logits
-from crg.checks.base import Check, CheckFailed, CheckSkipped, Make, Verdict
-from crg.checks.fixtures import furnished
+from crg.checks.base import Check, CheckFailed, CheckSkipped, Make, Verdict, furnished
 from crg.methods.registry import get_method
 from crg.types import Task
 
@@ -34,7 +33,7 @@ __all__ = [
     "same_stream_gives_same_logits",
 ]
 
-CHECKS: list[Check] = [*answers.CHECKS, *inputs.CHECKS, *state.CHECKS, *libraries.CHECKS]
+CHECKS: list[Check] = [*answers.CHECKS, *inputs.CHECKS, *state.CHECKS]
 
 
 def check_method(

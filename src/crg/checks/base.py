@@ -1,15 +1,25 @@
-"""What a check is, and the few claims that checks make."""
+"""What a check is, the few claims that checks make, and the small seeded streams they run on.
+
+The logit scale is 20 where rounding must not matter: at 100 so narrow a task is nearly
+always certain, and entropies of almost zero are put in order by their rounding errors.
+
+Only the classes that every task of the checks begins with have labelled images, so that a
+class that is added later has none, as it would be for a user.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import functools
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from crg.adapter import Adapter
-from crg.types import Array, Task
+from crg.needs import FEW, GENERATED, TEXT_ENCODER, FewShot
+from crg.types import Array, Task, like
 
 Logits: TypeAlias = list[np.ndarray[Any, Any]]
 
@@ -75,3 +85,133 @@ def require_close(left: Logits, right: Logits, tolerance: float, sentence: str) 
         size = max(1.0, float(np.max(np.abs(one))))
         gap = float(np.max(np.abs(one.astype(np.float64) - other)))
         require(gap <= tolerance * size, f"{sentence} (off by {gap:.3g} at step {step})")
+
+
+Floats = np.ndarray[Any, Any]
+
+N_CLASSES = 5
+WIDTH = 16
+VIEW_COUNTS = (1, 8)
+ADDED = "one more"  # the class that checks add, in the direction of ``another_direction``
+
+
+def make_task(
+    dtype: str = "float64",
+    *,
+    n_classes: int = N_CLASSES,
+    width: int = WIDTH,
+    logit_scale: float = 20.0,
+) -> Task:
+    """Classes with random directions as text features."""
+    text = np.random.default_rng(0).standard_normal((n_classes, width))
+    names = [f"class {k}" for k in range(n_classes)]
+    return Task(tuple(names), _unit(text).astype(dtype), logit_scale)
+
+
+def make_stream(task: Task, n: int, views: int = 1, *, noise: float = 1.5, seed: int = 1) -> Floats:
+    """Noisy images of every class in turn, (N, V, D): from clear to hardly recognisable."""
+    rng = np.random.default_rng(seed)
+    text = np.asarray(task.text_features)  # (K, D)
+    labels = np.arange(n) % task.n_classes
+    strength = noise * rng.uniform(0.1, 1.0, size=(n, 1)) / np.sqrt(task.width)
+    images = text[labels] + strength * rng.standard_normal((n, task.width))
+    jitter = 0.5 * strength[:, None] * rng.standard_normal((n, views, task.width))
+    jitter[:, 0] = 0.0  # row 0 is the original
+    return _unit(images[:, None] + jitter).astype(text.dtype)
+
+
+def another_direction(task: Task, seed: int = 9) -> Floats:
+    """A text feature that the task does not have yet, (D,)."""
+    row = np.random.default_rng(seed).standard_normal(task.width)
+    return _unit(row).astype(np.asarray(task.text_features).dtype)
+
+
+def _unit(rows: Floats) -> Floats:
+    unit: Floats = rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+    return unit
+
+
+_SHOTS = 3
+_CONTEXT_WIDTH = 6
+_GENERATED = 3  # of eight views; where a check gives one view, it is the original
+_LABELLED = frozenset(f"class {k}" for k in range(N_CLASSES))
+
+
+def furnished(task: Task, needs: Iterable[str]) -> Task:
+    """The task with what is needed and not there yet."""
+    makers: dict[str, Callable[[Task], Any]] = {
+        FEW: _few, TEXT_ENCODER: _text_encoder, GENERATED: lambda _: _GENERATED
+    }  # fmt: skip
+    missing = [need for need in needs if need in makers and need not in task.resources]
+    return task.with_resources({need: makers[need](task) for need in missing})
+
+
+class WordHashes:
+    """A text encoder that knows the classes of the checks' tasks, and bends them by the context.
+
+    Any other text has a random direction that depends on the text alone.
+    """
+
+    name = "word-hashes"
+
+    def __init__(self, task: Task) -> None:
+        self.width = task.width
+        rows = np.asarray(task.text_features, dtype=np.float64)
+        self.known = dict(zip(task.class_names, rows, strict=True))
+        self.known.setdefault(ADDED, np.asarray(another_direction(task), dtype=np.float64))
+
+    def context_of(self, words: str) -> Any:
+        """One vector per word, (M, E)."""
+        import torch
+
+        rows = [_direction(f"context {word}", _CONTEXT_WIDTH) for word in words.split()]
+        return torch.from_numpy(np.stack(rows))
+
+    def encode(self, context: Any, endings: Sequence[str]) -> Any:
+        """normalize(e_k + tanh(mean of the context times a matrix that depends on k))."""
+        import torch
+
+        ends = torch.from_numpy(np.stack([self._unbent(end) for end in endings]))
+        bends = np.stack(
+            [_direction(f"bend {end}", _CONTEXT_WIDTH * self.width) for end in endings]
+        )
+        matrices = torch.from_numpy(bends).reshape(len(endings), _CONTEXT_WIDTH, self.width)
+        mean = context.mean(dim=-2).expand(len(endings), _CONTEXT_WIDTH).to(ends.dtype)
+        bent = ends + torch.tanh(torch.einsum("ke,ked->kd", mean, matrices))
+        return torch.nn.functional.normalize(bent, dim=-1)
+
+    def _unbent(self, ending: str) -> np.ndarray[Any, Any]:
+        name = ending.rstrip(".")
+        return self.known[name] if name in self.known else _direction(name, self.width)
+
+    def nearest_words(self, context: Any, count: int = 3) -> list[list[str]]:
+        """There are no words to be near to."""
+        return [[] for _ in context]
+
+
+def _few(task: Task) -> FewShot:
+    pairs = [(k, name) for k, name in enumerate(task.class_names) if name in _LABELLED]
+    text = np.asarray(task.text_features)[[k for k, _ in pairs]]
+    noise = [
+        _direction(f"{name} {shot}", task.width) for _, name in pairs for shot in range(_SHOTS)
+    ]
+    rows = np.repeat(text, _SHOTS, axis=0) + 0.3 * np.stack(noise)
+    labels = np.repeat([k for k, _ in pairs], _SHOTS)
+    return FewShot(like(rows, task.text_features), tuple(labels.tolist()))
+
+
+def _text_encoder(task: Task) -> WordHashes:
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        raise CheckSkipped("The method tunes prompts and torch is not installed.") from None
+    return WordHashes(task)
+
+
+@functools.cache
+def _direction(text: str, width: int) -> np.ndarray[Any, Any]:
+    """A unit vector that depends on the text alone."""
+    seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+    row = np.random.default_rng(seed).standard_normal(width)
+    unit: np.ndarray[Any, Any] = row / np.linalg.norm(row)
+    return unit

@@ -11,16 +11,19 @@ import numpy as np
 
 from crg.adapter import Adapter
 from crg.checks.base import (
+    VIEW_COUNTS,
     Check,
     CheckFailed,
     Make,
+    another_direction,
+    make_stream,
+    make_task,
     on_host,
     require,
     require_close,
     require_same_bits,
     run,
 )
-from crg.checks.fixtures import VIEW_COUNTS, another_direction, make_stream, make_task
 from crg.types import InputError, Task
 
 

@@ -15,8 +15,19 @@ import numpy as np
 
 from crg.adapter import Adapter, load
 from crg.checks.answers import require_sound
-from crg.checks.base import Check, Make, require, require_close, require_same_bits, run
-from crg.checks.fixtures import ADDED, VIEW_COUNTS, another_direction, make_stream, make_task
+from crg.checks.base import (
+    ADDED,
+    VIEW_COUNTS,
+    Check,
+    Make,
+    another_direction,
+    make_stream,
+    make_task,
+    require,
+    require_close,
+    require_same_bits,
+    run,
+)
 from crg.needs import TEXT_ENCODER
 from crg.types import InputError, Task
 

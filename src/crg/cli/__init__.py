@@ -30,7 +30,10 @@ COMMANDS = {  # as help lists them
     "context": "Show a context that coop learnt: its model, its shape and the words nearest to it.",
     "datasets": "List the datasets, tell more of one, or check one on disk.",
 }
-_ELSEWHERE = {"export": "encoders"}  # modules of commands that are not named after them
+_ELSEWHERE = {
+    "export": "encoders",
+    "context": "methods",
+}  # modules not named after the command
 
 
 class LazyGroup(CommandGroup):

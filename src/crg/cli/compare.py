@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.console import Group
+from rich.text import Text
 
 from crg.bench.design import DataDesign, Design, RowDesign, completed
 from crg.bench.plan import Plan, plan
-from crg.bench.run import Machinery, begin, no_longer_shown
+from crg.bench.run import Machinery, begin, no_longer_shown, summarise
 from crg.bench.sources import Prospect
-from crg.bench.summary import summarise
 from crg.cli.progress import end_with, run_missing
 from crg.cli.shared import (
     F,
@@ -34,12 +35,14 @@ from crg.cli.shared import (
     read_results,
     results_options,
 )
-from crg.cli.tables import markdown_tables, rich_tables
 from crg.methods.options import nearest
 from crg.methods.registry import list_methods
+from crg.report.tables import summary_table, to_markdown, to_terminal
 from crg.results import ledger
 from crg.threads import processors
 from crg.types import InputError
+
+_LEAST_NEEDED = ("NLL", "purity %", "ECE %", "ms/step")  # what a narrow terminal loses first
 
 
 def parse_methods(texts: Iterable[str], pairs: Iterable[str] = ()) -> list[RowDesign]:
@@ -233,3 +236,26 @@ def print_summary(summary: Mapping[str, Any], as_json: bool, layout: str) -> Non
         console = output()
         for table in rich_tables(summary, console.width):
             console.print(table)
+
+
+def rich_tables(summary: Mapping[str, Any], width: int) -> Iterable[Group]:
+    """One table per file for a terminal of ``width``; columns that do not fit are left out."""
+    for path, rows in summary["files"].items():
+        table = to_terminal(summary_table(rows, ""), width, _LEAST_NEEDED)
+        yield Group(Text(_title(path, summary)), table)  # a table would wrap its own title
+
+
+def markdown_tables(summary: Mapping[str, Any]) -> str:
+    """One table per file in Markdown."""
+    return "\n\n".join(
+        to_markdown(summary_table(rows, _title(path, summary)))
+        for path, rows in summary["files"].items()
+    )
+
+
+def _title(path: str, summary: Mapping[str, Any]) -> str:
+    facts, n_orders = summary["data"][path], len(summary["seeds"])
+    orders = f"{n_orders} order{'s' if n_orders > 1 else ''}"
+    images = "1 image" if facts["n_samples"] == 1 else f"{facts['n_samples']} images"
+    labels = "" if facts["labelled"] else ", no labels and so no accuracy"
+    return f"{path}: {images}, {facts['n_classes']} classes, {orders}{labels}"

@@ -14,9 +14,8 @@ from msgspec.structs import replace
 from crg.bench.design import Design, completed, read_design
 from crg.bench.gallery import galleries
 from crg.bench.plan import plan
-from crg.bench.run import append_new
+from crg.bench.run import append_new, summarise
 from crg.bench.sources import find_prospects
-from crg.bench.summary import summarise
 from crg.cli.compare import comparison_options, parse_methods, print_summary, run_plan
 from crg.cli.progress import EncodingBar, end_with
 from crg.cli.shared import loaded_plugins, plugin_option

@@ -18,7 +18,7 @@ from crg.datasets.catalog import SPLITS, TEST
 from crg.encoders import load_encoder
 from crg.encoding import EncodingProgress, EncodingSummary, Wording, summary_of
 from crg.encoding import encode as run_encoding
-from crg.generation import Variations
+from crg.generation.variations import Variations
 from crg.images.views import Recipe
 from crg.types import InputError
 

@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from crg.cli.shared import note, output, print_json
+from crg.encoders import EncoderRow, list_encoders, open_clip_problem
 from crg.encoders.export import Exported
 from crg.encoders.export import export as export_model
-from crg.encoders.listing import EncoderRow, list_encoders, open_clip_problem
 
 
 @click.command()

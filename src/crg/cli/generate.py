@@ -11,9 +11,9 @@ import click
 
 from crg.cli.shared import INTERRUPTED, as_plain, print_json, print_skipped, progress
 from crg.datasets import load_dataset
-from crg.generation import GenerationProgress, GenerationSummary
-from crg.generation import generate as make_variations
 from crg.generation.diffusion import DiffusersGenerator
+from crg.generation.variations import GenerationProgress, GenerationSummary
+from crg.generation.variations import generate as make_variations
 
 
 @click.command()

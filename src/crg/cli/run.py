@@ -6,9 +6,11 @@ from pathlib import Path
 
 import click
 import msgspec
+from rich.console import Group
+from rich.text import Text
 
 from crg.atomic import check_place
-from crg.bench.keys import origin_of, typed_options
+from crg.bench.sources import origin_of
 from crg.cli.shared import (
     few_option,
     loaded_plugins,
@@ -19,12 +21,23 @@ from crg.cli.shared import (
     progress,
     results_options,
 )
-from crg.cli.tables import run_table
 from crg.engine import read_once, read_with_few
 from crg.evaluate import run as evaluate_run
-from crg.methods.registry import DEFAULT
+from crg.methods.registry import DEFAULT, typed_options
+from crg.report.tables import Column, Table, to_terminal
 from crg.results import ledger
 from crg.results.provenance import make_run
+from crg.types import Result
+
+_ROWS = (
+    ("accuracy %", "accuracy", 100),
+    ("worst class %", "worst_class_accuracy", 100),
+    ("ECE %", "ece", 100),
+    ("NLL", "nll", 1),
+    ("cache purity %", "purity", 100),
+    ("ms per step, mean", "ms_per_step", 1),
+    ("ms per step, median", "ms_per_step_median", 1),
+)
 
 
 @click.command()
@@ -69,7 +82,7 @@ def run(
     if as_json:
         print_json(msgspec.to_builtins(line))
     else:
-        output().print(run_table(file, result))
+        output().print(_table(file, result))
 
 
 def _check_before_running(save_state: Path | None, results_path: Path | None) -> None:
@@ -77,3 +90,20 @@ def _check_before_running(save_state: Path | None, results_path: Path | None) ->
         check_place(save_state)
     if results_path is not None:
         ledger.check_writable(results_path, or_none=True)
+
+
+def _table(path: str, result: Result) -> Group:
+    """One run beside zero-shot."""
+    has_baseline = result.method != "zero_shot"
+    rows = []
+    for name, key, factor in _ROWS:
+        values = [result.metrics.get(key), result.zero_shot.get(key)]
+        if values != [None, None]:
+            digits = 3 if factor == 1 else 2
+            shown = [None if each is None else f"{factor * each:.{digits}f}" for each in values]
+            rows.append((name, *(shown if has_baseline else shown[:1])))
+    heads = [result.method, "zero_shot"] if has_baseline else [result.method]
+    columns = (Column("", is_text=True), *map(Column, heads))
+    images = "1 image" if result.n_samples == 1 else f"{result.n_samples} images"
+    title = f"{path}: {images}, seed {result.seed}"
+    return Group(Text(title), to_terminal(Table(columns, tuple(rows))))

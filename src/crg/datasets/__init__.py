@@ -1,8 +1,14 @@
-"""Sets of images: the benchmarks of the field, folders of one's own, and rendered shapes."""
+"""Sets of images: the benchmarks of the field, folders of one's own, and rendered shapes.
+
+A random part of a set is the same with every version of every library; its hash lets others check.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +18,7 @@ from crg.types import InputError
 if TYPE_CHECKING:
     from crg.images.image_set import ImageSet
 
-__all__ = ["load_dataset"]
+__all__ = ["drawn_indices", "indices_sha256", "load_dataset"]
 
 SHAPES = "shapes"
 SHAPES_COUNT = 1000  # images that are rendered unless a limit is given
@@ -35,8 +41,6 @@ def load_dataset(
     >>> len(load_dataset("shapes:fog:3", limit=20))
     20
     """
-    from crg.datasets.sampling import drawn_per_class
-
     if limit is not None and shots is not None:
         raise InputError("There are a limit and a number of shots: give one of the two.")
     return drawn_per_class(_loaded(name_or_path, root, split, limit, seed), shots, seed)
@@ -47,7 +51,6 @@ def _loaded(
 ) -> ImageSet:
     # What reads images is imported here: the catalogue alone is needed far more often.
     from crg.datasets.readers import read_entry
-    from crg.datasets.sampling import drawn
 
     if name_or_path.partition(":")[0] == SHAPES:
         _check_only_split(name_or_path, split)
@@ -89,7 +92,7 @@ def _own(path: Path, root: Path | None) -> ImageSet:
 
 
 def _shapes(name: str, limit: int | None, seed: int) -> ImageSet:
-    from crg.shapes.dataset import CLEAN, shape_images
+    from crg.shapes import CLEAN, shape_images
 
     _, *parts = name.split(":")
     if parts and parts[0] == CLEAN:
@@ -106,3 +109,60 @@ def _shapes(name: str, limit: int | None, seed: int) -> ImageSet:
 def _check_only_split(name: str, split: str) -> None:
     if split != "test":
         raise InputError(f"{name} has no split {split!r}: leave the split out.")
+
+
+def drawn_indices(total: int, limit: int, seed: int = 0) -> tuple[int, ...]:
+    """``limit`` of ``total`` indices at random, without repetition, in rising order.
+
+    Those whose sha256 of "seed:index" is smallest: the same with every version of every library,
+    and a smaller draw is part of a larger one.
+
+    >>> drawn_indices(10, 3)
+    (4, 7, 9)
+    """
+    return tuple(sorted(_ranked(total, seed)[:limit]))
+
+
+def indices_sha256(indices: Sequence[int]) -> str:
+    """The sha256 of the indices in decimal, joined by commas."""
+    return hashlib.sha256(",".join(map(str, indices)).encode()).hexdigest()
+
+
+def drawn(images: ImageSet, limit: int | None, seed: int = 0) -> ImageSet:
+    """The set itself, or ``limit`` images of it at random in their old order."""
+    if limit is None:
+        return images
+    if limit < 1:
+        raise InputError(f"The limit is {limit}: give a number of images above zero.")
+    if limit >= len(images):
+        return images
+    return images.part(drawn_indices(len(images), limit, seed))
+
+
+def drawn_per_class(images: ImageSet, shots: int | None, seed: int = 0) -> ImageSet:
+    """The set itself, or at most ``shots`` images of each class at random.
+
+    First comes one of each class, then the second of each, and so on: a smaller draw is the
+    beginning of a larger one, and whoever takes the first few of a class has a random draw.
+    """
+    if shots is None:
+        return images
+    if shots < 1:
+        raise InputError(f"The number of shots is {shots}: give one above zero.")
+    if images.labels is None:
+        raise InputError(
+            f"{images.name} has no labels to draw shots by: leave the shots out, or give a "
+            "labelled dataset."
+        )
+    seen: Counter[int] = Counter()
+    chosen = []
+    for row in _ranked(len(images), seed):
+        label = images.labels[row]
+        if seen[label] < shots:
+            chosen.append((seen[label], label, row))
+        seen[label] += 1
+    return images.part([row for _, _, row in sorted(chosen)])
+
+
+def _ranked(total: int, seed: int) -> list[int]:
+    return sorted(range(total), key=lambda i: hashlib.sha256(f"{seed}:{i}".encode()).digest())

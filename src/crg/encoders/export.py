@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from crg.atomic import file_sha256
-from crg.encoders.libraries import first_line, library
+from crg.encoders.base import first_line, library
 from crg.encoders.onnx import DESCRIPTION, FORMAT, VERSION, Onnx
 from crg.encoders.openclip import OpenClip
 from crg.encoders.tokenizer import write_tokenizer

@@ -1,27 +1,195 @@
 """The bundled model: small, trained on rendered shapes, and run by NumPy alone.
 
 It knows objects of many shapes, colours and textures by name and nothing else of the world;
-``tools/train_mini.py`` trained it and ``docs/mini.md`` says how well it does.
+``tools/train_mini.py`` trained it and ``docs/mini.md`` says how well it does. Weights
+are named as in that script. Images are (B, S, S, 3), channels last; a convolution gathers its
+windows and multiplies once.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
+import unicodedata
+import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from crg.encoders.base import Vectors
-from crg.encoders.mini_net import Lexicon, Mask, Numbers, image_features, text_features
-from crg.encoders.mini_prompts import MiniPrompts
 from crg.images.preprocessing import Pixels, Preprocessing
+from crg.needs import PromptableTextEncoder
 from crg.threads import one_blas_thread
 from crg.types import InputError
+
+MAX_WORDS = 24  # of a sentence; what follows is not read
+_MAX_CHARACTERS = 4000  # of a text; nothing beyond can be among the first words that count
+_MAX_PIECES = 64  # of a word
+_WORD = re.compile(r"\w+")
+
+Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """Word embeddings, with buckets for the pieces of words that it does not know."""
+
+    known: Mapping[str, int]
+    words: Numbers  # (number of known words, W)
+    buckets: Numbers  # (number of buckets, W)
+
+    def embed(self, texts: Sequence[str]) -> tuple[Numbers, np.ndarray[Any, np.dtype[np.bool_]]]:
+        """Token embeddings (n, T, W) and a mask (n, T) that is true where there is a word.
+
+        A text without words becomes one word that is all zeros.
+        """
+        split = [split_words(text) for text in texts]
+        length = max([1, *map(len, split)])
+        tokens = np.zeros((len(split), length, self.words.shape[1]), np.float32)
+        mask = np.zeros((len(split), length), np.bool_)
+        for row, words in enumerate(split):
+            mask[row, : max(1, len(words))] = True
+            for place, word in enumerate(words):
+                tokens[row, place] = self.vector(word)
+        return tokens, mask
+
+    def vector(self, word: str) -> Numbers:
+        """The embedding of a known word, or the mean over the pieces of an unknown one."""
+        if word in self.known:
+            known: Numbers = self.words[self.known[word]]
+            return known
+        rows = piece_buckets(word, len(self.buckets))
+        mean: Numbers = self.buckets[rows].mean(axis=0)
+        return mean
+
+
+def split_words(text: str) -> list[str]:
+    """The first words in lower case without accents; hyphens and punctuation separate them.
+
+    >>> split_words("A photo of a polka-dot Café!")
+    ['a', 'photo', 'of', 'a', 'polka', 'dot', 'cafe']
+    """
+    plain = unicodedata.normalize("NFKD", str(text)[:_MAX_CHARACTERS].lower())
+    letters = "".join(c for c in plain if not unicodedata.combining(c)).replace("_", " ")
+    return _WORD.findall(letters)[:MAX_WORDS]
+
+
+def piece_buckets(word: str, n_buckets: int) -> list[int]:
+    """The buckets of all runs of three characters of <word>, so that similar words share some."""
+    marked = f"<{word}>"
+    pieces = [marked[i : i + 3] for i in range(max(1, len(marked) - 2))][:_MAX_PIECES]
+    return [zlib.crc32(piece.encode("utf-8", "surrogatepass")) % n_buckets for piece in pieces]
+
+
+Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+Weights: TypeAlias = Mapping[str, Numbers]
+
+_CHUNK = 16  # images at a time, so that the windows stay in the processor's cache
+_GELU = np.float32(np.sqrt(2 / np.pi))
+
+
+def image_features(
+    pixels: Pixels, wanted: Preprocessing, weights: Weights, n_stages: int
+) -> Numbers:
+    """Features (B, D) of unit length of pixels (B, S, S, 3)."""
+    std = np.asarray(wanted.std, np.float32)
+    scale, shift = 1 / (255 * std), np.asarray(wanted.mean, np.float32) / std
+    parts = [
+        _few_images(pixels[start : start + _CHUNK] * scale - shift, weights, n_stages)
+        for start in range(0, len(pixels), _CHUNK)
+    ]
+    return np.concatenate(parts)
+
+
+def _few_images(pixels: Numbers, weights: Weights, n_stages: int) -> Numbers:
+    """A strided convolution and a residual one per stage, then mean and peak of each channel."""
+    x = _convolved(pixels, weights, "stem", 4, 2)
+    np.maximum(x, 0, out=x)
+    for stage in range(n_stages):
+        x = _convolved(x, weights, f"stage{stage}.down", 3, 2)
+        np.maximum(x, 0, out=x)
+        more = _convolved(x, weights, f"stage{stage}.same", 3, 1)
+        x += np.maximum(more, 0, out=more)
+    pooled = np.concatenate([x.mean(axis=(1, 2)), x.max(axis=(1, 2))], axis=1)
+    return _unit(_linear(pooled, weights, "picture_head"))
+
+
+def text_features(
+    tokens: Numbers, mask: Mask, weights: Weights, n_layers: int, heads: int
+) -> Numbers:
+    """Features (n, D) of unit length of token embeddings (n, T, W); mask (n, T) marks words."""
+    x = tokens + weights["places"][: tokens.shape[1]]
+    for layer in range(n_layers):
+        name = f"layer{layer}"
+        x = x + _attention(_normed(x, weights, f"{name}.norm1"), mask, weights, name, heads)
+        hidden = _gelu(_linear(_normed(x, weights, f"{name}.norm2"), weights, f"{name}.widen"))
+        x = x + _linear(hidden, weights, f"{name}.narrow")
+    share = mask / np.maximum(mask.sum(axis=1, keepdims=True), 1)
+    pooled = np.einsum("nt,ntw->nw", share.astype(np.float32), x)
+    return _unit(_linear(_normed(pooled, weights, "text_norm"), weights, "text_head"))
+
+
+def _convolved(x: Numbers, weights: Weights, name: str, kernel: int, stride: int) -> Numbers:
+    """Padding of one pixel; the weight is (kernel * kernel * C, channels out)."""
+    weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
+    b, h, w, c = x.shape
+    padded = np.zeros((b, h + 2, w + 2, c), np.float32)
+    padded[:, 1:-1, 1:-1] = x
+    rows, columns = (h + 2 - kernel) // stride + 1, (w + 2 - kernel) // stride + 1
+    windows = np.empty((b, rows, columns, kernel, kernel * c), np.float32)
+    per_image, per_row, per_column, per_channel = padded.strides
+    strides = (per_image, per_row * stride, per_column * stride, per_channel)
+    for line in range(kernel):  # neighbours in a row lie side by side: one run per window
+        start = padded[:, line:]
+        shape = (b, rows, columns, kernel * c)
+        windows[:, :, :, line] = as_strided(start, shape, strides, writeable=False)
+    out: Numbers = windows.reshape(b * rows * columns, -1) @ weight
+    out += bias
+    return out.reshape(b, rows, columns, -1)
+
+
+def _attention(x: Numbers, mask: Mask, weights: Weights, name: str, heads: int) -> Numbers:
+    n, t, w = x.shape
+    mixed = _linear(x, weights, f"{name}.qkv").reshape(n, t, 3, heads, w // heads)
+    q, k, v = mixed.transpose(2, 0, 3, 1, 4)  # each (n, heads, T, w / heads)
+    scores = (q @ k.swapaxes(-1, -2)) / np.float32(np.sqrt(w // heads))
+    scores = np.where(mask[:, None, None, :], scores, np.float32(-1e9))
+    scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    scores /= scores.sum(axis=-1, keepdims=True)
+    joined = (scores @ v).swapaxes(1, 2).reshape(n, t, w)
+    return _linear(joined, weights, f"{name}.join")
+
+
+def _linear(x: Numbers, weights: Weights, name: str) -> Numbers:
+    product: Numbers = x @ weights[f"{name}.weight"] + weights[f"{name}.bias"]
+    return product
+
+
+def _normed(x: Numbers, weights: Weights, name: str) -> Numbers:
+    """Layer normalisation."""
+    centred = x - x.mean(axis=-1, keepdims=True)
+    spread = np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + np.float32(1e-5))
+    normed: Numbers = centred / spread * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+    return normed
+
+
+def _gelu(x: Numbers) -> Numbers:
+    """GELU in the form with tanh."""
+    curved: Numbers = 0.5 * x * (1 + np.tanh(_GELU * (x + np.float32(0.044715) * x * x * x)))
+    return curved
+
+
+def _unit(rows: Numbers) -> Numbers:
+    unit: Numbers = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    return unit
+
 
 WEIGHTS = Path(__file__).with_name("mini.safetensors")
 FORMAT = 1
@@ -83,8 +251,10 @@ class Mini:
         layers, heads = int(self.facts["layers"]), int(self.facts["heads"])
         return text_features(tokens, mask, self._weights, layers, heads)
 
-    def promptable(self) -> MiniPrompts:
+    def promptable(self) -> PromptableTextEncoder:
         """The text half in torch, into which context vectors can be put in place of words."""
+        from crg.encoders.mini_prompts import MiniPrompts
+
         layers, heads = int(self.facts["layers"]), int(self.facts["heads"])
         return MiniPrompts(self.name, self._lexicon, self._weights, layers, heads)
 

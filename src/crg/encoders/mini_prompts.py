@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from crg.encoders.libraries import library
-from crg.encoders.mini_net import MAX_WORDS, Lexicon, Weights, split_words
+from crg.encoders.base import library
+from crg.encoders.mini import MAX_WORDS, Lexicon, Weights, split_words
 from crg.types import InputError
 
 _REMEMBERED = 64  # lists of endings, so that the same classes are not looked up each time

@@ -14,8 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from crg.atomic import file_sha256
-from crg.encoders.base import Vectors, check_pixels, check_texts, encode_in_pieces
-from crg.encoders.libraries import first_line, library
+from crg.encoders.base import (
+    Vectors,
+    check_pixels,
+    check_texts,
+    encode_in_pieces,
+    first_line,
+    library,
+)
 from crg.encoders.tokenizer import Tokenize, read_tokenizer
 from crg.images.preprocessing import Pixels, Preprocessing
 from crg.types import InputError

@@ -12,8 +12,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from crg.encoders.base import Vectors, check_pixels, check_texts, encode_in_pieces
-from crg.encoders.libraries import choose_device, choose_precision, first_line, library
+from crg.encoders.base import (
+    Vectors,
+    check_pixels,
+    check_texts,
+    choose_device,
+    choose_precision,
+    encode_in_pieces,
+    first_line,
+    library,
+)
 from crg.encoders.openclip_prompts import OpenClipPrompts
 from crg.encoders.weights import (
     Wanted,

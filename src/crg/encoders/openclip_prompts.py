@@ -14,7 +14,7 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from crg.encoders.libraries import library
+from crg.encoders.base import library
 from crg.types import InputError
 
 _KINDS = ("_modules", "_parameters", "_buffers")  # where torch keeps what a module is made of

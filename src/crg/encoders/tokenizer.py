@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from crg.encoders.libraries import library
+from crg.encoders.base import library
 from crg.types import InputError
 
 Tokens = np.ndarray[Any, np.dtype[np.int64]]  # (n, context length)
-CLEANERS = ("lower", "whitespace", "canonicalize")
 _END = "</w>"  # closes the last piece of a word
 # Endings, runs of letters, single digits, runs of anything else but spaces. U+0345 is a mark whose
 # capital is a letter: the original's pattern, which ignores case, matches it nowhere.

@@ -15,7 +15,7 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-from crg.encoders.libraries import first_line, library
+from crg.encoders.base import first_line, library
 from crg.types import InputError
 
 _FOLDERS = ("local-dir:", "hf-hub:")  # open_clip's own forms: configuration and weights together

@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from crg.encoders.base import library
 from crg.threads import processors
 from crg.types import InputError
 
@@ -39,11 +40,6 @@ class Needs:
     ahead: int = 1  # jobs that it is given at once; with two it never waits for the next
     remedy: str = "add one"  # where no machine has as much
 
-    @property
-    def wanted(self) -> dict[str, int]:
-        """Processors and GPUs by the names that Ray has for them."""
-        return {"CPU": self.processors} | ({"GPU": self.gpus} if self.gpus else {})
-
 
 def work_on_ray(
     make: Callable[[], Callable[[JobT, Tell], AnswerT]],
@@ -62,10 +58,10 @@ def work_on_ray(
     """
     if not jobs:
         return
-    ray = ray_library()
+    ray = library("ray", "ray")
     own = (workers or max(1, processors() // needs.processors)) * needs.processors
-    with connected(ray, address, own):
-        room = room_for(ray, needs.wanted, needs.remedy)
+    with _connected(ray, address, own):
+        room = _room_for(ray, needs)
         board = _Board(ray, on_progress) if on_progress else None
         pool = _Pool(ray, make, needs, min(workers or room, room, len(jobs)), board)
         with contextlib.closing(pool):
@@ -193,17 +189,8 @@ class _Pool:
             return InputError(str(error.cause))
 
 
-def ray_library() -> Any:
-    """Ray itself, or a sentence that says how to get it."""
-    try:
-        import ray
-    except ImportError:
-        raise InputError("The engine ray needs Ray: install crg-tta[ray].") from None
-    return ray
-
-
 @contextlib.contextmanager
-def connected(ray: Any, address: str | None, processors: int) -> Iterator[None]:
+def _connected(ray: Any, address: str | None, processors: int) -> Iterator[None]:
     """The cluster at ``address``, the one in use, or one of our own that ends with the jobs."""
     if ray.is_initialized():
         yield
@@ -238,11 +225,14 @@ def _check_reachable(address: str) -> None:
             pass
 
 
-def room_for(ray: Any, wanted: Mapping[str, int], remedy: str = "add one") -> int:
-    """For how many workers that take so much of each kind the machines have room."""
+def _room_for(ray: Any, needs: Needs) -> int:
+    """For how many workers the machines have room."""
+    wanted = {"CPU": needs.processors} | ({"GPU": needs.gpus} if needs.gpus else {})
     machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     room = sum(min(int(has.get(kind, 0)) // n for kind, n in wanted.items()) for has in machines)
     if room < 1:
         listed = " and ".join(f"{n} {kind}" for kind, n in wanted.items())
-        raise InputError(f"No machine of the Ray cluster has {listed} for a worker: {remedy}.")
+        raise InputError(
+            f"No machine of the Ray cluster has {listed} for a worker: {needs.remedy}."
+        )
     return room

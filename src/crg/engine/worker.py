@@ -24,7 +24,7 @@ from typing import Any
 from crg.features.files import Features, read_features
 from crg.features.joining import joined, with_few
 from crg.plugins import load_plugins
-from crg.streams.scenario import Scenario
+from crg.streams import Scenario
 from crg.threads import ONE_THREAD, one_torch_thread
 from crg.types import InputError, Result, Step
 

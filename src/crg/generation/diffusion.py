@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from crg.encoders.libraries import choose_device, first_line, library
+from crg.encoders.base import choose_device, first_line, library
 from crg.generation.variations import seed_of
 from crg.images.preprocessing import Preprocessing
 from crg.types import InputError

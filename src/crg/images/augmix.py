@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from PIL import Image, ImageOps
 
-from crg.images.compiled import pixel_kernels
+from crg.images import pixel_kernels
 
 Pixels: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 Matrix: TypeAlias = tuple[float, float, float, float, float, float]

@@ -1,14 +1,109 @@
-"""What a model wants images to look like; views are made for it, encoders normalise by it."""
+"""Which part of an image becomes a view, and how a model wants its pixels.
+
+A view is the central square or a random resized crop; encoders normalise it.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from crg.images.compiled import WORTH_COMPILING, pixel_kernels
-from crg.images.crops import Interpolation as Interpolation
+from crg.images import WORTH_COMPILING, pixel_kernels
+
+Interpolation: TypeAlias = Literal["bicubic", "bilinear"]
+
+# Where a view's random numbers are used; the others are AugMix's.
+_TRIES = 10  # a pair of numbers each
+_ROW, _COLUMN, _FLIP = 2 * _TRIES, 2 * _TRIES + 1, 2 * _TRIES + 2
+DRAWS_FOR_CROPS = 2 * _TRIES + 3
+_ASPECTS = (3 / 4, 4 / 3)  # width by height
+
+
+@dataclass(frozen=True, slots=True)
+class Crop:
+    """A rectangle of the source, resized to ``scaled``, of which a square is cut at x, y."""
+
+    left: int
+    top: int
+    width: int
+    height: int
+    scaled: tuple[int, int]  # width and height
+    x: int = 0
+    y: int = 0
+    flipped: bool = False
+    interpolation: Interpolation = "bilinear"
+
+    @property
+    def down_first(self) -> bool:
+        """Whether the height is resized before the width: Pillow's rule from version 13 on.
+
+        It is so if the height loses pixels, and more than twice as many as the width does.
+        """
+        less_width, less_height = self.width - self.scaled[0], self.height - self.scaled[1]
+        return less_height > 2 * max(less_width, 0)
+
+
+def original(width: int, height: int, side: int, how: Interpolation, squash: bool) -> Crop:
+    """Row 0: what torchvision's Resize and CenterCrop, and so open_clip, make of an image."""
+    if squash:
+        return Crop(0, 0, width, height, (side, side), interpolation=how)
+    longer = int(side * max(width, height) / min(width, height))
+    scaled = (side, longer) if width <= height else (longer, side)
+    x, y = (round((length - side) / 2) for length in scaled)
+    return Crop(0, 0, width, height, scaled, x, y, interpolation=how)
+
+
+def random_crop(
+    width: int,
+    height: int,
+    side: int,
+    how: Interpolation,
+    draws: Sequence[float],
+    smallest: float,
+) -> Crop:
+    """Another row: torchvision's RandomResizedCrop and RandomHorizontalFlip.
+
+    ``draws`` are numbers in [0, 1), always used at the same places, so that they need not be
+    drawn one after the other.
+    """
+    crop_width, crop_height = _random_size(width, height, draws, smallest)
+    if crop_width:
+        top = int(draws[_ROW] * (height - crop_height + 1))
+        left = int(draws[_COLUMN] * (width - crop_width + 1))
+    else:
+        crop_width, crop_height = _largest_size(width, height)
+        top, left = (height - crop_height) // 2, (width - crop_width) // 2
+    flipped = draws[_FLIP] < 0.5
+    return Crop(left, top, crop_width, crop_height, (side, side), 0, 0, flipped, how)
+
+
+def _random_size(
+    width: int, height: int, draws: Sequence[float], smallest: float
+) -> tuple[int, int]:
+    """Width and height of a random fraction of the area, (0, 0) if ten tries do not fit."""
+    lowest, highest = (math.log(aspect) for aspect in _ASPECTS)
+    for i in range(0, 2 * _TRIES, 2):
+        area = width * height * (smallest + draws[i] * (1 - smallest))
+        aspect = math.exp(lowest + draws[i + 1] * (highest - lowest))
+        across, down = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+        if 0 < across <= width and 0 < down <= height:
+            return across, down
+    return 0, 0
+
+
+def _largest_size(width: int, height: int) -> tuple[int, int]:
+    """The most of an image that keeps within the aspects."""
+    narrowest, widest = _ASPECTS
+    if width / height < narrowest:
+        return width, round(width / narrowest)
+    if width / height > widest:
+        return round(height * widest), height
+    return width, height
+
 
 Pixels: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]  # (B, S, S, 3), red, green, blue
 Fit: TypeAlias = Literal["shortest", "squash"]

@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from PIL import Image
 
-from crg.images.compiled import WORTH_COMPILING, pixel_kernels
-from crg.images.crops import Crop
+from crg.images import WORTH_COMPILING, pixel_kernels
+from crg.images.preprocessing import Crop
 
 Pixels: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 _BITS = 22  # behind the point, of a weight

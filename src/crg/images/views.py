@@ -20,8 +20,15 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from crg.images.augmix import DRAWS_FOR_AUGMIX, mix, random_mixture
-from crg.images.crops import DRAWS_FOR_CROPS, Crop, original, random_crop
-from crg.images.preprocessing import Interpolation, Pixels, Preprocessing
+from crg.images.preprocessing import (
+    DRAWS_FOR_CROPS,
+    Crop,
+    Interpolation,
+    Pixels,
+    Preprocessing,
+    original,
+    random_crop,
+)
 from crg.images.reading import read_image
 from crg.images.resampling import ViewSource
 from crg.threads import processors

@@ -7,16 +7,19 @@ an entry point of the group ``crg.methods``.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import pkgutil
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import entry_points
 from importlib.util import find_spec
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import crg.methods as package
 from crg.methods.base import Method
-from crg.methods.options import nearest
+from crg.methods.options import build_config, nearest
+from crg.presets import with_preset
 from crg.types import InputError
 
 M = TypeVar("M", bound=type[Method])
@@ -79,3 +82,14 @@ def _discover() -> None:
         importlib.import_module(f"{package.__name__}.{module.name}")
     for plug_in in entry_points(group="crg.methods"):
         plug_in.load()
+
+
+def typed_options(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The given options, checked and in the types that the method declares."""
+    config = build_config(method, get_method(method).Config, given)
+    return {name: getattr(config, name) for name in with_preset(method, given)}
+
+
+def whole_config(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Every option, defaults included."""
+    return dataclasses.asdict(build_config(method, get_method(method).Config, options))

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from crg.parts import kernels_for
 from crg.parts.cache import Cache, Change
-from crg.parts.compiled import kernels_for
 from crg.parts.precision import Precision
 from crg.parts.state import Stateful
 from crg.types import Array, namespace

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from crg.ops import lengths
+from crg.parts import kernels_for
 from crg.parts.cache import Cache, Change
-from crg.parts.compiled import kernels_for
 from crg.parts.state import Stateful
 from crg.types import Array, namespace
 

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from crg.ops import Confident, lengths, log_probs, normalize, softmax
-from crg.parts.compiled import kernels_for
+from crg.parts import kernels_for
 from crg.parts.gaussian import Expansion, Frame, expand
 from crg.parts.prototypes import VisualPrototypes, farthest_move
 from crg.parts.state import Stateful

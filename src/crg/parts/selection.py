@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from crg.ops import Confident, confident_views, count_kept
-from crg.parts.compiled import kernels_for
+from crg.parts import kernels_for
 from crg.types import Array
 
 Numbers = np.ndarray[Any, Any]

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, Literal, Self, TypeAlias
 
-from crg.atomic import replacing
+from crg.atomic import not_writable, replacing
 from crg.types import InputError
 
 Format: TypeAlias = Literal["jsonl", "csv"]
@@ -190,10 +190,7 @@ def _opened(path: Path, resume: bool) -> IO[str]:
             "choose another name."
         ) from None
     except OSError as error:
-        raise InputError(
-            f"{path} cannot be written ({error.strerror}): "
-            "choose a folder that exists and is writable."
-        ) from None
+        raise not_writable(path, error) from None
 
 
 def _whole_lines(path: Path) -> str:

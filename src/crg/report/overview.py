@@ -22,7 +22,7 @@ from crg.report.tables import (
 )
 from crg.results.papers import Reported
 from crg.results.schema import LABELLED_IMAGES, Row, Setting, Source
-from crg.streams.scenario import Scenario
+from crg.streams import Scenario
 
 TUNED = "tuned with labels"
 LABELS = "uses labels"

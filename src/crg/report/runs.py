@@ -12,8 +12,8 @@ from crg import metrics
 from crg.report.contrasts import Answers, Contrast, Numbers, judged, spread
 from crg.results.measurements import unpacked_bits
 from crg.results.schema import Metrics, Run
+from crg.streams import SHUFFLED
 from crg.streams.orders import shuffled
-from crg.streams.scenario import SHUFFLED
 
 FIRST = (50, 100, 200, 500)  # images of a cold start
 _N_PLACES = 60  # of a curve
@@ -73,7 +73,6 @@ def figures_of(runs: Sequence[MeasuredRun], once: bool) -> dict[str, Any]:
     insertions = sum(each.insertions for each in counts)
     wrong = sum(each.mislabelled for each in counts)
     return {
-        "run_once": once,
         "accuracy": spread([each.accuracy for each in own]),
         "ece": spread([each.ece for each in own]),
         "nll": spread([each.nll for each in own]),

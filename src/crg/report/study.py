@@ -45,7 +45,6 @@ class MethodResult:
     row: Row
     status: str  # "measured", "incomplete" (some orders are missing), "failed", "not run"
     reason: str = ""
-    run_once: bool = False  # its answers do not depend on the order
     accuracy: Spread | None = None
     gain: Contrast | None = None  # over zero-shot; None for zero-shot itself
     rival: Contrast | None = None  # against the most accurate other method of its kind

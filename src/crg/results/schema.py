@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
-from crg.streams.scenario import Scenario
+from crg.streams import Scenario
 from crg.types import InputError, Result
 
 SCHEMA = 1

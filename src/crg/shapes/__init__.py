@@ -1,1 +1,95 @@
-"""The rendered default dataset: drawn shapes, clean or shifted in graded severity."""
+"""Rendered images of shapes: the bundled dataset, clean or shifted in graded severity.
+
+The classes are combinations of colour, texture and shape that the bundled model never saw
+in training. Image ``index`` of a seed shows the same scene whatever the shift.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from PIL import Image
+
+from crg.images.image_set import ImageSet
+from crg.shapes.drawing import draw
+from crg.shapes.scenes import (
+    TEMPLATES,
+    Scene,
+    Thing,
+    compose,
+    generator,
+    held_out_things,
+    training_things,
+)
+from crg.shapes.shifts import SHIFTS, check_shift
+from crg.types import InputError
+
+N_CLASSES = 32
+CLEAN = "clean"  # what images without a shift are called
+
+
+@dataclass(frozen=True)
+class ShapeImage:
+    """One image, drawn when it is needed."""
+
+    seed: int
+    index: int
+    thing: Thing
+    shift: str | None = None
+    severity: int = 1
+
+    def scene(self) -> Scene:
+        """What the image shows."""
+        return compose(self.thing, self.seed, self.index)
+
+    def draw(self) -> Image.Image:
+        """The image, in RGB."""
+        clean = draw(self.scene().look)
+        if self.shift is None:
+            return clean
+        rng = generator("shift", self.seed, self.index, self.shift, self.severity)
+        return SHIFTS[self.shift](clean, self.severity, rng)
+
+    def describe(self) -> str:
+        """Everything that decides how it looks, as one line."""
+        shift = f"{self.shift}:{self.severity}" if self.shift else "clean"
+        return f"shapes {self.seed} {self.index} {self.thing.name} {shift}"
+
+
+def class_things() -> tuple[Thing, ...]:
+    """The classes, all of them held out from training."""
+    return held_out_things()[:N_CLASSES]
+
+
+def shape_images(shift: str | None, severity: int, count: int, seed: int) -> ImageSet:
+    """``count`` images of the held-out classes, equally often, clean where shift is None."""
+    check_shift(shift, severity)
+    if count < 1:
+        raise InputError(f"The number of images is {count}: ask for at least one.")
+    things = class_things()
+    labels = tuple(_label(seed, index) for index in range(count))
+    kind = f"{shift}-{severity}" if shift else "clean"
+    return ImageSet(
+        name=f"shapes:{shift}:{severity}" if shift else "shapes",
+        class_names=tuple(thing.name for thing in things),
+        templates=TEMPLATES,
+        ids=tuple(f"{kind}/{index:05d}" for index in range(count)),
+        sources=tuple(
+            ShapeImage(seed, index, things[label], shift, severity)
+            for index, label in enumerate(labels)
+        ),
+        labels=labels,
+    )
+
+
+def training_image(seed: int, index: int) -> ShapeImage:
+    """A clean image of a combination that is not held out."""
+    things = training_things()
+    rng = generator("training", seed, index)
+    return ShapeImage(seed, index, things[int(rng.integers(len(things)))])
+
+
+def _label(seed: int, index: int) -> int:
+    """Each class once per round, in an order of its own: a longer series begins like a shorter."""
+    turn, place = divmod(index, N_CLASSES)
+    return int(generator("labels", seed, turn).permutation(N_CLASSES)[place])

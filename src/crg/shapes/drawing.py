@@ -156,7 +156,6 @@ SIDE = 96  # of an image, in pixels
 _FINER = 3  # outlines are painted this much larger and then reduced, which smooths their edges
 
 Plane: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]  # (SIDE, SIDE)
-Colour: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]  # (3,), 0 to 255
 
 COLOURS: dict[str, tuple[int, int, int]] = {
     "red": (214, 39, 40),

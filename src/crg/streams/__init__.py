@@ -1,1 +1,70 @@
-"""Streams: orders, scenarios, label noise, and a made stream for trials."""
+"""Streams: orders, label noise, a made stream for trials, and here the scenario.
+
+A scenario is what a stream is like beyond its images, as plain values that a file can hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crg.types import InputError
+
+SHUFFLED = "shuffled"
+ORDERS = (
+    SHUFFLED,
+    "by_class",  # one class after the other
+    "dirichlet",  # classes come in bursts
+    "imbalanced",  # few classes are frequent, most are rare
+    "few_present",  # most of the classes never come
+    "domains",  # one file after the other
+    "outsiders",  # some images belong to no class
+)
+STRENGTHS = {"dirichlet": 0.1, "imbalanced": 20.0, "few_present": 0.2, "outsiders": 0.2}
+_SHARES = ("few_present", "outsiders")
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Which images of a file come, in what order, and how many are filed under a wrong class.
+
+    ``strength`` belongs to the order: the concentration of ``dirichlet``, how many times more
+    frequent the most frequent class of ``imbalanced`` is than the rarest, the fraction of classes
+    that ``few_present`` keeps and that ``outsiders`` takes away. None is the order's own default.
+    """
+
+    order: str = SHUFFLED
+    strength: float | None = None
+    images: int | None = None  # at most so many, the same ones for every seed
+    mislabelled: float = 0.0  # share of what a cache takes in that goes to a wrong class
+
+    def __post_init__(self) -> None:
+        if self.order not in ORDERS:
+            raise InputError(f"There is no order {self.order!r}: there are {', '.join(ORDERS)}.")
+        if self.strength is not None:
+            _check_strength(self.order, self.strength)
+        if not 0.0 <= self.mislabelled <= 1.0:
+            raise InputError(f"mislabelled is {self.mislabelled}: give a share from 0 to 1.")
+        if self.images is not None and self.images < 1:
+            raise InputError(f"images is {self.images}: ask for at least one.")
+
+    @property
+    def chosen_strength(self) -> float | None:
+        """The strength, or the default of the order; None for an order that has none.
+
+        >>> Scenario("dirichlet").chosen_strength, Scenario("outsiders", 0.5).chosen_strength
+        (0.1, 0.5)
+        """
+        return STRENGTHS.get(self.order) if self.strength is None else self.strength
+
+
+def _check_strength(order: str, strength: float) -> None:
+    if order not in STRENGTHS:
+        raise InputError(f"The order {order!r} has no strength: leave it out.")
+    if order in _SHARES and not 0.0 < strength <= 1.0:
+        raise InputError(
+            f"The strength of {order!r} is {strength}: give a share above 0 and at most 1."
+        )
+    if order == "imbalanced" and not strength >= 1.0:
+        raise InputError(f"The strength of 'imbalanced' is {strength}: give a factor from 1 on.")
+    if not strength > 0.0:
+        raise InputError(f"The strength of {order!r} is {strength}: give a positive number.")

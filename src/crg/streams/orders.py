@@ -16,7 +16,7 @@ import numpy as np
 
 from crg.features.files import Features
 from crg.needs import FEW, FewShot
-from crg.streams.scenario import SHUFFLED, STRENGTHS, Scenario
+from crg.streams import SHUFFLED, STRENGTHS, Scenario
 from crg.types import InputError
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
