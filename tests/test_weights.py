@@ -226,7 +226,7 @@ def test_a_folder_with_configuration_and_weights(tmp_path: Path) -> None:
 def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without open_clip the sentence says what to install."""
     monkeypatch.setitem(sys.modules, "open_clip", None)
-    with refused_in_one_sentence("open_clip", "crg-tta[openclip]"):
+    with refused_in_one_sentence("open_clip", ".[openclip]"):
         load_encoder("RN50")
 
 
