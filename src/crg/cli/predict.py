@@ -154,6 +154,8 @@ def predict(
     _check_together(images, out, resume, watch, idle, save_state)
     _check_outputs(images, out, save_state, load_state, resume, overwrite)
     names = class_names(text, classes_file)
+    if names is None and load_state is None and not resume:
+        raise InputError("There are no class names: give them by --classes or --classes-file.")
     live = watch or STANDARD_INPUT in images
     listed = None if live else _some(list_images(images))
     with contextlib.ExitStack() as held:

@@ -81,20 +81,24 @@ class Method(Stateful, ABC):
 
     def recall(self, sample_id: SampleId) -> Array | None:
         """The feature (D,) of an image that is still kept, by its id."""
-        return None if self.queues is None else self.queues.find(sample_id)
+        return self._correctable().find(sample_id)
 
     def correct(self, sample: Sample, label: int) -> None:
         """Learn that an image is of class ``label``: it goes into that queue, at entropy 0."""
+        queues = self._correctable()
+        task, share = self.task, getattr(self.config, "view_share", 1.0)
+        seen = confident_views(sample.views, task.text_features, task.logit_scale, share)
+        queues.forget(sample.id, task.text_features)
+        queues.keep(label, seen.feature, sample.id)
+        self._read_cache()
+
+    def _correctable(self) -> Cache:
         if self.queues is None:
             raise InputError(
                 f"Method {self.name!r} does not learn from images and cannot be corrected: "
                 "use one that does, such as 'anchored'."
             )
-        task, share = self.task, getattr(self.config, "view_share", 1.0)
-        seen = confident_views(sample.views, task.text_features, task.logit_scale, share)
-        self.queues.forget(sample.id, task.text_features)
-        self.queues.keep(label, seen.feature, sample.id)
-        self._read_cache()
+        return self.queues
 
     def _read_cache(self) -> None:
         """Compute anew what is derived from the queues; override where anything is."""
