@@ -273,7 +273,7 @@ def test_no_figure_is_cut_on_a_narrow_terminal(width: int) -> None:
     rows = {"accuracy": {"mean": 0.9376, "std": 0.0024}, "ece": 0.0631, "nll": 37.512}
     rows |= {
         "purity": 0.934,
-        "ms_per_step": 1.234,
+        "ms_per_step_median": 1.234,
         "gain": {"mean": 0.1, "low": 0.08, "high": 0.12},
     }
     rows |= {"method": "crg", "best": True}

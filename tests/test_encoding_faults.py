@@ -196,7 +196,7 @@ def test_one_useless_view_is_enough(tmp_path: Path) -> None:
 def test_ray_is_named_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without Ray installed the sentence names the extra."""
     monkeypatch.setitem(sys.modules, "ray", None)
-    with refused_in_one_sentence("install crg-tta[ray]"):
+    with refused_in_one_sentence(".[ray]"):
         run(dots(), tmp_path / "s", engine="ray")
 
 

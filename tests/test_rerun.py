@@ -80,7 +80,7 @@ def test_what_is_no_run_is_refused(made: Path, tmp_path: Path) -> None:
     """Lines of other kinds, lines and files that are not there, and keys that fit none."""
     count = len(lines_of(made))
     for words, told in (
-        ([f"{made}:1"], "is of the kind 'experiment': name the line of a run."),
+        ([f"{made}:1"], "is of the kind 'experiment': name the line of a run, such as 2."),
         ([f"{made}:99"], f"has no line 99: it has {count} lines, which count from 1."),
         ([f"{made}:-3"], f"has no line -3: it has {count} lines, which count from 1."),
         ([f"{made}:0"], "has no line 0"),
