@@ -34,7 +34,7 @@ _ROWS = (
     ("worst class %", "worst_class_accuracy", 100),
     ("ECE %", "ece", 100),
     ("NLL", "nll", 1),
-    ("cache purity %", "purity", 100),
+    ("purity %", "purity", 100),
     ("ms per step, mean", "ms_per_step", 1),
     ("ms per step, median", "ms_per_step_median", 1),
 )
