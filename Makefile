@@ -62,5 +62,5 @@ $(VENV)/.core: $(PINS) | $(VENV)/bin/python
 # Most modules of the large libraries are never imported: those that are get compiled then.
 $(VENV)/.all: $(PINS) | $(VENV)/bin/python
 	@echo "Installing crg with all extras and the tools into $(VENV) (a few minutes at first)"
-	@$(PIP) --no-compile --editable '.[torch,fast,openclip,onnx,export,huggingface,diffusion,ray,report,dev]'
+	@$(PIP) --no-compile --editable '.[torch,fast,openclip,onnx,export,huggingface,diffusion,ray,report,heif,parquet,server,dev]'
 	@touch $@ $(VENV)/.core
