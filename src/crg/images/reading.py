@@ -53,8 +53,10 @@ _ANOTHER = "give another file or leave this one out"
 _ACCEPTED = "give a path, the bytes of a file, a PIL image or a NumPy array"
 
 
-def read_image(source: Any) -> Image.Image:
+def read_image(source: Any, max_pixels: int = MAX_PIXELS) -> Image.Image:
     """The image in RGB and upright, from a path, bytes, PIL image, array or ``.draw()``.
+
+    A file with more than ``max_pixels`` is refused before it is decoded.
 
     >>> read_image(np.zeros((2, 3), np.uint8)).size
     (3, 2)
@@ -64,9 +66,9 @@ def read_image(source: Any) -> Image.Image:
     if isinstance(source, np.ndarray):
         return _laid_on_white(Image.fromarray(_bytes_of(source)))
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return _decoded(bytes(source), "The image")
+        return _decoded(bytes(source), "The image", max_pixels)
     if isinstance(source, (str, os.PathLike)):
-        return _decoded(_content(source), shown(source))
+        return _decoded(_content(source), shown(source), max_pixels)
     if callable(getattr(source, "draw", None)):
         return _finished(source.draw(), "The drawn image")
     raise InputError(f"A value of type {type(source).__name__} is not an image: {_ACCEPTED}.")
@@ -106,27 +108,27 @@ def _content(path: str | os.PathLike[str]) -> bytes:
         raise InputError(f"{name} cannot be read ({_reason(error)}): check the path.") from None
 
 
-def _decoded(content: bytes, name: str) -> Image.Image:
+def _decoded(content: bytes, name: str, max_pixels: int) -> Image.Image:
     if not content:
         raise InputError(f"{name} is empty, with zero bytes: {_ANOTHER}.")
     try:
         with _pillow_quiet():
             image = Image.open(io.BytesIO(content), formats=_FORMATS)
     except Image.DecompressionBombError:
-        raise _too_large(name) from None
+        raise _too_large(name, max_pixels) from None
     except UnidentifiedImageError:
         raise InputError(
             f"{name} is not an image of a known format: convert it to JPEG or PNG."
         ) from None
     except Exception as error:  # damaged headers make the decoders raise nearly anything
         raise _damaged(name, error) from None
-    return _finished(image, name)
+    return _finished(image, name, max_pixels)
 
 
-def _finished(image: Image.Image, name: str) -> Image.Image:
+def _finished(image: Image.Image, name: str, max_pixels: int = MAX_PIXELS) -> Image.Image:
     """Loaded, upright and RGB; the image itself if it is all that already."""
-    if image.width * image.height > MAX_PIXELS:
-        raise _too_large(name)
+    if image.width * image.height > max_pixels:
+        raise _too_large(name, max_pixels)
     if 0 in image.size:
         raise InputError(f"{name} has no pixels: {_ANOTHER}.")
     try:
@@ -198,10 +200,9 @@ def _from_unit_range(values: Any) -> Any:
     return np.floor(values.astype(np.float32) * 255 + 0.5).astype(np.uint8)
 
 
-def _too_large(name: str) -> InputError:
-    return InputError(
-        f"{name} has more than {MAX_PIXELS:,} pixels: scale it down or set CRG_MAX_PIXELS."
-    )
+def _too_large(name: str, max_pixels: int) -> InputError:
+    remedy = "scale it down or set CRG_MAX_PIXELS" if max_pixels == MAX_PIXELS else "scale it down"
+    return InputError(f"{name} has more than {max_pixels:,} pixels: {remedy}.")
 
 
 def _damaged(name: str, error: Exception) -> InputError:

@@ -62,7 +62,7 @@ class AnswerFile:
             if settings is not None:
                 _keep_settings(target, settings)
         if layout == "csv" and not (isinstance(target, Path) and target.stat().st_size):
-            self._write(_csv_line(FIELDS))
+            self._write(csv_line(FIELDS))
 
     def __enter__(self) -> Self:
         return self
@@ -80,10 +80,10 @@ class AnswerFile:
         """Write one line."""
         whole = {field: line.get(field) for field in FIELDS}
         if self._layout == "csv":
-            self._write(_csv_line(["" if value is None else value for value in whole.values()]))
+            self._write(csv_line(["" if value is None else value for value in whole.values()]))
         else:
             known = {field: value for field, value in whole.items() if value is not None}
-            self._write(_json_line(known))
+            self._write(json_line(known))
 
     def sync(self) -> None:
         """Have the lines on the disk, whatever happens to the machine."""
@@ -204,14 +204,16 @@ def _whole_lines(path: Path) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _json_line(known: Mapping[str, Any]) -> str:
+def json_line(known: Mapping[str, Any]) -> str:
+    """One line of JSON; whatever would break the line or a terminal is spelled out."""
     line = json.dumps(known, ensure_ascii=False)
     if not line.isprintable():
         line = json.dumps(known)  # what is not UTF-8, or breaks lines or terminals, is spelled out
     return line + "\n"
 
 
-def _csv_line(values: Any) -> str:
+def csv_line(values: Any) -> str:
+    """One line of CSV in which no cell is taken for a formula."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\r\n").writerow(map(_harmless, values))
     return text.getvalue()[:-2] + "\n"  # cells that hold either of the two are quoted

@@ -1,0 +1,157 @@
+"""Common batches: a thread that takes whatever is waiting, and the encoder behind one."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+from PIL import Image
+
+from crg.encoders.base import Encoder, Vectors
+from crg.images.preprocessing import Pixels
+from crg.images.reading import read_image
+from crg.images.views import Recipe, make_views
+from crg.server.metrics import Metrics
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+_ROWS = 32  # views per call of the encoder; more do not make it faster
+THUMBNAIL = 128  # pixels a side
+
+
+class Gatherer(Generic[Item, Result]):
+    """A thread that does at once all that waits; while it is busy, more can gather.
+
+    ``work`` gets the items and gives a result or an exception for each. Nobody waits for a
+    batch to fill up: an item that comes while nothing is done is done at once, alone.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        work: Callable[[list[Item]], Sequence[Result | BaseException]],
+        weigh: Callable[[Item], int] = lambda _: 1,
+        most: int = 1_000,
+    ) -> None:
+        self._work, self._weigh, self._most = work, weigh, most
+        self._loop = asyncio.get_running_loop()
+        self._waiting: queue.SimpleQueue[tuple[Item, asyncio.Future[Result]] | None]
+        self._waiting = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, item: Item, future: asyncio.Future[Result]) -> None:
+        """Have an item done; the future, of the loop that made this, gets the result."""
+        self._waiting.put((item, future))
+
+    def close(self) -> None:
+        """End the thread once all that was submitted is done."""
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (first := self._waiting.get()) is not None:
+            batch, ended = self._gathered(first)
+            try:
+                results = self._work([item for item, _ in batch])
+            except Exception as error:
+                results = [error] * len(batch)
+            futures = [future for _, future in batch]
+            self._loop.call_soon_threadsafe(_resolve, futures, results)
+            if ended:
+                return
+
+    def _gathered(
+        self, first: tuple[Item, asyncio.Future[Result]]
+    ) -> tuple[list[tuple[Item, asyncio.Future[Result]]], bool]:
+        """All that waits by now, up to the weight, and whether the end was among it."""
+        batch, weight = [first], self._weigh(first[0])
+        while weight < self._most:
+            try:
+                following = self._waiting.get_nowait()
+            except queue.Empty:
+                break
+            if following is None:
+                return batch, True
+            batch.append(following)
+            weight += self._weigh(following[0])
+        return batch, False
+
+
+def _resolve(
+    futures: Sequence[asyncio.Future[Result]], results: Sequence[Result | BaseException]
+) -> None:
+    for future, result in zip(futures, results, strict=True):
+        if future.done():
+            continue
+        if isinstance(result, BaseException):
+            future.set_exception(result)
+        else:
+            future.set_result(result)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """An image that has been seen: the features of its views, and a small copy to show."""
+
+    features: Vectors  # (V, D)
+    thumbnail: bytes | None = None
+
+
+class Batcher:
+    """Images of all sessions on their way to features: read by a few threads, encoded by one."""
+
+    def __init__(
+        self, encoder: Encoder, workers: int, max_pixels: int, thumbnails: bool, metrics: Metrics
+    ) -> None:
+        self._encoder, self._metrics = encoder, metrics
+        self._max_pixels, self._thumbnails = max_pixels, thumbnails
+        self._readers = ThreadPoolExecutor(workers, "crg-read")
+        self._gatherer: Gatherer[Pixels, Vectors]
+        self._gatherer = Gatherer("crg-encode", self._encode, len, _ROWS)
+
+    async def encode(self, content: bytes, recipe: Recipe) -> Encoded:
+        """Read one image and encode its views, together with those of others."""
+        loop = asyncio.get_running_loop()
+        features: asyncio.Future[Vectors] = loop.create_future()
+        read = loop.run_in_executor(self._readers, self._read, content, recipe, features)
+        thumbnail = await read
+        return Encoded(await features, thumbnail)
+
+    def close(self) -> None:
+        """End the threads once all is encoded."""
+        self._readers.shutdown()
+        self._gatherer.close()
+
+    def _read(
+        self, content: bytes, recipe: Recipe, features: asyncio.Future[Vectors]
+    ) -> bytes | None:
+        """Hand the views of an image on to the encoder; the thumbnail is made meanwhile."""
+        image = read_image(content, self._max_pixels)
+        name = "" if recipe.views == 1 else hashlib.sha256(content).hexdigest()
+        self._gatherer.submit(make_views(image, self._encoder.preprocessing, recipe, name, 1),
+                              features)  # fmt: skip
+        return thumbnail_of(image) if self._thumbnails else None
+
+    def _encode(self, batch: list[Pixels]) -> list[Vectors]:
+        pixels = batch[0] if len(batch) == 1 else np.concatenate(batch)
+        self._metrics.batch_size.observe(len(pixels))
+        features = self._encoder.encode_images(pixels)
+        return np.split(features, np.cumsum([len(views) for views in batch])[:-1])
+
+
+def thumbnail_of(image: Image.Image) -> bytes:
+    """A JPEG of an RGB image, at most ``THUMBNAIL`` pixels a side."""
+    scale = min(1.0, THUMBNAIL / max(image.size))
+    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+    written = io.BytesIO()
+    image.resize(size, reducing_gap=2.0).save(written, "JPEG", quality=75)
+    return written.getvalue()
