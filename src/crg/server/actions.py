@@ -27,7 +27,7 @@ from crg.prompts import encode_classes, make_task
 from crg.server.batching import Encoded
 from crg.server.learning import Learner
 from crg.server.log import Event, Key, started
-from crg.server.problems import Problem, refused
+from crg.server.problems import Problem
 from crg.server.service import Service
 from crg.server.sessions import Session
 from crg.server.summary import summarise
@@ -101,8 +101,10 @@ class Actions:
 
         async def submit(session: Session, known: Key | None) -> list[Event]:
             recipe = Recipe(views=session.row.start["views"])
-            seen = [service.batcher.encode(upload.content, recipe) for upload in uploads]
-            events = await session.submit(_all(seen), partial(_answer, uploads), known)
+            encode = service.batcher.encode
+            seen = [encode(each.content, recipe, place) for place, each in enumerate(uploads)]
+            ready = asyncio.gather(*seen)
+            events = await session.submit(ready, partial(_answer, uploads), known)
             if service.settings.keep_images:
                 await service.read(self._keep, session_id, events, uploads)
             return events
@@ -261,21 +263,11 @@ class Actions:
             path.write_bytes(upload.content)
 
 
-async def _nothing() -> None:
+def _nothing() -> asyncio.Future[None]:
     """What a job waits for that waits for nothing."""
-
-
-async def _all(seen: Sequence[Awaitable[Encoded]]) -> list[Encoded]:
-    """All images of a request; the first that cannot be read refuses it, by its place."""
-    results = await asyncio.gather(*seen, return_exceptions=True)
-    images = []
-    for place, result in enumerate(results):
-        if isinstance(result, InputError):
-            raise refused(result, image=place)
-        if isinstance(result, BaseException):
-            raise result
-        images.append(result)
-    return images
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    done.set_result(None)
+    return done
 
 
 def _answer(uploads: Sequence[Upload], learner: Learner, images: Sequence[Encoded]) -> list[Event]:
