@@ -20,10 +20,11 @@ from msgspec import Raw, json
 from crg import state_file
 from crg.adapter import Adapter
 from crg.classifier import Classifier
+from crg.encoders.base import Vectors
 from crg.images.views import Recipe
 from crg.methods.options import saved_options
 from crg.methods.registry import DEFAULT, get_method
-from crg.prompts import encode_classes, make_task
+from crg.prompts import encode_classes
 from crg.server.batching import Encoded
 from crg.server.learning import Learner
 from crg.server.log import Event, Key, started
@@ -66,17 +67,16 @@ class Actions:
         service, method = self._service, method or DEFAULT
         self._check_room(len(classes), views)
         _check_no_paths(method, options)
-        make = partial(make_task, service.encoder, classes, service.settings.templates)
-        task = await asyncio.get_running_loop().run_in_executor(service.texts, make)
+        text = await self._encode_names(classes)
         start = {
-            "classes": list(task.class_names),
-            "logit_scale": task.logit_scale,
+            "classes": list(classes),
+            "logit_scale": service.encoder.logit_scale,
             "method": method,
             "options": dict(options),
             "views": views,
         }
-        adapter = await service.read(service.states.start, start, task.text_features)
-        return await self._begin(secrets.token_hex(16), start, adapter, task.text_features)
+        adapter = await service.read(service.states.start, start, text)
+        return await self._begin(secrets.token_hex(16), start, adapter, text)
 
     async def start_from(self, state: bytes, views: int) -> dict[str, Any]:
         """Start a session with a state that ``crg`` saved."""
@@ -146,8 +146,7 @@ class Actions:
         """Have one class more from now on."""
         service = self._service
         await service.row(session_id)
-        encode = partial(encode_classes, service.encoder, [name], service.settings.templates)
-        [feature] = await asyncio.get_running_loop().run_in_executor(service.texts, encode)
+        [feature] = await self._encode_names([name])
 
         def apply(learner: Learner, _: Any) -> list[Event]:
             _check_classes(learner.adapter.task.n_classes + 1, service.limits.max_classes)
@@ -177,6 +176,11 @@ class Actions:
 
         await session.submit(_nothing(), apply)
         return content
+
+    async def _encode_names(self, names: Sequence[str]) -> Vectors:
+        service = self._service
+        encode = partial(encode_classes, service.encoder, names, service.settings.templates)
+        return await asyncio.get_running_loop().run_in_executor(service.texts, encode)
 
     async def _submit(
         self,
