@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import struct
-import zlib
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ from crg.server.limits import Budget, Limits, Rate
 from crg.server.problems import Problem
 from crg.server.security import check_address, is_loopback
 from documents import ROOT
+from made_images import claiming
 from sentences import refused_in_one_sentence
 from served import NAMES, client, png, refused, send, start
 
@@ -119,7 +118,7 @@ def test_too_much_is_refused(tmp_path: Path) -> None:
         refused(served.post(images, data={f"f{n}": "" for n in range(20)}, files=[("i", ("a", b"x"))]),
                 413, "parts")  # fmt: skip
         refused(served.post(images, content=png(size=(101, 100)), headers=kind), 422, "10,000")
-        refused(served.post(images, content=_bomb(40_000), headers=kind), 422, "pixels")
+        refused(served.post(images, content=claiming(40_000, 40_000), headers=kind), 422, "pixels")
         refused(served.post("/v1/sessions", json={"classes": NAMES, "views": 4}), 422, "to 3")
         refused(served.post("/v1/sessions", json={"classes": list("abcde")}), 422, "have 4")
         served.post(f"{session}/classes", json={"name": "x"})
@@ -182,15 +181,3 @@ def test_the_documented_limits_are_the_limits() -> None:
     rows = re.findall(r"^\| `--([a-z-]+)` \| ([\d,]+) \|", text, re.MULTILINE)
     told = {name.replace("-", "_"): int(value.replace(",", "")) for name, value in rows}
     assert told == vars(Limits())
-
-
-def _bomb(side: int) -> bytes:
-    """A small PNG that claims to be side x side pixels."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        check = struct.pack(">I", zlib.crc32(kind + data))
-        return struct.pack(">I", len(data)) + kind + data + check
-
-    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
-    body = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + body

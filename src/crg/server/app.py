@@ -21,6 +21,7 @@ from crg.server.problems import Problem
 from crg.server.routes import router, service_of
 from crg.server.security import COOKIE, Envelope, Guard, Token
 from crg.server.service import Service, Settings
+from crg.types import InputError
 
 STATIC = Path(__file__).with_name("static")
 
@@ -37,6 +38,7 @@ def create_app(settings: Settings, encoder: Encoder) -> FastAPI:
         redoc_url=None,
     )
     app.state.service, app.state.actions = service, Actions(service)
+    app.state.failure = None  # why it could not start
     app.state.token = token = None if settings.token is None else Token(settings.token)
     problems.add_handlers(app)
     app.include_router(router)
@@ -56,7 +58,11 @@ def create_app(settings: Settings, encoder: Encoder) -> FastAPI:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
-    service.open()
+    try:
+        service.open()
+    except InputError as error:
+        app.state.failure = error
+        raise
     try:
         yield
     finally:
