@@ -16,6 +16,7 @@ import pytest
 from made_images import encoded, noise
 from served import Process, send
 
+
 def some_png(seed: int) -> bytes:
     """An image, another one for each seed."""
     return encoded(noise(40, 30, seed), "PNG")

@@ -13,7 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 import crg
 from crg.encoders.base import Encoder
-from crg.server import problems, schema
+from crg.server import downloads, problems, schema
 from crg.server.actions import Actions
 from crg.server.bodies import JSON_BYTES, body_of, parsed
 from crg.server.limits import Rate
@@ -42,6 +42,7 @@ def create_app(settings: Settings, encoder: Encoder) -> FastAPI:
     app.state.token = token = None if settings.token is None else Token(settings.token)
     problems.add_handlers(app)
     app.include_router(router)
+    app.include_router(downloads.router)
     _add_pages(app)
     rate = Rate(settings.limits.max_rate)
     hosts, origins = settings.allow_hosts, settings.allow_origins
