@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ def test_with_a_token_nothing_is_told_without_it(tmp_path: Path) -> None:
             for header in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN},
                            {"Cookie": "crg_token=wrong"}, {"Cookie": "\x01"},
                            {"Authorization": "Bearer \xff"}):  # fmt: skip
-                raw = {name: value.encode("latin-1") for name, value in header.items()}
+                raw = {name.encode(): value.encode("latin-1") for name, value in header.items()}
                 answer = served.get(path, headers=raw)
                 refused(answer, 401, "Bearer")
                 assert answer.headers["www-authenticate"] == "Bearer"
@@ -75,7 +76,7 @@ def test_names_that_lead_here_from_elsewhere_are_refused(tmp_path: Path) -> None
 
 def test_pages_of_other_origins_change_nothing(tmp_path: Path) -> None:
     """A request that changes something is refused from another origin; CORS only if set."""
-    new = {"json": {"classes": NAMES}}
+    new: dict[str, Any] = {"json": {"classes": NAMES}}
     with client(tmp_path / "a") as served:
         for origin in ("https://evil.example.org", "null", "http://127.0.0.1:9999", "http://["):
             refused(served.post("/v1/sessions", **new, headers={"Origin": origin}), 403)
@@ -104,7 +105,7 @@ def test_every_answer_has_security_headers(tmp_path: Path) -> None:
 
 def test_too_much_is_refused(tmp_path: Path) -> None:
     """Bytes, pixels, images, views, classes and sessions beyond the limits are refused."""
-    limits = {"max_bytes": 3000, "max_request_bytes": 5000, "max_pixels": 10_000,
+    limits: Any = {"max_bytes": 3000, "max_request_bytes": 5000, "max_pixels": 10_000,
               "max_images": 2, "max_views": 3, "max_classes": 4, "max_sessions": 2}  # fmt: skip
     with client(tmp_path, **limits) as served:
         session = start(served)
@@ -154,7 +155,8 @@ def test_one_client_has_so_many_requests_per_second(tmp_path: Path) -> None:
     assert refusal.value.status == 429
     rate.check("b")
     now = 0.25
-    rate.check("a"), rate.check("a")
+    rate.check("a")
+    rate.check("a")
     with pytest.raises(Problem):
         rate.check("a")
     for number in range(20_000):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse
@@ -119,4 +120,6 @@ def _add_pages(app: FastAPI) -> None:
         return answer
 
 
-_TEXT = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+_TEXT: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/plain": {"schema": {"type": "string"}}}}
+}
