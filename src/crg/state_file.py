@@ -119,7 +119,7 @@ def _resources_header(task: Task) -> dict[str, Any]:
 
 
 def _resources(header: Mapping[str, Any], tensors: dict[str, Any]) -> dict[str, Any]:
-    found = {GENERATED: int(header[GENERATED])} if GENERATED in header else {}
+    found = {GENERATED: header[GENERATED]} if type(header.get(GENERATED)) is int else {}
     if "few_features" not in tensors:
         return found
     features = _placed(tensors.pop("few_features"), header["torch_device"])
@@ -158,15 +158,20 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any
 
 def _check_kinds(path: str | os.PathLike[str], header: Mapping[str, Any]) -> None:
     """An edited header is refused before anything is built from it."""
-    kinds = {"method": str, "options": dict, "class_names": list, "n_steps": int, "plain": dict,
-             "logit_scale": float}  # fmt: skip
-    whole = all(isinstance(name, str) for name in header.get("class_names") or [])
-    for key, kind in kinds.items():
-        if type(header.get(key)) is not kind or (key == "class_names" and not whole):
-            raise InputError(
-                f"{path} is damaged ({key!r} is missing or wrong): "
-                "restore it from a copy or start over."
-            )
+    kinds: dict[str, Any] = {
+        "method": str, "options": dict, "class_names": list, "n_steps": int, "plain": dict,
+        "logit_scale": float, "torch_device": str | None, "model": str | None,
+    }  # fmt: skip
+    wrong = [key for key, kind in kinds.items() if not isinstance(header.get(key), kind)]
+    if not wrong and not all(isinstance(name, str) for name in header["class_names"]):
+        wrong = ["class_names"]
+    if not wrong and (header["n_steps"] is True or not 0 <= header["n_steps"] < 2**63):
+        wrong = ["n_steps"]
+    if wrong:
+        raise InputError(
+            f"{path} is damaged ({wrong[0]!r} is missing or wrong): "
+            "restore it from a copy or start over."
+        )
 
 
 def _on_host(array: Array) -> np.ndarray[Any, Any]:
