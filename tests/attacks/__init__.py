@@ -2,6 +2,9 @@
 
 from attacks.arrays import odd_arrays
 from attacks.base import Family
+from attacks.files import descriptions, designs, features, results, stores
+from attacks.images import hostile_images
+from attacks.resumes import full_disk, odd_names, resumed
 from attacks.states import damaged, edited_state, odd_options
 
 FAMILIES = (
@@ -9,4 +12,13 @@ FAMILIES = (
     Family("edited-states", edited_state, 2500),
     Family("options", odd_options, 300),
     Family("arrays", odd_arrays, 500),
+    Family("images", hostile_images, 500),
+    Family("resumed", resumed, 150),
+    Family("names", odd_names, 40),
+    Family("features", features, 200),
+    Family("stores", stores, 100),
+    Family("results", results, 60),
+    Family("designs", designs, 200),
+    Family("descriptions", descriptions, 100),
+    Family("full-disk", full_disk, 20),
 )

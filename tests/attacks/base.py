@@ -12,6 +12,7 @@ import copy
 import functools
 import json
 import math
+import os
 import random
 import signal
 import traceback
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+from unittest import mock
 
 from click.testing import CliRunner, Result
 
@@ -49,7 +51,8 @@ class Family:
         folder = place / self.name
         folder.mkdir(exist_ok=True)
         try:
-            with _deadline(), warnings.catch_warnings():
+            # What the disk has matters to power failures only, and waiting for it takes long.
+            with _deadline(), warnings.catch_warnings(), mock.patch.object(os, "fsync"):
                 warnings.simplefilter("error")
                 return self.attack(random.Random(f"{self.name} {seed}"), folder), ""
         except Exception as error:

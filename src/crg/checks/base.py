@@ -165,7 +165,7 @@ class WordHashes:
         import torch
 
         rows = [_direction(f"context {word}", _CONTEXT_WIDTH) for word in words.split()]
-        return torch.from_numpy(np.stack(rows))
+        return torch.from_numpy(np.reshape(rows, (-1, _CONTEXT_WIDTH)))
 
     def encode(self, context: Any, endings: Sequence[str]) -> Any:
         """normalize(e_k + tanh(mean of the context times a matrix that depends on k))."""
