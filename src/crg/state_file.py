@@ -17,7 +17,7 @@ from safetensors.numpy import save as to_bytes
 
 from crg.atomic import replacing
 from crg.needs import FEW, GENERATED, TEXT_ENCODER, FewShot
-from crg.types import Array, InputError, Task
+from crg.types import Array, InputError, Task, parsed_json
 
 FORMAT = "crg-state"
 VERSION = 2  # 2: the digest covers the header too
@@ -141,7 +141,7 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any
         raise InputError(f"{path} is a folder: give a file that adapter.save wrote.")
     try:
         with safe_open(path, framework="np") as file:
-            header = json.loads((file.metadata() or {}).get("crg", "{}"))
+            header = parsed_json((file.metadata() or {}).get("crg", "{}"))
             if not isinstance(header, dict) or header.get("format") != FORMAT:
                 raise InputError(
                     f"{path} is not a saved crg state: give a file that adapter.save wrote."
@@ -149,7 +149,7 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any
             return header, {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error}): check the path.") from None
-    except (SafetensorError, ValueError, TypeError, RecursionError) as error:
+    except (SafetensorError, ValueError, TypeError) as error:
         raise InputError(
             f"{path} is damaged or not a state file ({error}): "
             "restore it from a copy or start over."

@@ -10,9 +10,10 @@ Task and Sample need live here too.
 
 from __future__ import annotations
 
+import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -22,6 +23,8 @@ import numpy as np
 
 Array: TypeAlias = Any
 SampleId: TypeAlias = int | str
+DEEPEST = 50  # levels of JSON, of which ours has a handful
+_TOO_DEEP = f"it is nested more than {DEEPEST} levels deep"
 
 
 def namespace(array: Array) -> Any:
@@ -43,6 +46,23 @@ def limit(variable: str, default: int) -> int:
     if not given.isdecimal() or int(given) == 0:
         raise InputError(f"{variable} is {given!r}: set it to a whole number above zero.")
     return int(given)
+
+
+def parsed_json(
+    text: str | bytes, object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None
+) -> Any:
+    """The value of a JSON text; whatever is wrong with it, its depth included, is a ValueError."""
+    try:
+        value = json.loads(text, object_pairs_hook=object_pairs_hook)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    level = [[value]]
+    for _ in range(DEEPEST + 1):  # what is deeper would end whoever walks through it later
+        parts = [each.values() if isinstance(each, dict) else each for each in level]
+        level = [each for part in parts for each in part if isinstance(each, (dict, list))]
+    if level:
+        raise ValueError(_TOO_DEEP)
+    return value
 
 
 def printable(text: str) -> str:

@@ -251,7 +251,7 @@ def _parsed(file: Path) -> dict[str, Any]:
         raise InputError(f"{file} does not exist: name the TOML file of an experiment.") from None
     except OSError as error:
         raise InputError(f"{file} cannot be read ({error.strerror}): check the path.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         twice = re.search(r"\('(row|setting|data)',\) twice", str(error))
         remedy = f"write [[{twice[1]}]] above each of them" if twice else "correct it there"
         raise InputError(f"{file} is not TOML ({error}): {remedy}.") from None

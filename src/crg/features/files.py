@@ -114,7 +114,7 @@ class Features:
 
     def views(self, row: int) -> Numbers:
         """The views (V, D) of one image in the precision of the task."""
-        image = np.atleast_2d(self.image_features[row])
+        image = np.atleast_2d(np.asarray(self.image_features[row]))
         return image.astype(self.task.text_features.dtype, copy=False)
 
 
@@ -154,7 +154,7 @@ def write_features(path: str | os.PathLike[str], features: Features) -> None:
 
 
 def _assembled(source: Path, raw: Mapping[str, Any], digest: str) -> Features:
-    images = np.asarray(raw["image_features"])
+    images = np.asanyarray(raw["image_features"])  # a store's stay on disk
     text = _floats("text_features", raw["text_features"])
     precision = np.float64 if images.dtype == np.float64 else np.float32
     task = Task(

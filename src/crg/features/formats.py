@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_safetensors
 
 from crg.atomic import replacing
-from crg.types import InputError
+from crg.types import InputError, parsed_json
 
 Raw = dict[str, Any]
 
@@ -134,8 +134,8 @@ def _metadata(path: Path, metadata: Mapping[str, str], wanted: frozenset[str]) -
             values[key] = None
             continue
         try:
-            values[key] = json.loads(text)
-        except json.JSONDecodeError:
+            values[key] = parsed_json(text)
+        except ValueError:
             raise InputError(
                 f"{path} holds {key!r} in its metadata, but not as JSON: "
                 "store json.dumps of the value."
