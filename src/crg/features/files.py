@@ -245,7 +245,7 @@ def _peaks(rows: Numbers) -> Numbers:
 
 def _checked_labels(what: str, labels: Any, count: int, n_classes: int) -> Numbers:
     """``count`` class numbers as int64."""
-    array = np.asarray(labels)
+    array = _array(what, labels)
     if array.shape != (count,):
         raise InputError(
             f"{what} has shape {array.shape} but there are {count} images: store one label each."
@@ -266,7 +266,7 @@ def _checked_labels(what: str, labels: Any, count: int, n_classes: int) -> Numbe
 
 def _checked_generated(stored: Any, n_views: int) -> int:
     """How many of the views a generator made: at least one, and never the original."""
-    number = np.asarray(stored)
+    number = _array("generated", stored)
     if number.size != 1 or number.dtype.kind not in "iu" or not 0 < int(number.item()) < n_views:
         raise InputError(
             f"generated is {stored} but there are {n_views} views, of which the first is the "
@@ -277,7 +277,7 @@ def _checked_generated(stored: Any, n_views: int) -> int:
 
 def _checked_ids(ids: Any, count: int) -> tuple[SampleId, ...]:
     """``count`` distinct names of images."""
-    array = np.asarray(ids)
+    array = _array("ids", ids)
     if array.shape != (count,):
         raise InputError(
             f"ids has shape {array.shape} but there are {count} images: store one id each."
@@ -293,7 +293,7 @@ def _checked_ids(ids: Any, count: int) -> tuple[SampleId, ...]:
 
 def _names_of(stored: Any) -> tuple[str, ...]:
     """The class names as text."""
-    array = np.asarray(stored)
+    array = _array("class_names", stored)
     if array.ndim != 1 or array.dtype.kind not in "US":
         raise InputError("class_names is not a list of strings: store one name per class.")
     return tuple(_decoded(array).tolist())
@@ -307,7 +307,7 @@ def _text_kind_of(stored: Any) -> str | None:
     """
     if stored is None:
         return None
-    array = np.asarray(stored)
+    array = _array("text_kind", stored)
     if array.size != 1 or array.dtype.kind not in "US":
         raise InputError("text_kind is not one text: store a word such as simulated.")
     kind = str(_decoded(array).item()).strip()
@@ -321,9 +321,16 @@ def _decoded(array: Numbers) -> Numbers:
         raise InputError("A stored name is not UTF-8 text: store names as strings.") from None
 
 
+def _array(what: str, stored: Any) -> Numbers:
+    try:
+        return np.asarray(stored)
+    except ValueError:
+        raise InputError(f"{what} has rows of several lengths: store a full array.") from None
+
+
 def _floats(what: str, array: Any) -> Numbers:
     """An array of floating-point numbers, as they were stored."""
-    values = np.asarray(array)
+    values = _array(what, array)
     if values.dtype.kind != "f":
         raise InputError(
             f"{what} holds {values.dtype} values: store the encoder's output as float16 or float32."
@@ -333,7 +340,7 @@ def _floats(what: str, array: Any) -> Numbers:
 
 def _one_number(stored: Any) -> float:
     """The logit scale."""
-    array = np.asarray(stored)
+    array = _array("logit_scale", stored)
     if array.size != 1 or array.dtype.kind not in "fiu":
         raise InputError("logit_scale is not one number: store the model's scale, 100 for CLIP.")
     return float(array.reshape(()))

@@ -7,6 +7,7 @@ other. Nothing is ever unpickled, so a file from a stranger cannot run code.
 from __future__ import annotations
 
 import json
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -23,6 +24,8 @@ from crg.types import InputError, parsed_json
 Raw = dict[str, Any]
 
 _BROKEN_ZIP = (
+    tokenize.TokenError,  # NumPy reads the start of an array as Python text
+    SyntaxError,
     zipfile.BadZipFile,
     zlib.error,
     EOFError,

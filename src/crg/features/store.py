@@ -142,7 +142,7 @@ def read_header(folder: Path) -> Header:
     try:
         header = msgspec.convert(facts, Header)
         msgspec.convert(header.key, _Key)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeError) as error:
         raise _damaged(folder, f"{HEADER} has a value of the wrong kind, {error}") from None
     n_blocks = len(header.blocks) if header.finished else None
     if n_blocks not in (None, len(spans(header.shape[0], header.block))):
@@ -220,7 +220,7 @@ def _images(folder: Path, header: Header, verify: bool) -> Numbers:
 def _array(folder: Path, name: str, content: bytes) -> Numbers:
     try:
         loaded: Numbers = np.lib.format.read_array(io.BytesIO(content))
-    except (ValueError, TypeError, MemoryError, OverflowError):  # pickles, and what is too large
+    except Exception:  # pickles, what is too large; a damaged start makes NumPy raise anything
         raise _damaged(folder, f"{name} holds no numbers") from None
     return loaded
 

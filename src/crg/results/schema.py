@@ -296,7 +296,7 @@ def decode(line: bytes) -> Entry:
         entry = msgspec.json.decode(line, type=kind)
         if isinstance(entry, Run):
             _ = entry.measured, entry.baseline
-    except (msgspec.MsgspecError, InputError) as error:
+    except (msgspec.MsgspecError, InputError, UnicodeDecodeError) as error:
         raise LineError(f"is not valid ({error}), so run it again with crg bench") from None
     return entry
 
