@@ -4,6 +4,14 @@ from attacks.arrays import odd_arrays
 from attacks.base import Family
 from attacks.files import descriptions, designs, features, results, stores
 from attacks.images import hostile_images
+from attacks.processes import (
+    killed_compare,
+    killed_encode,
+    killed_predict,
+    two_compares,
+    two_encodes,
+    two_predicts,
+)
 from attacks.resumes import full_disk, odd_names, resumed
 from attacks.states import damaged, edited_state, odd_options
 
@@ -21,4 +29,10 @@ FAMILIES = (
     Family("designs", designs, 200),
     Family("descriptions", descriptions, 100),
     Family("full-disk", full_disk, 20),
+    Family("killed-predict", killed_predict, 6),
+    Family("two-predicts", two_predicts, 2),
+    Family("killed-encode", killed_encode, 6),
+    Family("two-encodes", two_encodes, 3),
+    Family("killed-compare", killed_compare, 2),
+    Family("two-compares", two_compares, 1),
 )

@@ -87,6 +87,7 @@ class Features:
         if (self.few_features is None) != (self.few_labels is None):
             raise InputError("few_features and few_labels belong together: give both or neither.")
         if self.few_features is not None and self.few_labels is not None:
+            object.__setattr__(self, "few_features", _floats("few_features", self.few_features))
             _check_vectors("few_features", self.few_features, (2,), self.task.width)
             few = _checked_labels("few_labels", self.few_labels, len(self.few_features), k)
             object.__setattr__(self, "few_labels", few)
@@ -203,7 +204,8 @@ def open_store(path: str | os.PathLike[str], verify: bool = True) -> Features:
 
 def _check_vectors(what: str, array: Any, ndims: tuple[int, ...], width: int) -> None:
     """Refuse what is no stack of finite vectors of this width that point somewhere."""
-    shape = _floats(what, array).shape
+    array = _floats(what, array)
+    shape = array.shape
     if len(shape) not in ndims:
         allowed = " or ".join({2: "(N, D)", 3: "(N, V, D)"}[n] for n in ndims)
         raise InputError(f"{what} has shape {shape}: store it as {allowed}.")
@@ -323,7 +325,7 @@ def _decoded(array: Numbers) -> Numbers:
 
 def _array(what: str, stored: Any) -> Numbers:
     try:
-        return np.asarray(stored)
+        return np.asanyarray(stored)
     except ValueError:
         raise InputError(f"{what} has rows of several lengths: store a full array.") from None
 
