@@ -1,7 +1,7 @@
 """Attacks on processes at work: killed at any moment, and two of them at one output.
 
-The processes are forked, so that a case takes fractions of a second; what they do there is what
-the command line does.
+The processes are forked, so that a case takes fractions of a second; what they do is what the
+command line does.
 """
 
 from __future__ import annotations
@@ -92,9 +92,11 @@ def _be_child(work: Callable[[], None], said: Path) -> None:
     os._exit(int(code))
 
 
-def _at_a_moment(dice: random.Random, child: Child, progress: Callable[[], int], most: int) -> None:
+def _at_a_moment(
+    dice: random.Random, child: Child, progress: Callable[[], int], last: int, first: int = 0
+) -> None:
     """Wait until some of the work is done, and a little longer."""
-    wanted = dice.randint(0, most)
+    wanted = dice.randint(first, last)
     while not child.is_over and progress() < wanted:
         time.sleep(0.001)
     time.sleep(dice.choice((0, 0.001, dice.uniform(0, 0.03))))
@@ -216,9 +218,10 @@ def two_encodes(dice: random.Random, place: Path) -> Outcome:
 
 
 def _compare(folder: Path, out: str) -> None:
+    """Anew, because its workers are spawned and would load whatever was started here."""
     os.chdir(folder)
     words = ("compare", str(_stream()), "--methods", "tda", "--orders", "3", "--workers", "1")
-    main([*words, "--results", out], prog_name="crg")
+    os.execv(sys.executable, [sys.executable, "-m", "crg", *words, "--results", out])
 
 
 @functools.cache
@@ -245,7 +248,7 @@ def killed_compare(dice: random.Random, place: Path) -> Outcome:
     expected, out = _compared(), place / "results.jsonl"
     out.unlink(missing_ok=True)
     child = Child(lambda: _compare(place, out.name), place / "said")
-    _at_a_moment(dice, child, lambda: _n_lines(out), 6)
+    _at_a_moment(dice, child, lambda: _n_lines(out), 6, first=1)
     child.end(dice.choice(_SIGNALS))
     require(Child(lambda: _compare(place, out.name), place / "said").end() == 0, "it stays ended")
     require(_measured(out) == expected, "other results after a stop")
