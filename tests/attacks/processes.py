@@ -46,11 +46,13 @@ class Child:
         said.unlink(missing_ok=True)
         self._said = said
         sys.stdout.flush()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # until the child has its own handlers
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # threads of whoever runs the tests do not matter here
             self.pid = os.fork()
         if self.pid == 0:
             _be_child(work, said)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
     def end(self, number: int | None = None) -> int:
         """Its exit code, after a signal if one is given; what it said is looked at."""
@@ -81,6 +83,7 @@ def _be_child(work: Callable[[], None], said: Path) -> None:
         signal.alarm(0)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         work()
         code = 0
     except SystemExit as end:
