@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from unittest import mock
 
 from click.testing import CliRunner, Result
@@ -30,6 +30,7 @@ from crg.types import InputError
 from sentences import check_sentence
 
 Outcome = Literal["refused", "handled"]
+T = TypeVar("T")
 Attack = Callable[[random.Random, Path], Outcome]
 _SECONDS = 120  # after which a case hangs
 
@@ -80,14 +81,18 @@ def require(holds: bool, sentence: str) -> None:
         raise Broken(sentence)
 
 
-def refused(work: Callable[[], object]) -> bool:
-    """Whether something is refused, which takes one sentence that names a remedy."""
+def attempt(work: Callable[[], T]) -> T | None:
+    """What comes of something; None if it is refused, in one sentence that names a remedy."""
     try:
-        work()
+        return work()
     except InputError as error:
         check_sentence(str(error))
-        return True
-    return False
+        return None
+
+
+def refused(work: Callable[[], object]) -> bool:
+    """Whether something is refused, in one sentence that names a remedy."""
+    return attempt(lambda: (work(),)) is None
 
 
 def command(*words: str | Path, **options: Any) -> Result:

@@ -17,6 +17,7 @@ from safetensors.numpy import save as to_safetensors
 
 from attacks.base import (
     Outcome,
+    attempt,
     bent,
     bent_json,
     command,
@@ -58,7 +59,7 @@ orders = 1
 """
 
 
-def _used(features: Features) -> None:
+def _use(features: Features) -> None:
     """A few steps over what was read give finite answers."""
     rows = np.stack([features.views(row) for row in range(min(3, len(features)))])
     require(bool(np.all(np.isfinite(rows))), "features that are not finite")
@@ -66,10 +67,10 @@ def _used(features: Features) -> None:
 
 
 def _read(path: Path) -> Outcome:
-    found: list[Features] = []
-    if refused(lambda: found.append(read_features(path))):
+    found = attempt(lambda: read_features(path))
+    if found is None:
         return "refused"
-    _used(found[0])
+    _use(found)
     return "handled"
 
 

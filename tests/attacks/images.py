@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from attacks.base import Outcome, bent, odd_value, refused, require
+from attacks.base import Outcome, attempt, bent, odd_value, require
 from crg.images.reading import read_image
 
 _MAGIC = (
@@ -52,11 +52,11 @@ def hostile_images(dice: random.Random, place: Path) -> Outcome:
         path = place / "image"
         path.write_bytes(source)
         source = path
-    found: list[Image.Image] = []
-    if refused(lambda: found.append(read_image(source))):
+    found = attempt(lambda: read_image(source))
+    if found is None:
         return "refused"
-    require(found[0].mode == "RGB" and 0 not in found[0].size, f"{found[0]} was read")
-    require(np.asarray(found[0]).dtype == np.uint8, "no bytes")
+    require(found.mode == "RGB" and 0 not in found.size, f"{found} was read")
+    require(np.asarray(found).dtype == np.uint8, "no bytes")
     return "handled"
 
 

@@ -79,7 +79,7 @@ def _be_child(work: Callable[[], None], said: Path) -> None:
         handle = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         for number in (1, 2):
             os.dup2(handle, number)
-        sys.stdout, sys.stderr = (open(n, "w", buffering=1, closefd=False) for n in (1, 2))
+        sys.stdout, sys.stderr = (os.fdopen(n, "w", buffering=1, closefd=False) for n in (1, 2))
         signal.alarm(0)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -166,7 +166,7 @@ def two_predicts(dice: random.Random, place: Path) -> Outcome:
     lock = folder / (".a.jsonl.lock" if shared == "out" else ".state.lock")
     while not lock.exists() and not first.is_over:
         time.sleep(0.001)
-    out, state = (("a.jsonl", "b") if shared == "out" else ("b.jsonl", "state"))
+    out, state = ("a.jsonl", "b") if shared == "out" else ("b.jsonl", "state")
     second = Child(lambda: _predict(folder, out, "--save-state", state), folder / "said 2")
     codes = sorted((first.end(), second.end()))
     require(codes == [0, 2], f"exit codes {codes}")

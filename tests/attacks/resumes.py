@@ -100,7 +100,7 @@ def _damaged(dice: random.Random, target: Path, content: bytes) -> bytes:
 def odd_names(dice: random.Random, place: Path) -> Outcome:
     """Whatever images are called, a stopped and resumed run gives the answers of a whole one."""
     layout: Format = dice.choice(("jsonl", "csv"))
-    source, paths = _material(layout)
+    _, paths = _material(layout)
     folder = place / "named"
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "images").mkdir(parents=True)

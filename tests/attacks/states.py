@@ -13,7 +13,7 @@ import numpy as np
 from safetensors.numpy import save as to_bytes
 
 import crg
-from attacks.base import Outcome, bent, edited, odd_value, refused, require
+from attacks.base import Outcome, attempt, bent, edited, odd_value, require
 from crg import state_file
 from crg.checks.base import furnished, make_stream, make_task, on_host
 from crg.methods.registry import get_method
@@ -56,9 +56,9 @@ def damaged(dice: random.Random, place: Path) -> Outcome:
     given = material(dice.choice(crg.list_methods()))
     path = place / "state"
     path.write_bytes(bent(dice, given.content))
-    if refused(lambda: crg.load(path, given.resources)):
+    loaded = attempt(lambda: crg.load(path, given.resources))
+    if loaded is None:
         return "refused"
-    loaded = crg.load(path, given.resources)
     require(same_state(loaded, given.adapter), "another state was loaded")
     return "handled"
 
@@ -73,11 +73,11 @@ def edited_state(dice: random.Random, place: Path) -> Outcome:
         _edit_tensor(dice, tensors)
     path = place / "state"
     path.write_bytes(_signed(header, tensors))
-    loaded: list[crg.Adapter] = []
-    if refused(lambda: loaded.append(crg.load(path, given.resources))):
+    loaded = attempt(lambda: crg.load(path, given.resources))
+    if loaded is None:
         return "refused"
     if not given.slow or dice.random() < 0.05:
-        _use(loaded[0], given)
+        _use(loaded, given)
     return "handled"
 
 
@@ -152,12 +152,11 @@ def _signed(header: Any, tensors: Tensors) -> bytes:
 def _use(adapter: crg.Adapter, given: Material) -> None:
     """The state goes through what a stream does with one, and gives only finite answers."""
     views = given.views[:, :, : adapter.task.width]
-    for number, each in enumerate(views[-1:] if given.slow else views[-4:]):
-        answer: list[crg.Prediction] = []
-        if not refused(lambda each=each: answer.append(adapter.step(each))):  # type: ignore[misc]
-            logits = on_host(answer[0].logits)
-            require(bool(np.all(np.isfinite(logits))), f"logits not finite at step {number}")
-            require(0 <= answer[0].label < adapter.task.n_classes, "a label that is no class")
+    for each in views[-1:] if given.slow else views[-4:]:
+        answer = attempt(functools.partial(adapter.step, each))
+        if answer is not None:
+            require(bool(np.all(np.isfinite(on_host(answer.logits)))), "logits are not finite")
+            require(0 <= answer.label < adapter.task.n_classes, "a label that is no class")
 
 
 def odd_options(dice: random.Random, place: Path) -> Outcome:
@@ -166,8 +165,8 @@ def odd_options(dice: random.Random, place: Path) -> Outcome:
     given = material(method)
     names = list(given.header["options"]) or ["none"]
     options = {dice.choice(names): odd_value(dice)}
-    made: list[crg.Adapter] = []
-    if refused(lambda: made.append(crg.create(method, given.adapter.task, **options))):
+    made = attempt(lambda: crg.create(method, given.adapter.task, **options))
+    if made is None:
         return "refused"
-    _use(made[0], given)
+    _use(made, given)
     return "handled"

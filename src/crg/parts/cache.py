@@ -18,7 +18,6 @@ from crg.needs import FEW, FewShot
 from crg.parts.state import Stateful
 from crg.types import Array, InputError, SampleId, Task, like, namespace
 
-
 _LONGEST = 1.001  # a coordinate of a unit vector, with room for rounding
 
 

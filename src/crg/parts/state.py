@@ -14,7 +14,6 @@ import array_api_compat
 
 from crg.types import Array, InputError, like, namespace
 
-
 _LARGEST = 1e12  # of a number in an array: three of them multiplied still fit float32
 
 
