@@ -29,6 +29,7 @@ from crg.images.image_set import ImageSet
 from crg.results import ledger
 from crg.results.schema import Run
 from crg.shapes import shape_images
+from crg.types import InputError
 from encoding_fakes import HashEncoder, contents, dot_files
 from killed_encoding import SlowEncoder, run_job
 from made_files import save_stream
@@ -88,6 +89,9 @@ def _be_child(work: Callable[[], None], said: Path) -> None:
         code = 0
     except SystemExit as end:
         code = end.code or 0
+    except InputError as error:  # as the command line answers it
+        print(f"Error: {error}", file=sys.stderr)
+        code = 2
     except KeyboardInterrupt:
         code = 128 + signal.SIGINT
     except BaseException:
