@@ -18,8 +18,9 @@ from typing import Any, TypeVar
 
 import crg.methods as package
 from crg.methods.base import Method
-from crg.methods.options import build_config, nearest
+from crg.methods.options import build_config
 from crg.presets import with_preset
+from crg.spelling import nearest
 from crg.types import InputError
 
 M = TypeVar("M", bound=type[Method])
