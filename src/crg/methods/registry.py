@@ -64,8 +64,13 @@ def get_method(name: str) -> type[Method]:
 
 def list_methods() -> list[str]:
     """Names of all known methods, sorted."""
+    return sorted(registered())
+
+
+def registered() -> dict[str, type[Method]]:
+    """All known methods by name, as they are now."""
     _discover()
-    return sorted(_methods)
+    return dict(_methods)
 
 
 def _find(name: str) -> None:
