@@ -10,19 +10,20 @@ import itertools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from crg import state_file
+from crg import notebook, state_file
 from crg.adapter import Adapter, create, restored
+from crg.answer import Answer, small_copy
 from crg.encoders import load_encoder
 from crg.encoders.base import Encoder, Vectors
 from crg.features.files import read_features
 from crg.features.joining import few_for
-from crg.images.reading import read_image
+from crg.images.preprocessing import Pixels
 from crg.images.views import Augment, Recipe, iter_views, make_views
 from crg.methods.registry import DEFAULT, get_method
 from crg.needs import FEW, TEXT_ENCODER
@@ -31,36 +32,18 @@ from crg.prompts import PHOTO, Mode, encode_classes, make_task, read_description
 from crg.state_file import Saved
 from crg.state_fit import check_method, check_text, checked_about, model_of
 from crg.threads import one_blas_thread
-from crg.types import InputError, Prediction, Task
+from crg.types import InputError, Task
 
+__all__ = ["Answer", "Classifier"]
+
+_CLASSES_SHOWN = 10  # in a notebook, the most frequent ones
 _VIEWS_AT_ONCE = 64  # views that the encoder gets in one call, whole images
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What an image shows, with and without adaptation."""
-
-    label: str
-    probability: float
-    zero_shot_label: str
-    zero_shot_probability: float
-    step: int  # how many images had been seen by then, this one included
-    sample_id: str  # what ``Classifier.correct`` knows the image by
-    prediction: Prediction
-    zero_shot_probs: Vectors  # (K,)
-    features: Vectors  # (V, D), of the image and its views
-
-    @property
-    def changed(self) -> bool:
-        """Whether adaptation chose another class than zero-shot."""
-        return self.label != self.zero_shot_label
 
 
 class Classifier:
     """A model, class names and a method that adapts.
 
-    >>> from PIL import Image
-    >>> shapes = Classifier("mini", ["red circle", "blue square"])
+    >>>     >>> shapes = Classifier("mini", ["red circle", "blue square"])
     >>> shapes.predict(Image.new("RGB", (80, 60), "red")).step
     1
     """
@@ -108,6 +91,7 @@ class Classifier:
             "descriptions": descriptions and dict(descriptions),
             "mode": prompts,
         }
+        self.chosen: Counter[str] = Counter()  # images by the class they got from this object
         self._state = state  # the file to save to at the end of a ``with`` block
         task = make_task(self.encoder, names, **self._prompts, on_note=on_note)
         given = dict(options or {})
@@ -154,6 +138,19 @@ class Classifier:
         if kind is None and self._state is not None:
             self.save(self._state)
 
+    def __repr__(self) -> str:
+        facts = f"{self.task.n_classes} classes, {self.adapter.n_steps} images seen"
+        return f"Classifier({self.encoder.name!r}, method={self.adapter.name!r}, {facts})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: what it is made of, and how often it has chosen each class."""
+        with self.adapter.lock:
+            said = [f"{self.task.n_classes} classes, {self.adapter.n_steps} images seen"]
+            if self.chosen:
+                said.append(f"{self.chosen.total()} of them here, by class:")
+            below = notebook.counts(dict(self.chosen.most_common(_CLASSES_SHOWN)))
+        return notebook.card(f"{self.adapter.name} on {self.encoder.name}", said, below)
+
     @property
     def task(self) -> Task:
         """Class names and text features."""
@@ -181,7 +178,9 @@ class Classifier:
         """
         with self.adapter.lock:
             name = _name_of(image, self.adapter.n_steps) if sample_id is None else sample_id
-            return self.answer(self.encode(image, name), name)
+            views = self._views(image, name)
+            answer = self.answer(self.encoder.encode_images(views), name)
+        return replace(answer, pixels=small_copy(views))
 
     def correct(self, image: Any, label: str, sample_id: str | None = None) -> None:
         """Learn that an image shows ``label``; what it had been taken for is taken back.
@@ -208,9 +207,12 @@ class Classifier:
 
     def encode(self, image: Any, sample_id: str) -> Vectors:
         """The features of an image and its random views, (V, D); nothing is learnt."""
-        views = make_views(read_image(image), self.encoder.preprocessing, self.recipe, sample_id)
+        views = self._views(image, sample_id)
         with self.adapter.lock:
             return self.encoder.encode_images(views)
+
+    def _views(self, image: Any, sample_id: str) -> Pixels:
+        return make_views(image, self.encoder.preprocessing, self.recipe, sample_id)
 
     def predict_many(
         self, images: Iterable[Any], sample_ids: Iterable[str] | None = None, workers: int = 1
@@ -219,8 +221,11 @@ class Classifier:
 
         An image that cannot be read yields its error, and the stream goes on.
         """
-        for name, features in self.encode_many(images, sample_ids, workers):
-            yield features if isinstance(features, InputError) else self.answer(features, name)
+        for name, views, features in self._encode_many(images, sample_ids, workers):
+            if isinstance(features, InputError):
+                yield features
+            else:
+                yield replace(self.answer(features, name), pixels=small_copy(views))
 
     def encode_many(
         self, images: Iterable[Any], sample_ids: Iterable[str] | None = None, workers: int = 1
@@ -230,6 +235,13 @@ class Classifier:
         Products round by the place of an image in its batch. So that place follows from the
         number of images before it: a stream that continues gets the very same features.
         """
+        for name, _, features in self._encode_many(images, sample_ids, workers):
+            yield name, features
+
+    def _encode_many(
+        self, images: Iterable[Any], sample_ids: Iterable[str] | None, workers: int
+    ) -> Iterator[tuple[str, Any, Vectors | InputError]]:
+        """The id of each image, its views and their features, or twice its error."""
         known, again = itertools.tee(images)
         numbers = itertools.count(self.adapter.n_steps)
         names = map(_name_of, again, numbers) if sample_ids is None else sample_ids
@@ -296,7 +308,7 @@ class Classifier:
 
     def _encoded(
         self, batch: Sequence[tuple[str, Any]], first: int
-    ) -> Iterator[tuple[str, Vectors | InputError]]:
+    ) -> Iterator[tuple[str, Any, Vectors | InputError]]:
         """A batch whose images stand from place ``first`` on; nothing is in the places before."""
         readable = [views for _, views in batch if not isinstance(views, InputError)]
         features = iter(())  # type: Iterator[Vectors]
@@ -306,7 +318,7 @@ class Classifier:
                 rows = self.encoder.encode_images(np.concatenate([*[blank] * first, *readable]))
             features = iter(rows.reshape(first + len(readable), -1, rows.shape[-1])[first:])
         for name, views in batch:
-            yield name, views if isinstance(views, InputError) else next(features)
+            yield name, views, views if isinstance(views, InputError) else next(features)
 
     def answer(self, features: Vectors, sample_id: str) -> Answer:
         """Adapt to one image whose features (V, D) are known, and say what it shows."""
@@ -315,6 +327,7 @@ class Classifier:
             zero_shot = softmax(task.logit_scale * (task.text_features @ features[0]))
             prediction = self.adapter.step(features, sample_id)
             step = self.adapter.n_steps
+            self.chosen[prediction.class_name] += 1
         first = int(np.argmax(zero_shot))
         return Answer(
             label=prediction.class_name,
