@@ -151,7 +151,8 @@ def test_classes_of_a_state_come_and_go_on_the_command_line(
 
 def test_a_class_is_added_by_the_same_prompts(tmp_path: Path) -> None:
     """An added class has the text features that it would have had from the start."""
-    given = {"descriptions": {name: [f"{name} all over"] for name in NAMES}, "prompts": "both"}
+    told = {name: [f"{name} all over"] for name in NAMES}
+    given: dict[str, Any] = {"descriptions": told, "prompts": "both"}
     early, late = classifier(**given), Classifier(ColourEncoder(), NAMES[:2], **given)
     late.add_class(NAMES[2])
     assert np.array_equal(early.task.text_features, late.task.text_features)
@@ -194,8 +195,8 @@ def test_bad_corrections_change_nothing(tmp_path: Path) -> None:
 def test_load_needs_the_file_alone(tmp_path: Path) -> None:
     """A saved classifier comes back with its model, prompts and views by the name of the file."""
     state, image = tmp_path / "state", Image.new("RGB", (64, 64), "red")
-    names, settings = ["red circle", "blue square"], {"templates": ["the {}."], "views": 3}
-    first = Classifier("mini", names, seed=5, **settings)
+    names = ["red circle", "blue square"]
+    first = Classifier("mini", names, templates=["the {}."], views=3, seed=5)
     first.predict(image)
     first.save(state)
     again = Classifier.load(state)
@@ -216,7 +217,8 @@ def test_a_state_never_names_a_file_to_load(tmp_path: Path) -> None:
 def test_an_edited_state_is_refused(tmp_path: Path) -> None:
     """Settings in a state that are not of their kind are refused in a sentence."""
     shared = classifier()
-    for about in ({"views": "many"}, {"workers": 3}):
+    edited: list[dict[str, Any]] = [{"views": "many"}, {"workers": 3}]
+    for about in edited:
         shared.adapter.about = about
         shared.save(tmp_path / "state")
         with refused_in_one_sentence("damaged", *about):

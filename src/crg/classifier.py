@@ -147,7 +147,7 @@ class Classifier:
         with self.adapter.lock:
             said = [f"{self.task.n_classes} classes, {self.adapter.n_steps} images seen"]
             if self.chosen:
-                said.append(f"{self.chosen.total()} of them here, by class:")
+                said.append(f"{self.chosen.total()} of them here; the classes chosen most:")
             below = notebook.counts(dict(self.chosen.most_common(_CLASSES_SHOWN)))
         return notebook.card(f"{self.adapter.name} on {self.encoder.name}", said, below)
 

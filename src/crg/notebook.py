@@ -10,9 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 _SHOWN = 5  # classes, the most probable ones
-_ROW = "display:grid;grid-template-columns:12em 12em 4em auto;gap:0 .8em;align-items:center"
+_ROW = (
+    "display:grid;grid-template-columns:11em 9em 4em auto;gap:0 .8em;align-items:center"
+    ";white-space:nowrap"
+)
 _BAR = "height:.5em;margin:1px 0;background:currentColor"
-_NAME = "overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
+_NAME = "overflow:hidden;text-overflow:ellipsis"
 
 
 def card(title: str, lines: Iterable[str], body: str, jpeg: bytes | None = None) -> str:

@@ -6,7 +6,7 @@ import inspect
 
 import click
 
-from crg.checks import iter_checks
+from crg.checks import Verdict, iter_checks
 from crg.cli.shared import note
 from crg.methods.registry import get_method
 from crg.plugins import load_plugin, resolved
@@ -33,8 +33,9 @@ def check(sources: tuple[str, ...]) -> None:
 
 def _failures(source: str, name: str) -> int:
     """Check one method and print what failed; how many checks did."""
-    file, verdicts = inspect.getfile(get_method(name)), []  # type: str, list[Verdict]
+    file = inspect.getfile(get_method(name))
     place = source if file == resolved(source) else file
+    verdicts: list[Verdict] = []
     for verdict in iter_checks(name):
         verdicts.append(verdict)
         if verdict.failed:
