@@ -323,11 +323,16 @@ class Classifier:
     def answer(self, features: Vectors, sample_id: str) -> Answer:
         """Adapt to one image whose features (V, D) are known, and say what it shows."""
         with self.adapter.lock, one_blas_thread():
-            task = self.task
-            zero_shot = softmax(task.logit_scale * (task.text_features @ features[0]))
             prediction = self.adapter.step(features, sample_id)
-            step = self.adapter.n_steps
             self.chosen[prediction.class_name] += 1
+            return self.as_answer(prediction, features, self.adapter.n_steps, sample_id)
+
+    def as_answer(
+        self, prediction: Prediction, features: Vectors, step: int, sample_id: str = ""
+    ) -> Answer:
+        """A prediction for an image with these features (V, D), beside zero-shot."""
+        task = self.task
+        zero_shot = softmax(task.logit_scale * (task.text_features @ features[0]))
         first = int(np.argmax(zero_shot))
         return Answer(
             label=prediction.class_name,
