@@ -32,7 +32,7 @@ from crg.prompts import PHOTO, Mode, encode_classes, make_task, read_description
 from crg.state_file import Saved
 from crg.state_fit import check_method, check_text, checked_about, model_of
 from crg.threads import one_blas_thread
-from crg.types import InputError, Task
+from crg.types import InputError, Prediction, Task
 
 __all__ = ["Answer", "Classifier"]
 
