@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ class Saved:
     n_steps: int
     state: Mapping[str, Any]
     model: str | None = None  # whose text encoder the method needs
+    about: Mapping[str, Any] = field(default_factory=dict)  # what a classifier has to know
 
 
 def write(
@@ -42,6 +43,7 @@ def write(
     task: Task,
     n_steps: int,
     state: Mapping[str, Any],
+    about: Mapping[str, Any] | None = None,
 ) -> None:
     """Write one file; arrays as tensors, everything else as JSON in the header."""
     arrays = {
@@ -59,6 +61,7 @@ def write(
         "torch_device": _torch_device(task.text_features),
         **_resources_header(task),
         "plain": plain,
+        "about": dict(about or {}),
     }
     tensors = {f"state.{key}": _on_host(value) for key, value in arrays.items()}
     tensors["text_features"] = _on_host(task.text_features)
@@ -92,6 +95,7 @@ def read(path: str | os.PathLike[str]) -> Saved:
         raise InputError(
             f"{path} is damaged (its checksum does not fit): restore it from a copy or start over."
         )
+    header.setdefault("about", {})  # which older files lack
     _check_kinds(path, header)
     try:
         text = _placed(tensors.pop("text_features"), header["torch_device"])
@@ -104,6 +108,7 @@ def read(path: str | os.PathLike[str]) -> Saved:
             n_steps=header["n_steps"],
             state={**arrays, **header["plain"]},
             model=header.get("model"),
+            about=header["about"],
         )
     except (KeyError, TypeError) as error:
         raise InputError(f"{path} is damaged ({error} is missing or wrong): start over.") from None
@@ -161,6 +166,7 @@ def _check_kinds(path: str | os.PathLike[str], header: Mapping[str, Any]) -> Non
     kinds: dict[str, Any] = {
         "method": str, "options": dict, "class_names": list, "n_steps": int, "plain": dict,
         "logit_scale": float, "torch_device": str | None, "model": str | None,
+        "about": dict,
     }  # fmt: skip
     wrong = [key for key, kind in kinds.items() if not isinstance(header.get(key), kind)]
     if not wrong and not all(isinstance(name, str) for name in header["class_names"]):

@@ -19,11 +19,11 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from crg.datasets.catalog import find_entry, get_entry
-from crg.methods.options import nearest
 from crg.methods.registry import BASELINE, get_method, typed_options
 from crg.presets import presets_of
 from crg.results.papers import known_experiments
 from crg.results.schema import ENOUGH_ORDERS
+from crg.spelling import nearest
 from crg.streams import SHUFFLED, Scenario
 from crg.types import InputError
 

@@ -50,6 +50,7 @@ class Verdict:
     check: str
     failed: str = ""
     skipped: str = ""
+    line: int = 0  # where it failed in the method's own file, or else where its class begins
 
 
 def require(holds: bool, sentence: str) -> None:

@@ -26,7 +26,6 @@ a store, is read like a file.
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections import Counter
 from collections.abc import Mapping
@@ -40,6 +39,7 @@ from crg.atomic import file_sha256
 from crg.features.formats import read_raw, write_raw
 from crg.features.store import read_store
 from crg.needs import FEW, GENERATED, FewShot
+from crg.spelling import near
 from crg.types import InputError, SampleId, Task, like
 
 Numbers = np.ndarray[Any, Any]
@@ -184,7 +184,7 @@ def check_complete(source: Path, raw: Mapping[str, Any]) -> None:
         if key in raw:
             continue
         spare = [name for name in raw if name not in (*REQUIRED, *OPTIONAL)]
-        close = difflib.get_close_matches(key, spare, n=1)
+        close = near(key, spare)
         hint = f" (the nearest name in it is {close[0]!r})" if close else ""
         raise InputError(
             f"{source} holds no {key!r}{hint}: "
