@@ -26,9 +26,12 @@ from PIL import Image, UnidentifiedImageError
 
 from crg.types import InputError, limit, printable
 
-# A decoder and the conversion to RGB may need 16 bytes per pixel: 1.9 GB for each worker thread.
 MAX_PIXELS = limit("CRG_MAX_PIXELS", 120_000_000)
 MAX_BYTES = limit("CRG_MAX_BYTES", 500_000_000)  # of one image file
+MAX_MEMORY = limit("CRG_MAX_MEMORY", 3_000_000_000)  # of all threads that decode, together
+# Bytes per pixel at most while a file is decoded, turned upright and converted, as measured.
+_PLAIN, _OTHER = 12, 25
+_PLAIN_FORMATS, _PLAIN_MODES = ("JPEG", "PNG", "BMP", "GIF"), ("RGB", "L", "1", "P", "CMYK")
 IMAGE_SUFFIXES = frozenset(  # lower case, as in path.suffix.lower()
     [".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg",
      ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"]
@@ -130,7 +133,7 @@ def _finished(image: Image.Image, name: str) -> Image.Image:
     if 0 in image.size:
         raise InputError(f"{name} has no pixels: {_ANOTHER}.")
     try:
-        with _pillow_quiet():
+        with _memory.taken(_needed(image), name), _pillow_quiet():
             image.load()
             turn = _UPRIGHT.get(_orientation(image))
             return _as_rgb(image if turn is None else image.transpose(turn), name)
@@ -138,6 +141,40 @@ def _finished(image: Image.Image, name: str) -> Image.Image:
         raise
     except Exception as error:  # damaged data make the decoders raise nearly anything
         raise _damaged(name, error) from None
+
+
+def _needed(image: Image.Image) -> int:
+    """How much memory it takes at most until the image is upright RGB."""
+    plain = image.format in _PLAIN_FORMATS and image.mode in _PLAIN_MODES
+    opaque = not image.has_transparency_data
+    return image.width * image.height * (_PLAIN if plain and opaque else _OTHER)
+
+
+class _Memory:
+    """What the threads that decode may take together; who wants more waits for the others."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._taken, self._change = total, 0, threading.Condition()
+
+    @contextmanager
+    def taken(self, amount: int, name: str) -> Iterator[None]:
+        """Take some for a while; more than there can ever be is refused."""
+        if amount > self._total:
+            raise InputError(
+                f"{name} may need {amount:,} bytes of memory: scale it down or set CRG_MAX_MEMORY."
+            )
+        with self._change:
+            self._change.wait_for(lambda: self._taken + amount <= self._total)
+            self._taken += amount
+        try:
+            yield
+        finally:
+            with self._change:
+                self._taken -= amount
+                self._change.notify_all()
+
+
+_memory = _Memory(MAX_MEMORY)
 
 
 def _orientation(image: Image.Image) -> int:
