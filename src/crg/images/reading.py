@@ -17,7 +17,7 @@ import stat
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from typing import Any
 
@@ -28,7 +28,7 @@ from crg.types import InputError, limit, printable
 
 MAX_PIXELS = limit("CRG_MAX_PIXELS", 120_000_000)
 MAX_BYTES = limit("CRG_MAX_BYTES", 500_000_000)  # of one image file
-MAX_MEMORY = limit("CRG_MAX_MEMORY", 3_000_000_000)  # of all threads that decode, together
+MAX_MEMORY = limit("CRG_MAX_MEMORY", 3_000_000_000)  # of all images in work at one time
 # Bytes per pixel at most while a file is decoded, turned upright and converted, as measured.
 _PLAIN, _OTHER = 12, 25
 _PLAIN_FORMATS, _PLAIN_MODES = ("JPEG", "PNG", "BMP", "GIF"), ("RGB", "L", "1", "P", "CMYK")
@@ -62,16 +62,28 @@ def read_image(source: Any) -> Image.Image:
     >>> read_image(np.zeros((2, 3), np.uint8)).size
     (3, 2)
     """
+    with reading(source) as image:
+        return image
+
+
+@contextmanager
+def reading(source: Any) -> Iterator[Image.Image]:
+    """The image that ``read_image`` gives, for work whose memory counts as that of reading it."""
+    with ExitStack() as held:
+        yield _read(source, held)
+
+
+def _read(source: Any, held: ExitStack) -> Image.Image:
     if isinstance(source, Image.Image):
-        return _finished(source, "The PIL image")
+        return _finished(source, "The PIL image", held)
     if isinstance(source, np.ndarray):
         return _laid_on_white(Image.fromarray(_bytes_of(source)))
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return _decoded(bytes(source), "The image")
+        return _decoded(bytes(source), "The image", held)
     if isinstance(source, (str, os.PathLike)):
-        return _decoded(_content(source), shown(source))
+        return _decoded(_content(source), shown(source), held)
     if callable(getattr(source, "draw", None)):
-        return _finished(source.draw(), "The drawn image")
+        return _finished(source.draw(), "The drawn image", held)
     raise InputError(f"A value of type {type(source).__name__} is not an image: {_ACCEPTED}.")
 
 
@@ -109,7 +121,7 @@ def _content(path: str | os.PathLike[str]) -> bytes:
         raise InputError(f"{name} cannot be read ({_reason(error)}): check the path.") from None
 
 
-def _decoded(content: bytes, name: str) -> Image.Image:
+def _decoded(content: bytes, name: str, held: ExitStack) -> Image.Image:
     if not content:
         raise InputError(f"{name} is empty, with zero bytes: {_ANOTHER}.")
     try:
@@ -123,17 +135,18 @@ def _decoded(content: bytes, name: str) -> Image.Image:
         ) from None
     except Exception as error:  # damaged headers make the decoders raise nearly anything
         raise _damaged(name, error) from None
-    return _finished(image, name)
+    return _finished(image, name, held)
 
 
-def _finished(image: Image.Image, name: str) -> Image.Image:
+def _finished(image: Image.Image, name: str, held: ExitStack) -> Image.Image:
     """Loaded, upright and RGB; the image itself if it is all that already."""
     if image.width * image.height > MAX_PIXELS:
         raise _too_large(name)
     if 0 in image.size:
         raise InputError(f"{name} has no pixels: {_ANOTHER}.")
+    held.enter_context(_memory.taken(_needed(image), name))
     try:
-        with _memory.taken(_needed(image), name), _pillow_quiet():
+        with _pillow_quiet():
             image.load()
             turn = _UPRIGHT.get(_orientation(image))
             return _as_rgb(image if turn is None else image.transpose(turn), name)
@@ -151,7 +164,7 @@ def _needed(image: Image.Image) -> int:
 
 
 class _Memory:
-    """What the threads that decode may take together; who wants more waits for the others."""
+    """What all threads may take together; who wants more waits for the others."""
 
     def __init__(self, total: int) -> None:
         self._total, self._taken, self._change = total, 0, threading.Condition()
