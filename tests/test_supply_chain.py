@@ -6,8 +6,9 @@ import re
 import tomllib
 from typing import Any
 
-import licences
 import pytest
+
+import licences
 
 ROOT = licences.ROOT
 UNHASHED = {"torch"}  # the Makefile says why

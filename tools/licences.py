@@ -9,6 +9,7 @@ import re
 import tomllib
 from importlib.metadata import metadata
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "licences.md"
@@ -38,7 +39,7 @@ def declared() -> dict[str, str]:
 
 def licence(package: str) -> str:
     """What an installed package says: an SPDX expression, a classifier, or a short text."""
-    facts = metadata(package)
+    facts: Any = metadata(package)
     kinds = [each.split(" :: ")[-1] for each in facts.get_all("Classifier") or []
              if each.startswith("License")]  # fmt: skip
     text = facts.get("License-Expression") or " and ".join(kinds) or facts.get("License") or ""

@@ -56,7 +56,7 @@ def parsed_json(
         value = json.loads(text, object_pairs_hook=object_pairs_hook)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
-    level = [[value]]
+    level: list[Any] = [[value]]
     for _ in range(DEEPEST + 1):  # what is deeper would end whoever walks through it later
         parts = [each.values() if isinstance(each, dict) else each for each in level]
         level = [each for part in parts for each in part if isinstance(each, (dict, list))]

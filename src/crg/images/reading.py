@@ -30,7 +30,7 @@ MAX_PIXELS = limit("CRG_MAX_PIXELS", 120_000_000)
 MAX_BYTES = limit("CRG_MAX_BYTES", 500_000_000)  # of one image file
 MAX_MEMORY = limit("CRG_MAX_MEMORY", 3_000_000_000)  # of all images in work at one time
 # Pillow's blocks of 16 MB stay with the thread that freed them; larger ones go back at once.
-Image.core.set_block_size(64 * 2**20)
+Image.core.set_block_size(64 * 2**20)  # type: ignore[attr-defined]
 # Bytes per pixel at most while a file is decoded, turned upright and converted, as measured.
 _PLAIN, _OTHER = 12, 25
 _PLAIN_FORMATS, _PLAIN_MODES = ("JPEG", "PNG", "BMP", "GIF"), ("RGB", "L", "1", "P", "CMYK")

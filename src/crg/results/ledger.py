@@ -189,7 +189,7 @@ def _is_ours(path: Path) -> bool:
         if not path.is_file() or not path.stat().st_size:
             return path.suffix != ".gz"  # nothing is added to a compressed file
         with path.open("rb") as file:
-            return file.read(1) == b"{" and any(map(_is_line, file.seek(0) or file))
+            return file.read(1) == b"{" and file.seek(0) == 0 and any(map(_is_line, file))
     except OSError:
         return True  # what is wrong the write will say
 
