@@ -174,5 +174,5 @@ def test_the_command_writes_what_is_asked_for(tmp_path: Path) -> None:
     assert CliRunner().invoke(main, ["report", str(results), "--out", str(out)]).exit_code == 0
     out.write_text("mine")
     refused = CliRunner().invoke(main, ["report", str(results), "--out", str(out)])
-    assert refused.exit_code == 2 and "no page of ours" in refused.stderr
+    assert refused.exit_code == 2 and "is not ours" in refused.stderr
     assert out.read_text() == "mine"
