@@ -208,7 +208,7 @@ def test_a_compressed_feature_file_does_not_grow_without_bound(
 ) -> None:
     """Compressed numbers count by what they become; numbers as they are count by the disk."""
     monkeypatch.setattr(formats, "MAX_BYTES", 100_000)
-    arrays = {
+    arrays: dict[str, Any] = {
         "image_features": np.ones((9, 4000), np.float32), "text_features": np.eye(2, 4000),
         "class_names": np.array(["a", "b"]), "logit_scale": np.array(100.0),
     }  # fmt: skip
