@@ -13,6 +13,9 @@ import filelock
 
 from crg.types import InputError
 
+GENERATOR = '<meta name="generator" content="crg">'  # the mark of our pages
+_HEAD = 2000  # bytes in which it stands
+
 
 def check_place(path: str | os.PathLike[str]) -> None:
     """Refuse, before any work, a place that nothing can be written to."""
@@ -24,6 +27,17 @@ def check_place(path: str | os.PathLike[str]) -> None:
             pass
     except OSError as error:
         raise not_writable(path, error) from None
+
+
+def check_page(path: Path, option: str = "--out") -> None:
+    """Refuse, before any work, a place that cannot be written or holds something else."""
+    if path.exists() and b'content="crg"' not in path.read_bytes()[:_HEAD].replace(b"'", b'"'):
+        raise InputError(f"{path} exists and is no page of ours: choose another with {option}.")
+    if not path.absolute().parent.is_dir():
+        raise InputError(
+            f"{path} cannot be written because its folder does not exist: "
+            f"make it or choose another with {option}."
+        )
 
 
 def not_writable(path: str | os.PathLike[str], error: OSError) -> InputError:

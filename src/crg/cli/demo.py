@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
+from crg.atomic import check_page
 from crg.bench.design import Design, completed, read_design
 from crg.bench.gallery import galleries
 from crg.bench.plan import plan
@@ -67,7 +68,7 @@ def demo(
       crg demo --shift fog --severity 4 --report fog.html
       crg demo --keep shapes && crg run shapes/night-3-960x8 --method crg
     """
-    page.check(report, "--report")
+    check_page(report, "--report")
     design = _design(shift, severity, images, views, texts, orders)
     with _folder(keep) as folder:
         prospects = find_prospects(design, (), folder)

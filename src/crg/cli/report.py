@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from crg.atomic import replacing
+from crg.atomic import check_page, replacing
 from crg.cli.shared import note
 from crg.results.papers import with_papers
 
@@ -53,7 +53,7 @@ def report(
     wants_page = out is not None or not (markdown or latex or figures)
     target = out or PAGE
     if wants_page:
-        page.check(target)
+        check_page(target)
     chosen = [name.strip() for name in methods.split(",") if name.strip()]
     experiments = read_experiments(results, chosen, with_papers(reported), note)
     if markdown:
