@@ -29,6 +29,7 @@ from crg.images.reading import IMAGE_SUFFIXES
 from crg.images.views import Recipe
 from crg.methods.registry import DEFAULT
 from crg.predict.answers import AnswerFile, layout_of, resume_folder
+from crg.predict.corrections import digest_of, is_corrected, read_corrections
 from crg.predict.files import STANDARD_INPUT, iter_arrivals, iter_lines, list_images
 from crg.predict.journal import Journal
 from crg.predict.run import Counts, ImageStream
@@ -114,6 +115,9 @@ def model_options(command: F) -> F:
 @click.option("--load-state", type=_FILE, help="Continue with what an earlier stream learnt.")
 @click.option("--resume", is_flag=True, help="Continue with --out where an earlier call stopped.")
 @click.option("--overwrite", is_flag=True, help="Replace --out and --save-state if they exist.")
+@click.option("--corrections", type=_FILE, metavar="FILE",
+              help="Learn first what a person says some images show: CSV or JSON lines with path "
+                   "and label, as the page of crg review writes them.")  # fmt: skip
 @click.option("--skip-unreadable", is_flag=True,
               help="Give a broken image a line with its error, and go on.")  # fmt: skip
 @click.option("--watch", is_flag=True, help="Go on as files arrive, until Ctrl-C.")
@@ -134,6 +138,7 @@ def predict(
     load_state: Path | None,
     resume: bool,
     overwrite: bool,
+    corrections: Path | None,
     skip_unreadable: bool,
     watch: bool,
     idle: float | None,
@@ -158,6 +163,7 @@ def predict(
         raise InputError("There are no class names: give them by --classes or --classes-file.")
     live = watch or STANDARD_INPUT in images
     listed = None if live else _some(list_images(images))
+    corrected = {} if corrections is None else read_corrections(corrections)
     with contextlib.ExitStack() as held:
         for output in filter(None, (out, save_state)):
             held.enter_context(locked(output))
@@ -167,11 +173,15 @@ def predict(
         checkpoint = save_state or (kept and kept / "state")
         state = checkpoint if resume and checkpoint and checkpoint.exists() else load_state
         classifier = _classifier(names, method, parse_options(pairs), state, model)
-        written, settings = layout_of(out, layout), classifier.settings
+        settings = {**classifier.settings, "corrections": digest_of(corrected)}
+        written = layout_of(out, layout)
         answers = held.enter_context(AnswerFile(out or sys.stdout, written, resume, settings))
+        again = resume and state is not None and state == checkpoint
+        knows = again and (save_state is None or any(map(is_corrected, answers.before)))
         stream = ImageStream(classifier, answers, checkpoint,
                              None if kept is None else Journal(kept / "journal"),
-                             skip_unreadable=skip_unreadable, workers=workers)  # fmt: skip
+                             skip_unreadable=skip_unreadable, workers=workers,
+                             corrected=corrected, knows_corrected=knows)  # fmt: skip
         paths = listed if listed is not None else _live_paths(images, watch, idle)
         _run(stream, paths, live, None if listed is None or out is None else len(listed))
 

@@ -30,6 +30,7 @@ FIELDS = (
     "zero_shot_probability",
     "changed",
     "step",
+    "corrected",
     "error",
 )
 
@@ -157,7 +158,7 @@ def read_answers(path: Path, layout: Format) -> list[Line]:
             raise ValueError("a line is not an answer")
     except (ValueError, TypeError, KeyError, RecursionError, csv.Error) as error:
         raise InputError(
-            f"{path} holds no predictions ({error}): name another file with --out."
+            f"{path} holds no predictions ({error}): name a file that crg predict wrote."
         ) from None
     return lines
 
@@ -222,15 +223,18 @@ def _harmless(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value[:1] in _FORMULA else value
 
 
+def unmarked(cell: str) -> str:
+    """A cell without the apostrophe that keeps spreadsheets from taking it for a formula."""
+    return cell[1:] if cell[:1] == "'" and cell[1:2] in _FORMULA else cell
+
+
 def _typed(row: Mapping[str, str]) -> Line:
     if None in row:
         raise ValueError("a line has too many cells")
-    line: Line = {
-        name: value[1:] if value[0] == "'" and value[1:2] in _FORMULA else value
-        for name, value in row.items()
-        if value
-    }
+    line: Line = {name: unmarked(value) for name, value in row.items() if value}
     if "step" in line:
         line["step"] = int(line["step"])
-        line["changed"] = line["changed"] == "True"
+    for name in ("changed", "corrected"):
+        if name in line:
+            line[name] = line[name] == "True"
     return line

@@ -8,12 +8,14 @@ the answers are never behind the state, and the journal has what the state does 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from crg.classifier import Answer, Classifier
 from crg.encoders.base import Vectors
+from crg.predict import corrections
 from crg.predict.answers import AnswerFile, Line
 from crg.predict.journal import Journal
 from crg.threads import HeldSignals
@@ -40,7 +42,10 @@ class ImageStream:
     save_every: int = 100  # images
     skip_unreadable: bool = False
     workers: int = 1
+    corrected: Mapping[str, str] = field(default_factory=dict)  # path -> label, by a person
+    knows_corrected: bool = False  # whether the state has learnt them already
     _known: dict[str, str | None] = field(default_factory=dict, init=False)  # None: answered
+    _final: set[str] = field(default_factory=set, init=False)  # corrected images, in full
     _last: int = field(default=0, init=False)  # step of the last line
 
     def run(self, paths: Iterable[Path | None], live: bool = False) -> Iterator[Counts]:
@@ -49,10 +54,9 @@ class ImageStream:
         One that could not be read before is tried again. With ``live`` each image is decided
         before the next path is asked for; None among the paths says that none is waiting, which
         is a good time to save. Signals take effect between images. The state is saved whatever
-        ends the stream.
+        ends the stream. Corrected images come first.
         """
-        self.recover()
-        self._known = {line["path"]: line.get("error") for line in self.answers.before}
+        self._begin()
         counts = Counts()
         try:
             for path, features in self._one_by_one(paths) if live else self._in_batches(paths):
@@ -67,9 +71,28 @@ class ImageStream:
         finally:
             self.save()
 
+    def _begin(self) -> None:
+        """Learn the corrections, bring the state up to the answers, answer what was corrected."""
+        if not self.knows_corrected:
+            corrections.learn(self.classifier, self.corrected, self.workers)
+        first = self.classifier.adapter.n_steps
+        self.recover()
+        if self.corrected and not self.knows_corrected:
+            self.save()
+        self._known = {line["path"]: line.get("error") for line in self.answers.before}
+        for path, label in self.corrected.items():
+            if self._known.get(path, "none") is not None:
+                self.answers.add(corrections.as_line(path, label, first))
+                self._known[path] = None
+        self._final = {os.path.abspath(path) for path in self.corrected}
+
     def recover(self) -> None:
         """Bring the state up to the answers, by the journal or else by the images themselves."""
-        lines = {line["step"]: line for line in self.answers.before if "step" in line}
+        lines = {
+            line["step"]: line
+            for line in self.answers.before
+            if "step" in line and not corrections.is_corrected(line)
+        }
         adapter, first = self.classifier.adapter, self.classifier.adapter.n_steps
         self._last = max(lines, default=first)
         if self._last < first:
@@ -139,8 +162,10 @@ class ImageStream:
                     yield path, error
 
     def _is_new(self, path: Path) -> bool:
-        """Whether an image has no answer yet."""
-        return self._known.get(str(path), "none") is not None
+        """Whether an image has no answer yet, nor was corrected under another name."""
+        if self._known.get(str(path), "none") is None:
+            return False
+        return not self._final or os.path.abspath(path) not in self._final
 
 
 def as_line(path: Path, answer: Answer) -> Line:
