@@ -29,6 +29,7 @@ from crg.images.reading import IMAGE_SUFFIXES
 from crg.images.views import Recipe
 from crg.methods.registry import DEFAULT
 from crg.predict.answers import AnswerFile, layout_of, resume_folder
+from crg.predict.corrections import check as check_corrections
 from crg.predict.corrections import digest_of, is_corrected, read_corrections
 from crg.predict.files import STANDARD_INPUT, iter_arrivals, iter_lines, list_images
 from crg.predict.journal import Journal
@@ -173,6 +174,8 @@ def predict(
         checkpoint = save_state or (kept and kept / "state")
         state = checkpoint if resume and checkpoint and checkpoint.exists() else load_state
         classifier = _classifier(names, method, parse_options(pairs), state, model)
+        if not resume:
+            check_corrections(corrected, classifier.task.class_names)
         settings = {**classifier.settings, "corrections": digest_of(corrected)}
         written = layout_of(out, layout)
         answers = held.enter_context(AnswerFile(out or sys.stdout, written, resume, settings))

@@ -10,6 +10,7 @@ import csv
 import hashlib
 import io
 import json
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,9 @@ def read_corrections(path: Path) -> dict[str, str]:
     try:
         rows = _rows_of(text, is_csv=path.suffix.lower() == ".csv")
         pairs = [(row["path"], row["label"]) for row in rows]
-        if not pairs or not all(isinstance(value, str) and value for each in pairs for value in each):
+        if not pairs or not all(
+            isinstance(value, str) and value for each in pairs for value in each
+        ):
             raise ValueError("a path or a label is missing")
     except (ValueError, KeyError, TypeError, RecursionError, csv.Error):
         raise InputError(
@@ -45,22 +48,8 @@ def digest_of(corrections: Mapping[str, str]) -> str | None:
     return hashlib.sha256(json.dumps(list(corrections.items())).encode()).hexdigest()
 
 
-def learn(classifier: Classifier, corrections: Mapping[str, str], workers: int = 1) -> None:
-    """Encode every corrected image and learn its label."""
-    check_classes(corrections, classifier.task.class_names)
-    images = list(map(Path, corrections))
-    encoded = classifier.encode_many(images, corrections, workers=workers)
-    for name, features in encoded:
-        if isinstance(features, InputError):
-            raise InputError(
-                f"A corrected image cannot be read ({str(features).rstrip('.')}): put it back, or "
-                "take its line out of the corrections."
-            )
-        classifier.adapter.correct(features, corrections[name], sample_id=name)
-
-
-def check_classes(corrections: Mapping[str, str], classes: Iterable[str]) -> None:
-    """Refuse a label that is not among the classes."""
+def check(corrections: Mapping[str, str], classes: Iterable[str]) -> None:
+    """Refuse, before any work, a label that names no class and an image that is not there."""
     known = frozenset(classes)
     for path, label in corrections.items():
         if label not in known:
@@ -68,6 +57,25 @@ def check_classes(corrections: Mapping[str, str], classes: Iterable[str]) -> Non
                 f"The correction of {path} to {label!r} names no class: add it to the classes or "
                 "change the label."
             )
+        if not os.path.isfile(path):
+            raise _unreadable(f"{path} does not exist")
+
+
+def learn(classifier: Classifier, corrections: Mapping[str, str], workers: int = 1) -> None:
+    """Encode every corrected image and learn its label."""
+    check(corrections, classifier.task.class_names)
+    images = list(map(Path, corrections))
+    for name, features in classifier.encode_many(images, corrections, workers=workers):
+        if isinstance(features, InputError):
+            raise _unreadable(str(features).rstrip("."))
+        classifier.adapter.correct(features, corrections[name], sample_id=name)
+
+
+def _unreadable(why: str) -> InputError:
+    return InputError(
+        f"A corrected image cannot be read ({why}): put it back, or take its line out of the "
+        "corrections."
+    )
 
 
 def as_line(path: str, label: str, step: int) -> Line:
