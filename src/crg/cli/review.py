@@ -54,11 +54,6 @@ def review(
         missing = write(out, lines, names, f"Review of {answers.name}", before=earlier, most=most,
                         workers=processors(), advance=advance)  # fmt: skip
     if missing:
-        few = (
-            "1 image could not be read and has"
-            if missing == 1
-            else f"{missing} images could not be read and have"
-        )
-        note(f"{few} no thumbnail; run crg review where "
-             "crg predict ran.")  # fmt: skip
+        note(f"no thumbnail for {missing} of {min(most, len(lines))} images; run crg review where "
+             "crg predict ran, so that they are found.")  # fmt: skip
     click.echo(f"{out} shows {min(most, len(lines))} images.", err=True)

@@ -21,7 +21,8 @@ function make(tag, name, text) {
 }
 const percent = number => number === undefined ? "" : (100 * number).toFixed(number > 0.995 ? 0 : 1) + "%";
 const fileName = path => path.split(/[\\/]/).pop();
-const groupOf = image => image.error ? "Unreadable" : image.label || "Unsure";
+const groupOf = image => image.error ? "error" : image.label ? "=" + image.label : "unsure";
+const titleOf = group => ({error: "Unreadable", unsure: "Unsure"})[group] || group.slice(1);
 const several = (n, what) => n + " " + what + (n === 1 ? "" : "s");
 
 // Cards: one button per image, in a section per class, least sure first.
@@ -66,27 +67,28 @@ function marks(image, given, wrong) {
 function build() {
   const groups = new Map();
   for (const image of content.images) {
-    const name = groupOf(image);
-    if (!groups.has(name)) groups.set(name, []);
-    groups.get(name).push(image);
+    const group = groupOf(image);
+    if (!groups.has(group)) groups.set(group, []);
+    groups.get(group).push(image);
   }
-  const names = [...groups.keys()].sort((a, b) => rank(groups.get(a)[0]) - rank(groups.get(b)[0]));
+  const inOrder = [...groups].sort(([, [a]], [, [b]]) => rank(a) - rank(b) || 0);
   $("class").append(new Option(`all (${content.images.length})`, ""));
-  names.forEach((name, number) => {
+  inOrder.forEach(([group, images], number) => {
+    const name = titleOf(group);
     const section = make("section"), heading = make("h2", "", name + " "), list = make("ul", "grid");
     heading.id = "class-" + number;
     heading.append(make("small"));
     section.setAttribute("aria-labelledby", heading.id);
     section.dataset.number = number;
     list.setAttribute("role", "list");
-    for (const image of groups.get(name)) {
+    for (const image of images) {
       const item = make("li");
       item.append(makeCard(image));
       list.append(item);
     }
     section.append(heading, list);
     $("images").append(section);
-    $("class").append(new Option(`${name} (${groups.get(name).length})`, number));
+    $("class").append(new Option(`${name} (${images.length})`, number));
   });
 }
 

@@ -88,9 +88,9 @@ def digest_of(lines: Iterable[Line]) -> str:
 
 def thumbnail(source: Any) -> bytes:
     """A small JPEG of an image, of at most about 3 kB."""
-    image = read_image(source)
+    small = read_image(source).copy()
     for side, quality in _SIZES:
-        small, file = image.copy(), io.BytesIO()
+        file = io.BytesIO()
         small.thumbnail((side, side))
         small.save(file, "JPEG", quality=quality, optimize=True)
         if file.tell() <= THUMBNAIL_BYTES:
