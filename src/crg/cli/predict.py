@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import os
 import signal
 import sys
 from collections import Counter
@@ -58,7 +59,7 @@ def class_names(text: str | None) -> tuple[str, ...] | None:
 
 def _is_file_name(text: str) -> bool:
     """Whether a text without a comma means a file: one class alone is none."""
-    return text.endswith(".txt") or Path(text).is_file()
+    return text.endswith(".txt") or os.path.isfile(text)
 
 
 def model_options(command: F) -> F:

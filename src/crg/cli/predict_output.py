@@ -52,7 +52,7 @@ def output_options(command: F) -> F:
                      metavar="DIR", help="Put images into a folder per class below this one."),
         click.option("--unsure-below", type=click.FloatRange(0, 1), default=0.0, metavar="P",
                      help="Leave the label empty where its probability is below P."),
-        click.option("--top", type=click.IntRange(min=1), default=0, metavar="N",
+        click.option("--top", type=click.IntRange(min=1), metavar="N",
                      help="Write the N most probable classes, too."),
         click.option("--format", "layout", type=click.Choice(["jsonl", "csv", "parquet"]),
                      help="Form of the lines.  [default: by the suffix of --out, else jsonl]"),
@@ -68,7 +68,7 @@ class Outputs:
 
     out: Path | None
     layout: Layout | None
-    top: int
+    top: int | None
     unsure_below: float
     sort_into: Path | None
     by: By | None
@@ -86,7 +86,7 @@ class Outputs:
     @property
     def form(self) -> Form:
         """What of an answer is written down."""
-        return Form(self.top, self.unsure_below, self.sort_into is not None)
+        return Form(self.top or 0, self.unsure_below, self.sort_into is not None)
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from crg.types import (
     namespace,
 )
 
-
 M = TypeVar("M", bound="Method")
 
 

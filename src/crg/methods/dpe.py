@@ -90,8 +90,8 @@ class DPE(Method):
         """Logits of ``f`` (K,) and text prototypes (K, D) after one step for ``x``."""
         visual, classes = self._visual()
         text_residual, visual_residual = self._residuals(x, visual, classes)
-        text, visual = normalize(self.text.rows + text_residual), normalize(visual + visual_residual)
-        return self._logits(f, text, visual, classes), text
+        text = normalize(self.text.rows + text_residual)
+        return self._logits(f, text, normalize(visual + visual_residual), classes), text
 
     def _visual(self) -> tuple[Array, Array]:
         """Means of the queues that are not empty (C, D), and their classes (C,)."""

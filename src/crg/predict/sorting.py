@@ -108,7 +108,7 @@ def _folder_of(argument: str) -> Path | None:
     path = Path(argument)
     if path.is_dir():
         return path.resolve()
-    above = [part for part in path.parts[:-1]]
+    above = path.parts[:-1]
     magic = [bool(re.search(r"[*?\[]", part)) for part in above]
     return Path(*above[: magic.index(True)]).resolve() if any(magic) else None
 
