@@ -21,7 +21,7 @@ from crg.atomic import locked
 from crg.classifier import Classifier
 from crg.predict.answers import AnswerFile
 from crg.predict.journal import Journal
-from crg.predict.run import ImageStream
+from crg.predict.run import ImageStream, Output
 from crg.shapes import shape_images
 from crg.types import InputError
 
@@ -114,7 +114,9 @@ def streamed(folder: Path, paths: list[Path], fail_at: int | None = None) -> Non
             write(text)
 
         answers._write = failing  # type: ignore[method-assign]
-        stream = ImageStream(classifier, answers, state, Journal(folder / "journal"), save_every=4)
+        stream = ImageStream(
+            classifier, Output(answers), state, Journal(folder / "journal"), save_every=4
+        )
         for _ in stream.run(paths):
             pass
 
@@ -159,11 +161,12 @@ def test_a_journal_that_was_cut_off_gives_its_whole_records(tmp_path: Path) -> N
     ("words", "said"),
     [
         (["--save-state", "photo.png"], "named like an image"),
-        (["--out", "same", "--save-state", "same"], "the same file"),
+        (["--out", "same.csv", "--save-state", "same.csv"], "the same file"),
         (["--save-state", "in/000.png"], "among the images"),
         (["--save-state", "notes.txt"], "not a saved state"),
-        (["--out", "notes.txt", "--resume"], "holds no predictions"),
-        (["--out", "notes.txt"], "exists already"),
+        (["--out", "notes.csv", "--resume"], "holds no predictions"),
+        (["--out", "notes.csv"], "exists already"),
+        (["--out", "notes.txt"], "--format"),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )
@@ -173,6 +176,7 @@ def test_what_is_not_ours_is_not_overwritten(
     """Files of other kinds, images and the other output are refused and stay as they are."""
     shutil.copytree(pictured / "in", tmp_path / "in")
     (tmp_path / "notes.txt").write_text("my notes\n")
+    (tmp_path / "notes.csv").write_text("my notes\n1\n")
     images = ["in/000.png"] if "in/000.png" in words else ["in"]
     command = [sys.executable, "-m", "crg", "predict", *images, "--classes", NAMES, *words]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)

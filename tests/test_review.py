@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -241,7 +242,7 @@ def test_csv_answers_give_the_same_page(folder: Path) -> None:
     """The form of the answers makes no difference, and of two lines about an image one counts."""
     done(predict("in", "--out", "same.csv"))
     with Path("same.csv").open("a") as file:
-        file.write("in/000.png,,,,,,,,once it was unreadable\n")
+        file.write("in/000.png,,,,,,,once it was unreadable\n")
     done(crg("review", "same.csv", "--out", "same.html"))
     one, other = content("review.html"), content("same.html")
     assert len(other["images"]) == len(TRUTH)
@@ -249,6 +250,48 @@ def test_csv_answers_give_the_same_page(folder: Path) -> None:
     assert [each for each in other["images"] if each["path"] != ignored] == [
         each for each in one["images"] if each["path"] != ignored
     ]
+
+
+def test_parquet_and_unsure_answers_are_shown(folder: Path) -> None:
+    """Answers without a label are unsure, with the likely classes to choose from."""
+    pytest.importorskip("pyarrow", reason="needs the extra parquet")
+    done(predict("in", "--out", "a.parquet", "--unsure-below", "0.9", "--top", "3"))
+    done(crg("review", "a.parquet", "--out", "a.html"))
+    images = content("a.html")["images"]
+    unsure = [image for image in images if "label" not in image]
+    assert len(images) == len(TRUTH) and 0 < len(unsure) < len(TRUTH)
+    assert all(image["probability"] < 0.9 and len(image["top"]) == 3 for image in unsure)
+
+
+def test_two_passes_keep_what_was_corrected(folder: Path) -> None:
+    """Corrected lines come last then, each image has one, and the others are taught by them."""
+    images = list(TRUTH)[:40]
+    said = {path: TRUTH[path] for path in images[:10]}
+    write_corrections("ten.jsonl", said)
+    words = (*images, "--passes", "2")
+    done(predict(*words, "--out", "plain.jsonl"))
+    done(predict(*words, "--corrections", "ten.jsonl", "--out", "new.jsonl"))
+    lines = read_answers(Path("new.jsonl"), "jsonl")
+    assert [line["path"] for line in lines] == [*images[10:], *images[:10]]
+    assert {line["path"]: line["label"] for line in lines if line.get("corrected")} == said
+    assert labels("plain.jsonl") != labels("new.jsonl")
+    cut = b"".join(Path("new.jsonl").read_bytes().splitlines(keepends=True)[:33])
+    whole = Path("new.jsonl").read_bytes()
+    Path("new.jsonl").write_bytes(cut)
+    done(predict(*words, "--corrections", "ten.jsonl", "--out", "new.jsonl", "--resume"))
+    assert Path("new.jsonl").read_bytes() == whole
+
+
+def test_corrected_images_are_sorted_by_what_was_said(folder: Path) -> None:
+    """They are moved into the folder of their class, after they were learnt."""
+    image, *others = list(TRUTH)[:4]
+    Path("own").mkdir()
+    copies = [str(shutil.copy(each, "own")) for each in (image, *others)]
+    write_corrections("one.jsonl", {copies[0]: "red rippled ring"})
+    words = ("--sort-into", "sorted", "--by", "move", "--out", "new.jsonl")
+    done(predict("own", "--corrections", "one.jsonl", *words))
+    assert Path("sorted/red rippled ring", Path(image).name).exists()
+    assert list(Path("own").iterdir()) == []
 
 
 def test_missing_images_are_noted(folder: Path) -> None:

@@ -197,17 +197,21 @@ class Classifier:
 
     def answer(self, features: Vectors, sample_id: str) -> Answer:
         """Adapt to one image whose features (V, D) are known, and say what it shows."""
+        with one_blas_thread():
+            prediction = self.adapter.step(features, sample_id)
+        return self.as_answer(prediction, features, self.adapter.n_steps)
+
+    def as_answer(self, prediction: Prediction, features: Vectors, step: int) -> Answer:
+        """A prediction for an image with these features (V, D), beside zero-shot."""
         task = self.task
         zero_shot = softmax(task.logit_scale * (task.text_features @ features[0]))
         first = int(np.argmax(zero_shot))
-        with one_blas_thread():
-            prediction = self.adapter.step(features, sample_id)
         return Answer(
             label=prediction.class_name,
             probability=float(prediction.probs[prediction.label]),
             zero_shot_label=task.class_names[first],
             zero_shot_probability=float(zero_shot[first]),
-            step=self.adapter.n_steps,
+            step=step,
             prediction=prediction,
             features=features,
         )

@@ -21,9 +21,9 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
               help="Page to write.")  # fmt: skip
 @click.option("--before", type=_FILE, metavar="FILE",
               help="Earlier answers: mark the images whose label has changed since.")  # fmt: skip
-@click.option("--classes", "text", metavar="LIST",
-              help="Classes to choose from.  [default: those of crg predict]")  # fmt: skip
-@click.option("--classes-file", type=_FILE, help="File with one class name per line.")
+@click.option("--classes", "text", metavar="LIST|FILE",
+              help="Classes to choose from, or a file with one per line.  "
+                   "[default: those of crg predict]")  # fmt: skip
 @click.option("--most", type=click.IntRange(min=1), default=MOST, show_default=True,
               help="Images on the page; of more, the least sure ones.")  # fmt: skip
 def review(
@@ -31,7 +31,6 @@ def review(
     out: Path,
     before: Path | None,
     text: str | None,
-    classes_file: Path | None,
     most: int,
 ) -> None:
     """Show what crg predict has answered on a page where labels can be corrected.
@@ -47,7 +46,7 @@ def review(
     """
     check_page(out)
     lines, earlier = read_lines(answers), None if before is None else read_lines(before)
-    names = class_names(text, classes_file) or known_classes(answers, lines)
+    names = class_names(text) or known_classes(answers, lines)
     if len(lines) > most:
         note(f"the page shows the {most} least sure of {len(lines)} images; --most shows more.")
     with progress("thumbnails", min(most, len(lines))) as advance:

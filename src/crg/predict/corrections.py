@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from crg.classifier import Classifier
-from crg.predict.answers import Line, unmarked
+from crg.predict.lines import unmarked
 from crg.types import InputError
 
 
@@ -76,16 +76,6 @@ def _unreadable(why: str) -> InputError:
         f"A corrected image cannot be read ({why}): put it back, or take its line out of the "
         "corrections."
     )
-
-
-def as_line(path: str, label: str, step: int) -> Line:
-    """The answer to a corrected image: what the person said, as certain."""
-    return {"path": path, "label": label, "probability": 1.0, "step": step, "corrected": True}
-
-
-def is_corrected(line: Line) -> bool:
-    """Whether a line of answers is what a person said."""
-    return line.get("corrected") is True
 
 
 def _rows_of(text: str, is_csv: bool) -> list[Any]:

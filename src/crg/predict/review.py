@@ -20,7 +20,9 @@ from typing import Any
 
 from crg.atomic import GENERATOR, replacing
 from crg.images.reading import read_image
-from crg.predict.answers import Line, layout_of, read_answers, settings_file
+from crg.predict.answers import LAYOUTS, read_answers, settings_file
+from crg.predict.lines import TOP, Line
+from crg.predict.parquet import read_parquet
 from crg.types import InputError
 
 MOST = 5000  # images on a page: about 15 MB
@@ -32,7 +34,9 @@ _NUMBERS = ("probability", "zero_shot_probability")
 
 def read_lines(path: Path) -> dict[str, Line]:
     """The answers of a file by the path of the image; of several about one image the last."""
-    lines = {line["path"]: line for line in read_answers(path, layout_of(path, None))}
+    layout = LAYOUTS.get(path.suffix.lower(), "jsonl")
+    found = read_parquet(path) if layout == "parquet" else read_answers(path, layout)
+    lines = {line["path"]: line for line in found}
     if not lines:
         raise InputError(f"{path} holds no answers yet: name a file that crg predict has filled.")
     return lines
@@ -110,6 +114,8 @@ def _entry(line: Line, jpeg: bytes | None, before: Mapping[str, Line] | None) ->
     entry: dict[str, Any] = {name: str(line[name]) for name in _TEXTS if line.get(name)}
     entry |= {name: _number(line[name]) for name in _NUMBERS if name in line}
     entry |= {name: True for name in ("changed", "corrected") if line.get(name) is True}
+    if line.get(TOP):
+        entry[TOP] = [str(label) for label, _ in line[TOP]]
     if jpeg is not None:
         entry["thumbnail"] = base64.b64encode(jpeg).decode()
     earlier = None if before is None else before.get(line["path"])
