@@ -10,13 +10,14 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 PINS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint style golden clean
+.PHONY: help demo test bench lint style golden dist clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12 | sed 's/^/make /'
 
 demo: $(VENV)/.core ## install what is needed and show the methods at work
 	@$(BIN)/crg demo
+	@echo "Your own images: $(BIN)/crg predict --help, or source $(BIN)/activate and then crg predict --help."
 
 # Style and types are checked beside the tests, which check the layers; what they say comes after.
 test: $(VENV)/.all ## install everything, then lint, types, layers and tests
@@ -43,6 +44,10 @@ bench: $(VENV)/.all ## measure the cost of a step and write docs/performance.*
 
 golden: $(VENV)/.all ## write the golden runs anew, after a change that is meant to change them
 	@$(BIN)/python tests/golden_runs.py
+
+dist: $(VENV)/.core ## build the wheel and the source archive into dist/
+	@$(PIP) build
+	@$(BIN)/python -m build --outdir dist
 
 clean: ## remove the virtual environment and every cache
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist report.html

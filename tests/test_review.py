@@ -113,15 +113,14 @@ def test_the_documented_way_works(
 ) -> None:
     """The commands of the documentation run one after the other, on rendered shapes."""
     monkeypatch.chdir(tmp_path)
-    Path("photos").symlink_to(shapes / "in")
+    Path("shapes").symlink_to(shapes / "in")
     Path("names.txt").write_text("\n".join(SHAPES.class_names))
-    image = next(iter(TRUTH)).replace("in/", "photos/")
-    write_corrections("corrections.jsonl", {image: SHAPES.class_names[0]})
+    write_corrections("corrections.jsonl", {"shapes/000.png": SHAPES.class_names[0]})
     shown = list(commands(ROOT / "docs" / "command-line.md"))
-    first = shown.index(["crg", "review", "answers.jsonl", "--out", "review.html"]) - 1
+    first = shown.index(["crg", "review", "first.jsonl", "--out", "review.html"]) - 1
     for words in shown[first : first + 4]:
         done(crg(*words[1:]))
-    assert labels("new.jsonl")[image] == SHAPES.class_names[0]
+    assert labels("second.jsonl")["shapes/000.png"] == SHAPES.class_names[0]
     assert content("changes.html")["compared"]
 
 

@@ -20,7 +20,7 @@ from crg.results.schema import Row
 from crg.types import InputError
 
 COLD_START = 500  # images
-REMEDY = "pip install -c constraints.txt '.[report]'"
+REMEDY = "python -m pip install -c constraints.txt '.[report]'"
 _INK = "#1a2b3c"  # becomes the colour of the page's text
 _INCHES = (4.2, 2.9)
 _ENOUGH_ANSWERS = 20  # of similar confidence, for their accuracy to be drawn
