@@ -94,8 +94,8 @@ def _pipeline_class() -> Any:
         return getattr(module, _PIPELINE)
     except Exception as error:  # it is only now that diffusers imports what it needs
         raise InputError(
-            f"{_PIPELINE} cannot be imported ({first_line(_root(error))}): in the clone of crg, run "
-            f"{install(_EXTRA)}, with a torchvision that belongs to that torch, or none."
+            f"{_PIPELINE} cannot be imported ({first_line(_root(error))}): in the clone of crg, "
+            f"run {install(_EXTRA)}, with a torchvision that belongs to that torch, or none."
         ) from None
 
 
