@@ -92,8 +92,9 @@ def read_lines(file: Path, what: str) -> list[str]:
         lines = file.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8"
+        wrong = f"cannot be read ({why})" if file.exists() else "does not exist"
         raise InputError(
-            f"{file} cannot be read ({why}): give a text file in UTF-8 with one {what} per line."
+            f"{file} {wrong}: give a text file in UTF-8 with one {what} per line."
         ) from None
     names = [line.strip() for line in lines if line.strip()]
     if not names:
