@@ -237,6 +237,15 @@ def test_a_page_of_more_images_than_it_may_show_has_the_least_sure(folder: Path)
     assert shown["left_out"] == len(TRUTH) - 5
 
 
+def test_corrected_images_are_always_on_the_page(tmp_path: Path) -> None:
+    """However sure they are, for the next download must have them too."""
+    lines = {name: {"path": name, "label": "cat", "probability": p, "step": 1, "corrected": p == 1}
+             for name, p in (("a", 0.1), ("b", 1.0), ("c", 0.2))}  # fmt: skip
+    review.write(tmp_path / "page.html", lines, ["cat"], "Two of three", most=2)
+    shown = content(str(tmp_path / "page.html"))["images"]
+    assert [image["path"] for image in shown] == ["a", "b"]
+
+
 def test_csv_answers_give_the_same_page(folder: Path) -> None:
     """The form of the answers makes no difference, and of two lines about an image one counts."""
     done(predict("in", "--out", "same.csv"))

@@ -7,7 +7,7 @@ const FORMULA = /^[=+\-@\t\r']/;  // how a formula may begin, or what marks one
 const $ = id => document.getElementById(id);
 const byPath = new Map(content.images.map(image => [image.path, image]));
 const places = new Map(content.classes.map((name, place) => [name, place]));
-let corrections = new Map();  // path -> label
+let corrections = new Map();  // path -> label; those that were learnt before stay among them
 let history = [];  // [path, label before or undefined], latest last
 let isKept = true;  // whether this browser keeps what is corrected
 let current = null;  // the card that Tab goes to
@@ -50,14 +50,13 @@ function describe(image) {
   const wrong = given !== undefined && given !== image.label;
   label.textContent = given || image.label || (image.error ? "unreadable" : "unsure");
   mark.textContent = marks(image, given, wrong).join(" · ");
-  card.classList.toggle("corrected", given !== undefined || Boolean(image.corrected));
+  card.classList.toggle("corrected", given !== undefined);
   card.classList.toggle("since", image.was !== undefined);
 }
 
 function marks(image, given, wrong) {
   const found = [];
-  if (given !== undefined) found.push(wrong ? "corrected" : "confirmed");
-  else if (image.corrected) found.push("given by a person");
+  if (given !== undefined) found.push(wrong ? "corrected" : image.corrected ? "corrected before" : "confirmed");
   else if (image.probability !== undefined) found.push(percent(image.probability));
   if (image.was !== undefined) found.push("was " + (image.was || "unsure"));
   else if (image.changed) found.push("zero-shot " + image.zero_shot_label);
@@ -104,7 +103,7 @@ function passes(image, most) {
     && (!$("only-changed").checked || Boolean(image.changed))
     && (!$("only-unsure").checked || !(image.label || image.error))
     && (!$("only-since").checked || image.was !== undefined)
-    && (!$("only-corrected").checked || given || Boolean(image.corrected));
+    && (!$("only-corrected").checked || given);
 }
 
 function filter() {
@@ -194,7 +193,9 @@ function keep() {
 }
 
 function restore() {
-  try { take(JSON.parse(localStorage.getItem(KEY) || "[]"), new Map()); } catch { isKept = false; }
+  let pairs = content.images.filter(image => image.corrected).map(image => [image.path, image.label]);
+  try { pairs = JSON.parse(localStorage.getItem(KEY)) || pairs; } catch { isKept = false; }
+  take(pairs, new Map());
 }
 
 function take(pairs, into) {  // returns how many fit these images and classes
@@ -207,14 +208,13 @@ function take(pairs, into) {  // returns how many fit these images and classes
 
 function count() {
   const images = content.images, facts = [
-    [images.length, images.length === 1 ? "image" : "images"], [corrections.size, "corrected here"],
+    [images.length, images.length === 1 ? "image" : "images"], [corrections.size, "corrected"],
     [images.filter(image => image.changed).length, "changed by adaptation"],
     [images.filter(image => !image.label && !image.error).length, "unsure"],
-    [images.filter(image => image.corrected).length, "given by a person"],
     [images.filter(image => image.error).length, "unreadable"],
   ];
   if (content.compared) facts.push([images.filter(image => image.was !== undefined).length, "changed since before"]);
-  $("facts").replaceChildren(...facts.filter(([n], place) => n || place < 2 || content.compared && place === 6)
+  $("facts").replaceChildren(...facts.filter(([n], place) => n || place < 2 || content.compared && place === 5)
     .map(([n, what]) => { const item = make("li"); item.append(make("b", "", n), " " + what); return item; }));
   for (const id of ["csv", "jsonl"]) $(id).disabled = !corrections.size;
   $("undo").disabled = !history.length;

@@ -21,7 +21,7 @@ from typing import Any
 from crg.atomic import GENERATOR, replacing
 from crg.images.reading import read_image
 from crg.predict.answers import LAYOUTS, read_answers, settings_file
-from crg.predict.lines import TOP, Line
+from crg.predict.lines import CORRECTED, TOP, Line
 from crg.predict.parquet import read_parquet
 from crg.types import InputError
 
@@ -62,10 +62,12 @@ def write(
 ) -> int:
     """Write the page of some answers, replacing an older one; returns how many images are missing.
 
-    Of more than ``most`` images the least sure ones are shown. ``before`` are earlier answers:
-    images whose label has changed since are marked. ``advance`` is called after each thumbnail.
+    Of more than ``most`` images the corrected and the least sure ones are shown. ``before`` are
+    earlier answers: images whose label has changed since are marked. ``advance`` is called after
+    each thumbnail.
     """
-    shown = sorted(lines.values(), key=_confidence)[:most]
+    first = sorted(lines.values(), key=lambda line: (not line.get(CORRECTED), _confidence(line)))
+    shown = sorted(first[:most], key=_confidence)
     with ThreadPoolExecutor(workers) as pool:
         images = []
         for line, jpeg in zip(shown, pool.map(_thumbnail, shown), strict=True):
