@@ -102,7 +102,9 @@ class Outputs:
 
     def sorter(self, class_names: Sequence[str]) -> Sorter | None:
         """What sorts images, if any are to be sorted."""
-        return self.sort_into and Sorter(self.sort_into, self.by or "copy", class_names)
+        if self.sort_into is None:
+            return None
+        return Sorter(self.sort_into, self.by or "copy", class_names)
 
     def hold(self, held: contextlib.ExitStack) -> Path | None:
         """Lock what is written and clear what is replaced; the folder to continue with."""
@@ -137,9 +139,10 @@ class Outputs:
             return set()
         layout = layout_of(self.out, self.layout)
         lines = self.kept / "answers.jsonl" if layout == "parquet" else self.out
-        known = [(lines, "csv" if layout == "csv" else "jsonl"), (self.kept / _FIRST_PASS, "jsonl")]
-        found = [read_answers(file, form) for file, form in known if file.exists()]  # type: ignore[arg-type]
-        return {line["path"] for each in found for line in each}
+        found = read_answers(lines, "csv" if layout == "csv" else "jsonl") if lines.exists() else []
+        first = self.first_pass(self.kept)
+        found += read_answers(first, "jsonl") if first.exists() else []
+        return {line["path"] for line in found}
 
     def check(self, images: Sequence[str]) -> None:
         """Refuse what does not go together, and what would overwrite something else."""

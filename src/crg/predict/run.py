@@ -226,5 +226,5 @@ class ImageStream:
 
 def _file_of(line: Line) -> Path:
     """Where the image of a line is now."""
-    moved = Path(line.get(SORTED_TO, line["path"]))
+    moved = Path(line.get(SORTED_TO) or line["path"])
     return moved if moved.exists() else Path(line["path"])
