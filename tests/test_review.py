@@ -316,8 +316,8 @@ def test_missing_images_are_noted(folder: Path) -> None:
         (["none.jsonl"], "none.jsonl cannot be read"),
         (["notes.txt"], "notes.txt holds no predictions"),
         (["empty.jsonl"], "empty.jsonl holds no answers yet"),
-        (["answers.jsonl", "--out", "notes.txt"], "exists and is no page of ours"),
-        (["answers.jsonl", "--out", "no/page.html"], "its folder does not exist"),
+        (["answers.jsonl", "--out", "notes.txt"], "exists and is not ours"),
+        (["answers.jsonl", "--out", "no/page.html"], "no/page.html cannot be written"),
     ],
 )
 def test_bad_input_is_refused_in_a_sentence(folder: Path, words: list[str], said: str) -> None:

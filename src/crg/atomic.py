@@ -13,9 +13,6 @@ import filelock
 
 from crg.types import InputError
 
-GENERATOR = '<meta name="generator" content="crg">'  # the mark of our pages
-_HEAD = 2000  # bytes in which it stands
-
 
 def check_place(path: str | os.PathLike[str]) -> None:
     """Refuse, before any work, a place that nothing can be written to."""
@@ -27,17 +24,6 @@ def check_place(path: str | os.PathLike[str]) -> None:
             pass
     except OSError as error:
         raise not_writable(path, error) from None
-
-
-def check_page(path: Path, option: str = "--out") -> None:
-    """Refuse, before any work, a place that cannot be written or holds something else."""
-    if path.exists() and b'content="crg"' not in path.read_bytes()[:_HEAD].replace(b"'", b'"'):
-        raise InputError(f"{path} exists and is no page of ours: choose another with {option}.")
-    if not path.absolute().parent.is_dir():
-        raise InputError(
-            f"{path} cannot be written because its folder does not exist: "
-            f"make it or choose another with {option}."
-        )
 
 
 def not_writable(path: str | os.PathLike[str], error: OSError) -> InputError:
@@ -63,11 +49,25 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
+def check_ours(path: Path, mark: bytes, option: str) -> None:
+    """Refuse, before any work, a place that holds what we did not write or cannot be written."""
+    if path.is_file() and mark not in path.read_bytes():
+        raise InputError(f"{path} exists and is not ours: choose another name with {option}.")
+    check_place(path)
+
+
 @contextlib.contextmanager
 def locked(path: str | os.PathLike[str]) -> Iterator[None]:
     """``path`` is ours meanwhile; a second process that wants to write there is refused."""
+    check_place(path)
+    with locked_folder(path):
+        yield
+
+
+@contextlib.contextmanager
+def locked_folder(path: str | os.PathLike[str]) -> Iterator[None]:
+    """The same for a folder, which need not be there yet; the one above it is made."""
     target = Path(path)
-    check_place(target)
     lock = filelock.FileLock(target.with_name(f".{target.name}.lock"), mode=0o666)
     try:
         lock.acquire(timeout=0)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from crg.atomic import check_page
+from crg.atomic import check_ours, locked
 from crg.cli.predict import class_names
 from crg.cli.shared import note, progress
-from crg.predict.review import MOST, known_classes, read_lines, write
+from crg.predict.review import MARK, MOST, known_classes, read_lines, write
 from crg.threads import processors
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -44,12 +44,12 @@ def review(
       crg predict photos/ --classes "cat,dog" --corrections corrections.jsonl --out new.jsonl
       crg review new.jsonl --before answers.jsonl
     """
-    check_page(out)
+    check_ours(out, MARK.encode(), "--out")
     lines, earlier = read_lines(answers), None if before is None else read_lines(before)
     names = class_names(text) or known_classes(answers, lines)
     if len(lines) > most:
         note(f"the page shows the {most} least sure of {len(lines)} images; --most shows more.")
-    with progress("thumbnails", min(most, len(lines))) as advance:
+    with locked(out), progress("thumbnails", min(most, len(lines))) as advance:
         missing = write(out, lines, names, f"Review of {answers.name}", before=earlier, most=most,
                         workers=processors(), advance=advance)  # fmt: skip
     if missing:

@@ -18,13 +18,14 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from crg.atomic import GENERATOR, replacing
+from crg.atomic import replacing
 from crg.images.reading import read_image
 from crg.predict.answers import LAYOUTS, read_answers, settings_file
 from crg.predict.lines import CORRECTED, TOP, Line
 from crg.predict.parquet import read_parquet
 from crg.types import InputError
 
+MARK = 'content="crg review"'  # by which our pages are known
 MOST = 5000  # images on a page: about 15 MB
 THUMBNAIL_BYTES = 3000
 _SIZES = ((112, 70), (112, 45), (112, 25), (64, 40), (32, 40))  # side in pixels, JPEG quality
@@ -151,7 +152,7 @@ def _classes_kept(answers: Path) -> list[str]:
 def _rendered(title: str, content: Mapping[str, Any]) -> str:
     style, script = _file("review.css"), _file("review.js")
     return Template(_file("review.html")).substitute(
-        generator=GENERATOR,
+        generator=f'<meta name="generator" {MARK}>',
         policy=f"default-src 'none'; img-src data:; style-src {_source(style)}; "
         f"script-src {_source(script)}; base-uri 'none'; form-action 'none'",
         title=html.escape(title),
