@@ -39,6 +39,7 @@ from crg.types import Array, Diagnostics, Prediction, Sample, SampleId, namespac
 
 _AGREEMENT = 0.85  # of the mean view with the original, above which both are blended
 _LEAST_VARIANCE = 1e-6  # of all dimensions together
+_HEAVIEST = 50.0  # ln tau: no stream gets near, and e^50 times a density still fits float32
 _SAME = 1e-6  # squared distance to the mean below which an image has no direction of its own
 _FALLBACK = "the covariance needed ten times the prior variance to be inverted"
 
@@ -141,8 +142,7 @@ class Anchored(Method):
     def answer(self, sample: Sample) -> Prediction:
         """Answer one image by the Gaussian as it is."""
         if self._has_evidence() and not self.refreshed_at:
-            refreshed = copied(self)
-            refreshed._refresh()
+            (refreshed := copied(self))._refresh()
             return refreshed.answer(sample)
         x, text = self._feature(sample.views), self.task.text_features
         logits = zero_shot = self.task.logit_scale * (text @ x)
@@ -153,10 +153,7 @@ class Anchored(Method):
         return self._predicted(logits, facts)
 
     def finish(self, samples: Iterable[Sample]) -> None:
-        """Make the sums anew, in which each image counts by its answer instead of by zero-shot.
-
-        The answer is that of the Gaussian of all images. What a person said of an image stays.
-        """
+        """Make the sums anew: an image counts by its answer by all, or by what a person said."""
         if not self._has_evidence():
             return
         self._refresh()
@@ -167,8 +164,7 @@ class Anchored(Method):
             x, answer = self._feature(sample.views), learnt.answer(sample)
             r, label = learnt._said(sample.id), answer.diagnostics.pseudo_label
             r = self._responsibilities(answer.probs, label, sample.id) if r is None else r
-            p = softmax(self.task.logit_scale * (text @ x))
-            self._learn(x, p, r, sample.id, None)
+            self._learn(x, softmax(self.task.logit_scale * (text @ x)), r, sample.id, None)
         self.answered, self.expected = learnt.answered, learnt.expected  # they do not fade twice
         self._refresh()
 
@@ -379,6 +375,10 @@ class Anchored(Method):
             self.shifts[label, :] += step
             self.shifts[other, :] -= step
         self.n_corrections += 1
+
+    def _is_sound(self) -> bool:
+        xp, counts = namespace(self.answered), (self.answered, self.expected)
+        return abs(self.log_weight) <= _HEAVIEST and all(bool(xp.all(n >= 0.0)) for n in counts)
 
     def add_class(self, text: Array) -> None:
         """A class that stands at its anchor until images count for it."""

@@ -63,10 +63,14 @@ class AnswerFile:
                 check_settings(target, settings)
                 self.before = read_answers(target, layout)
             self._file = _opened(target, resume)
-            if settings is not None:
+        try:
+            if isinstance(target, Path) and settings is not None:
                 keep_settings(target, settings)
-        if layout == "csv" and not (isinstance(target, Path) and target.stat().st_size):
-            self._write(csv_row(columns))
+            if layout == "csv" and not (isinstance(target, Path) and target.stat().st_size):
+                self._write(csv_row(columns))
+        except BaseException as error:
+            self.__exit__(error)  # nobody else will close it
+            raise
 
     def __enter__(self) -> Self:
         return self
