@@ -17,6 +17,7 @@ from typing import Any
 
 from crg.classifier import Classifier
 from crg.predict.lines import unmarked
+from crg.threads import one_blas_thread
 from crg.types import InputError
 
 
@@ -68,7 +69,8 @@ def learn(classifier: Classifier, corrections: Mapping[str, str], workers: int =
     for name, features in classifier.encode_many(images, corrections, workers=workers):
         if isinstance(features, InputError):
             raise _unreadable(str(features).rstrip("."))
-        classifier.adapter.correct(features, corrections[name], sample_id=name)
+        with one_blas_thread():
+            classifier.adapter.correct(features, corrections[name], sample_id=name)
 
 
 def _unreadable(why: str) -> InputError:
