@@ -14,13 +14,14 @@ OURS := $(PIP) --no-deps --no-build-isolation --editable .
 PINS := pyproject.toml constraints.txt $(wildcard requirements/*.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench soak lint style golden pins clean
+.PHONY: help demo test bench soak lint style golden pins dist clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12 | sed 's/^/make /'
 
 demo: $(VENV)/.core ## install what is needed and show the methods at work
 	@$(BIN)/crg demo
+	@echo "Your own images: $(BIN)/crg predict --help, or source $(BIN)/activate and then crg predict --help."
 
 # Style and types are checked beside the tests, which check the layers; what they say comes after.
 test: $(VENV)/.all ## install everything, then lint, types, layers and tests
@@ -51,6 +52,10 @@ soak: $(VENV)/.all ## attack the package for an hour and count what was handled
 
 golden: $(VENV)/.all ## write the golden runs anew, after a change that is meant to change them
 	@$(BIN)/python tests/golden_runs.py
+
+dist: $(VENV)/.core ## build the wheel and the source archive into dist/
+	@$(PIP) build
+	@$(BIN)/python -m build --outdir dist
 
 # torch stays out: its builds for CPU and GPU come from other indexes, with other needs and hashes.
 LOCK = echo 'torch ; python_version < "3"' | $(BIN)/uv pip compile --quiet pyproject.toml \

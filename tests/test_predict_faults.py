@@ -95,11 +95,12 @@ def test_a_journal_that_was_cut_off_gives_its_whole_records(tmp_path: Path) -> N
     ("words", "said"),
     [
         (["--save-state", "photo.png"], "named like an image"),
-        (["--out", "same", "--save-state", "same"], "the same file"),
+        (["--out", "same.csv", "--save-state", "same.csv"], "the same file"),
         (["--save-state", "in/000.png"], "among the images"),
         (["--save-state", "notes.txt"], "not a saved state"),
-        (["--out", "notes.txt", "--resume"], "holds no predictions"),
-        (["--out", "notes.txt"], "exists already"),
+        (["--out", "notes.csv", "--resume"], "holds no predictions"),
+        (["--out", "notes.csv"], "exists already"),
+        (["--out", "notes.txt"], "--format"),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )
@@ -109,8 +110,29 @@ def test_what_is_not_ours_is_not_overwritten(
     """Files of other kinds, images and the other output are refused and stay as they are."""
     shutil.copytree(pictured / "in", tmp_path / "in")
     (tmp_path / "notes.txt").write_text("my notes\n")
+    (tmp_path / "notes.csv").write_text("my notes\n1\n")
     images = ["in/000.png"] if "in/000.png" in words else ["in"]
     command = [sys.executable, "-m", "crg", "predict", *images, "--classes", NAMES, *words]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
     assert (tmp_path / "notes.txt").read_text() == "my notes\n"
+
+
+def test_a_kill_in_either_pass_loses_no_image(pictured: Path, tmp_path: Path) -> None:
+    """Killed while it learns and while it moves images, it ends as if nothing had happened."""
+    words = ("--passes", "2", "--sort-into", "sorted", "--by", "move")
+    for name in ("whole", "parts"):
+        shutil.copytree(pictured / "in", tmp_path / name / "in")
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert predict(whole, "out.jsonl", *words).wait() == 0
+    watched = {parts / "out.jsonl.resume" / "first.jsonl": 7, parts / "out.jsonl": 9}
+    for file, lines in watched.items():
+        more = ["--resume"] if (parts / "out.jsonl").exists() else []
+        stopped_after(predict(parts, "out.jsonl", *words, *more), file, lines, signal.SIGKILL)
+    assert predict(parts, "out.jsonl", *words, "--resume").wait() == 0
+    assert (parts / "out.jsonl").read_bytes() == (whole / "out.jsonl").read_bytes()
+    found = [
+        {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.png")}
+        for folder in (whole, parts)
+    ]
+    assert found[0] == found[1] and len(found[0]) == N_IMAGES

@@ -9,18 +9,17 @@ thread at a time changes an adapter; another one waits.
 from __future__ import annotations
 
 import contextlib
-import copy
 import hashlib
 import operator
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from crg import state_file
 from crg.encoders import equipped
-from crg.methods.base import Method
+from crg.methods.base import Method, copied
 from crg.methods.options import build_config, check_saved_options, saved_options
 from crg.methods.registry import get_method
 from crg.needs import TEXT_ENCODER, check_needs
@@ -194,6 +193,29 @@ class Adapter:
         self._take_down(samples)
         return predictions
 
+    def answer(self, views: Array, sample_id: SampleId | None = None) -> Prediction:
+        """Predict one image, (D,) or (V, D), with what was learnt so far; nothing is learnt."""
+        with self._lock:
+            return self._method.answer(self._sample(views, sample_id))
+
+    def second_pass(self, stream: Iterable[tuple[SampleId, Array]]) -> Iterator[Prediction]:
+        """Answer every image of a stream that has ended with what was learnt from all of it.
+
+        ``stream`` has the id and the views of each image that was a step, in the same order,
+        and is read twice: first the method may learn them better together, but no image counts
+        twice; then they are answered, and nothing more is learnt.
+        """
+        self.finish(stream)
+        for name, views in stream:
+            yield self.answer(views, name)
+
+    def finish(self, stream: Iterable[tuple[SampleId, Array]]) -> None:
+        """The first half of ``second_pass``: learn the images of a stream better together."""
+        with self._changing():
+            self._keep_copy(0)
+            self._method.finish(self._sample(views, name) for name, views in stream)
+            self._drop_copy()
+
     def correct(
         self, image: SampleId | Array, class_name: str, sample_id: SampleId | None = None
     ) -> None:
@@ -281,7 +303,7 @@ class Adapter:
         if self._method.forgets:
             return
         if self._copy is None or len(self._since) >= at_most:
-            self._copy, self._since = _copied(self._method), []
+            self._copy, self._since = copied(self._method), []
 
     def _take_down(self, samples: Sequence[Sample]) -> None:
         self.n_steps += len(samples)
@@ -332,12 +354,6 @@ class Adapter:
             )
         flat = rows if rows.ndim == 2 else namespace(rows).reshape(rows, (-1, width))
         return unit_rows(like(flat, text), what)
-
-
-def _copied(method: Method) -> Method:
-    """A copy that shares what no step changes: task, options and what the task brings."""
-    shared = (method.task, method.config, *method.task.resources.values())
-    return copy.deepcopy(method, {id(each): each for each in shared})
 
 
 def _id_of(views: Array) -> str:

@@ -198,7 +198,7 @@ def _placed(array: np.ndarray[Any, Any], torch_device: str | None) -> Array:
     except ImportError:
         raise InputError(
             "The state was saved from torch tensors but torch is not installed: "
-            "install crg-tta[torch]."
+            "in the clone of crg, run python -m pip install '.[torch]'."
         ) from None
     try:
         return torch.from_numpy(array.copy()).to(torch_device)

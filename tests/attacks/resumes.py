@@ -17,7 +17,7 @@ from colour_encoder import COLOURS, ColourEncoder, save_stream
 from crg.classifier import Classifier
 from crg.predict.answers import AnswerFile, Format, resume_folder
 from crg.predict.journal import Journal
-from crg.predict.run import ImageStream
+from crg.predict.run import ImageStream, Output
 from crg.types import InputError
 
 NAMES = (  # what file systems allow and programs stumble over
@@ -38,7 +38,9 @@ def stream(
     known: dict[str, Any] = {"state": state} if state.exists() else {"classes": list(COLOURS)}
     classifier = Classifier(ColourEncoder(), views=2, **known)
     with AnswerFile(out, layout, True, classifier.settings) as answers:
-        images = ImageStream(classifier, answers, state, Journal(kept / "journal"), save_every=4)
+        images = ImageStream(
+            classifier, Output(answers), state, Journal(kept / "journal"), save_every=4
+        )
         images.skip_unreadable = True
         for number, _ in enumerate(images.run(paths), start=1):
             if number == stop_after:

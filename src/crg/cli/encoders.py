@@ -47,7 +47,7 @@ def _table(rows: list[EncoderRow]) -> Table:
     table = Table("--model", "weights", "on this machine", "to install")
     for row in rows:
         here = {True: "yes", False: "no", None: ""}[row.here]
-        extra = f"crg-tta[{row.needs}]" if row.needs else ""
+        extra = f"pip install '.[{row.needs}]'" if row.needs else ""
         table.add_row(Text(row.name), Text(row.source), here, Text(extra))
     return table
 
