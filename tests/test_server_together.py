@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -168,7 +168,7 @@ def test_what_a_batch_does_wrong_reaches_each_of_it() -> None:
     async def run() -> list[Any]:
         loop = asyncio.get_running_loop()
         gatherer: Gatherer[int, int] = Gatherer("test", work)
-        results = []
+        results: list[Any] = []
         for item in (1, 0, 2):
             future: asyncio.Future[int] = loop.create_future()
             gatherer.submit(item, future)
@@ -185,11 +185,9 @@ async def _start(client: httpx.AsyncClient) -> str:
     return made.headers["location"]
 
 
-def _send(
-    client: httpx.AsyncClient, session: str, key: str | None = None
-) -> Awaitable[httpx.Response]:
+async def _send(client: httpx.AsyncClient, session: str, key: str | None = None) -> httpx.Response:
     headers = {"Content-Type": "image/png"} | ({"Idempotency-Key": key} if key else {})
-    return client.post(f"{session}/images", content=png(), headers=headers)
+    return await client.post(f"{session}/images", content=png(), headers=headers)
 
 
 async def _until(condition: Callable[[], bool]) -> None:
