@@ -39,7 +39,6 @@ from crg.prompts import PHOTO
 from crg.threads import processors
 from crg.types import InputError, printable
 
-DEFAULT_MODEL = "mini"
 TERMINATED = 143  # what shells report for a program that SIGTERM ended
 _CLASSES_SHOWN = 20  # in the summary
 
@@ -215,8 +214,7 @@ def _classifier(
     if model["model"] is None and state is None:
         note("the bundled model mini knows rendered shapes only; for photographs name another "
              "with --model.")  # fmt: skip
-    settings = {**model, "model": model["model"] or DEFAULT_MODEL}
-    settings["templates"] = settings["templates"] or (PHOTO,)
+    settings = {**model, "templates": model["templates"] or (PHOTO,)}
     return Classifier(
         classes=names, method=method, options=options, state=state, on_note=note, **settings
     )

@@ -17,6 +17,7 @@ from typing import IO, Any, Literal, Self, TypeAlias
 from crg.atomic import not_writable, replacing
 from crg.predict.lines import (
     FIELDS,
+    SORTED_TO,
     Line,
     csv_line,
     csv_row,
@@ -167,6 +168,8 @@ def read_answers(path: Path, layout: Format) -> list[Line]:
 def _is_answer(line: Any) -> bool:
     """Whether it has a path, and a step or an error."""
     if not isinstance(line, dict) or not isinstance(line.get("path"), str):
+        return False
+    if not all(isinstance(line.get(name, ""), str) for name in ("label", SORTED_TO)):
         return False
     return type(line.get("step")) is int or isinstance(line.get("error"), str)
 

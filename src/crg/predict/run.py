@@ -51,7 +51,7 @@ class Output:
     def __post_init__(self) -> None:
         for line in self.answers.before:
             self._know(line)
-            if "error" not in line:
+            if "label" in line:
                 self.per_class[line["label"]] += 1
         if self.sorter is not None:
             self.sorter.repair(self.answers.before)
