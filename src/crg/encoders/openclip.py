@@ -23,15 +23,16 @@ from crg.encoders.base import (
     library,
 )
 from crg.encoders.openclip_prompts import OpenClipPrompts
+from crg.encoders.torchscript import is_torchscript
 from crg.encoders.weights import (
     Wanted,
     fetch_weights,
-    is_torchscript,
     load_weights,
     parse_name,
     published_at,
     published_configuration,
     published_tags,
+    tensors_only,
     weights_fingerprint,
 )
 from crg.images.preprocessing import Pixels, Preprocessing
@@ -70,7 +71,8 @@ def _built_by_name(wanted: Wanted) -> Built:
 def _built_from_folder(name: str) -> Built:
     place = name.split(":", 1)[1]
     try:
-        model = _created(name, require_pretrained=True)
+        with tensors_only():
+            model = _created(name, require_pretrained=True)
     except InputError:
         raise
     except Exception as error:
