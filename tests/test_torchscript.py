@@ -68,8 +68,6 @@ def _hostile(source: Path, target: Path, content: bytes) -> Path:
     return target
 
 
-
-
 @pytest.mark.parametrize(
     "call",
     [
