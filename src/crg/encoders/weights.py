@@ -141,7 +141,7 @@ def fetch_weights(model: str, tag: str) -> Path:
     reason = ""
     for address, options in _ways(about):
         try:
-            _check_reachable(address)  # the hub alone would go on trying for a minute
+            check_reachable(address)  # the hub alone would go on trying for a minute
             return Path(download(about, **options))
         except Exception as error:  # network, disk or hub: each library has its own kinds
             reason = reason or first_line(error)
@@ -221,7 +221,8 @@ def _ways(about: dict[str, Any]) -> list[tuple[str, dict[str, bool]]]:
     return ways + ([(about["url"], {"prefer_hf_hub": False})] if about.get("url") else [])
 
 
-def _check_reachable(address: str) -> None:
+def check_reachable(address: str) -> None:
+    """Fail within seconds where there is no network."""
     try:
         urlopen(Request(address, method="HEAD"), timeout=10).close()
     except HTTPError:
