@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from crg.adapter import Adapter, create, load
-from crg.encoders import load_encoder
 from crg.encoders.base import Encoder, Vectors
+from crg.features.class_features import load_with_classes, read_class_features
 from crg.features.files import read_features
 from crg.features.joining import few_for
 from crg.images.reading import read_image
@@ -78,21 +78,24 @@ class Classifier:
         precision: str | None = None,
         state: str | os.PathLike[str] | None = None,
         few: str | os.PathLike[str] | None = None,
+        text_features: str | os.PathLike[str] | None = None,
         on_note: Callable[[str], None] | None = None,
     ) -> None:
         """Load the model and encode the class names.
 
         ``state`` names a file that ``save`` wrote; classes, method and options are then
         those of the file. ``few`` names a feature file or store of labelled images, for
-        methods that need some. ``on_note`` gets a sentence for each thing that is worth a remark.
+        methods that need some. ``text_features`` names a file with ``class_names`` and
+        ``text_features``, for a model without a text encoder; its names are the classes unless
+        others are given. ``on_note`` gets a sentence for each thing that is worth a remark.
         """
         saved = None if state is None else load(state)
+        if classes is None and saved is None and text_features is not None:
+            classes = read_class_features(text_features).class_names
         names = _checked_names(classes, saved)
         self.recipe = Recipe(views=views, augment=augment, seed=seed, smallest=smallest_crop)
-        self.encoder: Encoder = (
-            load_encoder(model, device=device, precision=precision)
-            if isinstance(model, str)
-            else model
+        self.encoder: Encoder = load_with_classes(
+            model, text_features, device=device, precision=precision
         )
         sentences = None if descriptions is None else read_descriptions(descriptions)
         task = make_task(self.encoder, names, templates, sentences, prompts, on_note=on_note)

@@ -24,6 +24,7 @@ from crg.cli.shared import (
     parse_options,
     plugin_option,
     progress,
+    text_features_option,
 )
 from crg.images.reading import IMAGE_SUFFIXES
 from crg.images.views import Recipe
@@ -92,6 +93,7 @@ def model_options(command: F) -> F:
         click.option("--template", "templates", multiple=True, metavar="TEXT",
                      help="Prompt with {} for the class; may be repeated.  "
                           f"[default: {PHOTO}]"),
+        text_features_option,
         click.option("--model", default=None, metavar="NAME",
                      help="As `crg encoders` lists them.  [default: mini]"),
     ):  # fmt: skip
@@ -154,7 +156,7 @@ def predict(
     _check_together(images, out, resume, watch, idle, save_state)
     _check_outputs(images, out, save_state, load_state, resume, overwrite)
     names = class_names(text, classes_file)
-    if names is None and load_state is None and not resume:
+    if names is None and load_state is None and not resume and not model["text_features"]:
         raise InputError("There are no class names: give them by --classes or --classes-file.")
     live = watch or STANDARD_INPUT in images
     listed = None if live else _some(list_images(images))
