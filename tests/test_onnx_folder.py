@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from crg import InputError
 from crg.atomic import file_sha256
 from crg.encoders import load_encoder
 from crg.encoders.export import export
@@ -104,7 +105,8 @@ def test_values_of_other_kinds_and_ranges_are_refused(folder: Path, change: Any)
         ({"width": 25}, ["image.onnx", "(2, 25)"]),
         (_preprocessing(size=40), ["image.onnx", "cannot be used"]),
         ({"context_length": 50}, ["text.onnx", "cannot be used"]),
-        ({"reference": {"images": [[0.1] * 23] * 2}}, ["reference", "(2, 23)"]),
+        ({"reference": {"images": [[0.1] * 23] * 2}}, ["reference", "23 wide"]),
+        ({"reference": {"images": [[0.1] * 24, [0.1] * 25]}}, ["reference", "25 wide"]),
     ],
 )
 def test_graphs_of_other_shapes_are_refused(folder: Path, change: Any, words: list[str]) -> None:
@@ -191,11 +193,12 @@ def _perturbed(graph: Path) -> None:
     onnx.save(model, graph)
 
 
-def _in_eight_bits(graph: Path) -> None:
+def _in_eight_bits(graph: Path, kind: str = "QUInt8") -> None:
     quantization: Any = pytest.importorskip("onnxruntime.quantization")
     logging.disable(logging.WARNING)
     try:
-        quantization.quantize_dynamic(graph, graph, weight_type=quantization.QuantType.QUInt8)
+        weights = quantization.QuantType[kind]
+        quantization.quantize_dynamic(graph, graph, weight_type=weights)
     finally:
         logging.disable(logging.NOTSET)
 
@@ -219,6 +222,19 @@ def test_eight_bits_need_a_reference(folder: Path, made: Path) -> None:
     _described(folder, reference="gone")
     with refused_in_one_sentence("8 bits", "reference"):
         load_encoder(f"onnx:{folder}")
+
+
+def test_eight_bits_are_never_silently_wrong(folder: Path, made: Path) -> None:
+    """Signed weights, which overflow on processors without VNNI, are right or are refused."""
+    _in_eight_bits(folder / "image.onnx", "QInt8")
+    _described(folder)
+    pixels = some_pixels(2, 32)
+    try:
+        ours = load_encoder(f"onnx:{folder}").encode_images(pixels)
+    except InputError as error:
+        assert "8-bit weights overflow" in str(error)
+        return
+    assert np.abs(ours - load_encoder(f"onnx:{made}").encode_images(pixels)).max() < 0.05
 
 
 def test_folders_of_before_are_read(folder: Path, made: Path) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from crg.atomic import file_sha256
 from crg.encoders.base import first_line, library
-from crg.encoders.onnx import TEST_SENTENCES, Onnx, test_pixels
+from crg.encoders.onnx import TEST_SENTENCES, Onnx, reference_pixels
 from crg.encoders.onnx_folder import DESCRIPTION, FORMAT, IMAGE, TEXT, VERSION
 from crg.encoders.openclip import OpenClip
 from crg.encoders.tokenizer import write_tokenizer
@@ -78,7 +78,7 @@ def _write(encoder: OpenClip, folder: Path) -> None:
         "preprocessing": asdict(encoder.preprocessing),
         "tokenizer": msgspec.to_builtins(tokenizer),
         "reference": {
-            "images": encoder.encode_images(test_pixels(side)).round(6).tolist(),
+            "images": encoder.encode_images(reference_pixels(side)).round(6).tolist(),
             "texts": encoder.encode_texts(TEST_SENTENCES).round(6).tolist(),
         },
         "files": {file.name: file_sha256(file) for file in sorted(folder.iterdir())},

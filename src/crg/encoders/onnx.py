@@ -72,21 +72,23 @@ class Onnx:
     def encode_texts(self, texts: Sequence[str]) -> Vectors:
         """Unit features (n, D); words beyond the context length are cut off."""
         if self._text is None or self._tokenize is None:
-            raise InputError(f"{self.name} has no text model: give the classes as text features.")
+            raise InputError(
+                f"{self.name} has no text model: give text features of the classes in a file."
+            )
         tokens = self._tokenize(check_texts(texts), self.context_length)
         return encode_in_pieces(tokens, self._text, _TEXTS_AT_ONCE, self.width, "texts")
 
     def _check_reference(self, about: About, place: Path) -> None:
         """Run both models once, and refuse features unlike those of the model exported."""
         expected = about.reference
-        images = self.encode_images(test_pixels(self.preprocessing.size))
+        images = self.encode_images(reference_pixels(self.preprocessing.size))
         _check_similar(place / IMAGE, images, expected and expected.images)
         if self._text is not None:
             texts = self.encode_texts(TEST_SENTENCES)
             _check_similar(place / TEXT, texts, expected and expected.texts)
 
 
-def test_pixels(side: int) -> Pixels:
+def reference_pixels(side: int) -> Pixels:
     """The two built-in test images (2, S, S, 3): slopes of colour under strong edges."""
     y, x = np.mgrid[0:side, 0:side]
     slopes = np.stack([255 * x // side, 255 * y // side, 255 * (x + y) // (2 * side)], axis=-1)
@@ -101,12 +103,13 @@ def _check_similar(graph: Path, features: Vectors, stored: list[list[float]] | N
     """Refuse features that err by much of what lies between the two test inputs."""
     if stored is None:
         return
-    expected = np.array(stored, np.float32)
-    if expected.shape != features.shape:
+    widths = {len(row) for row in stored}
+    if widths != {features.shape[1]}:
         raise InputError(
-            f"The reference features of {graph} are of shape {expected.shape}, not "
-            f"{features.shape}: export the model again."
+            f"The reference features of {graph} are {max(widths)} wide, not {features.shape[1]}: "
+            "export the model again."
         )
+    expected = np.array(stored, np.float32)
     error = float(np.linalg.norm(features - expected, axis=1).max())
     apart = float(np.linalg.norm(expected[0] - expected[1]))
     if not error <= _MOST_ERROR * apart:
