@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 PINS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint style golden clean
+.PHONY: help demo test bench soak lint style golden clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12 | sed 's/^/make /'
@@ -40,6 +40,10 @@ style: $(VENV)/.all
 
 bench: $(VENV)/.all ## measure the cost of a step and write docs/performance.*
 	@$(BIN)/python benchmarks/step.py --write
+
+# MINUTES=5 for a short one; SEED=1 for other cases. See tools/soak.py.
+soak: $(VENV)/.all ## attack the package for an hour and count what was handled
+	@$(BIN)/python tools/soak.py --minutes $(or $(MINUTES),60) --seed $(or $(SEED),0)
 
 golden: $(VENV)/.all ## write the golden runs anew, after a change that is meant to change them
 	@$(BIN)/python tests/golden_runs.py

@@ -25,6 +25,7 @@ from crg.methods.options import build_config, check_saved_options, saved_options
 from crg.methods.registry import get_method
 from crg.needs import TEXT_ENCODER, check_needs
 from crg.parts.cache import Entry
+from crg.state_file import Saved
 from crg.threads import HeldSignals
 from crg.types import (
     Array,
@@ -68,7 +69,11 @@ def load(path: str | os.PathLike[str], resources: Mapping[str, Any] | None = Non
     A text encoder is not in the file: it is loaded by the name of its model, unless it is
     among the ``resources`` that are given.
     """
-    saved = state_file.read(path)
+    return restored(state_file.read(path), resources)
+
+
+def restored(saved: Saved, resources: Mapping[str, Any] | None = None) -> Adapter:
+    """The adapter of a state that was read; see ``load``."""
     kind = get_method(saved.method)
     check_saved_options(kind.Config, saved.options)
     task = saved.task.with_resources(resources or {})
@@ -77,13 +82,18 @@ def load(path: str | os.PathLike[str], resources: Mapping[str, Any] | None = Non
     task = equipped(task, kind.needs, saved.model)
     adapter = create(saved.method, task, **saved.options)
     adapter._method.restore(saved.state)
-    adapter.n_steps = saved.n_steps
+    adapter.n_steps, adapter.about = saved.n_steps, saved.about
     return adapter
+
+
+def names_a_file(model: str) -> bool:
+    """Whether a model is, or may be, a file: those are named by people, never by a state."""
+    return os.path.sep in model or "/" in model or bool(model and Path(model).exists())
 
 
 def _check_not_a_file(model: str) -> None:
     """Files are named by people: what a state names might be a stranger's."""
-    if os.path.sep in model or "/" in model or (model and Path(model).exists()):
+    if names_a_file(model):
         raise InputError(
             f"The state names a model that is not known by its name alone, {model}: load the model "
             "yourself and give its text encoder among the resources."
@@ -99,9 +109,15 @@ class Adapter:
     def __init__(self, method: Method) -> None:
         self._method = method
         self.n_steps = 0
+        self.about: Mapping[str, Any] = {}  # kept in the state for whoever holds the adapter
         self._lock = threading.RLock()
         self._copy: Method | None = None  # the method as it was before the samples below
         self._since: list[Sample] = []
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Held while anything changes; hold it to do several things in one turn."""
+        return self._lock
 
     @property
     def name(self) -> str:
@@ -242,6 +258,7 @@ class Adapter:
                 method.task,
                 self.n_steps,
                 method.state(),
+                self.about,
             )
 
     @contextlib.contextmanager

@@ -35,10 +35,10 @@ from crg.cli.shared import (
     read_results,
     results_options,
 )
-from crg.methods.options import nearest
 from crg.methods.registry import list_methods
 from crg.report.tables import summary_table, to_markdown, to_terminal
 from crg.results import ledger
+from crg.spelling import nearest
 from crg.threads import processors
 from crg.types import InputError
 

@@ -7,6 +7,7 @@ other. Nothing is ever unpickled, so a file from a stranger cannot run code.
 from __future__ import annotations
 
 import json
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -18,11 +19,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_safetensors
 
 from crg.atomic import replacing
-from crg.types import InputError
+from crg.types import InputError, parsed_json
 
 Raw = dict[str, Any]
 
 _BROKEN_ZIP = (
+    tokenize.TokenError,  # NumPy reads the start of an array as Python text
+    SyntaxError,
     zipfile.BadZipFile,
     zlib.error,
     EOFError,
@@ -134,8 +137,8 @@ def _metadata(path: Path, metadata: Mapping[str, str], wanted: frozenset[str]) -
             values[key] = None
             continue
         try:
-            values[key] = json.loads(text)
-        except json.JSONDecodeError:
+            values[key] = parsed_json(text)
+        except ValueError:
             raise InputError(
                 f"{path} holds {key!r} in its metadata, but not as JSON: "
                 "store json.dumps of the value."

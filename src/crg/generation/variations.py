@@ -25,7 +25,7 @@ from PIL import Image, ImageEnhance, ImageOps
 from crg.atomic import make_folder, replacing
 from crg.images.image_set import ImageSet
 from crg.images.reading import IMAGE_SUFFIXES, read_image, shown
-from crg.types import InputError
+from crg.types import InputError, parsed_json
 
 
 class Generator(Protocol):
@@ -259,7 +259,7 @@ def _check_empty(folder: Path) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        stored = json.loads(path.read_bytes())
+        stored = parsed_json(path.read_bytes())
     except (OSError, ValueError):
         stored = None
     if not isinstance(stored, dict):

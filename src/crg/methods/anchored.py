@@ -37,6 +37,7 @@ from crg.types import Array, Diagnostics, Prediction, Sample, SampleId, namespac
 
 _AGREEMENT = 0.85  # of the mean view with the original, above which both are blended
 _LEAST_VARIANCE = 1e-6  # of all dimensions together
+_HEAVIEST = 50.0  # ln tau: no stream gets near, and e^50 times a density still fits float32
 _SAME = 1e-6  # squared distance to the mean below which an image has no direction of its own
 _FALLBACK = "the covariance needed ten times the prior variance to be inverted"
 
@@ -337,6 +338,10 @@ class Anchored(Method):
             self.shifts[label, :] += step
             self.shifts[other, :] -= step
         self.n_corrections += 1
+
+    def _is_sound(self) -> bool:
+        xp, counts = namespace(self.answered), (self.answered, self.expected)
+        return abs(self.log_weight) <= _HEAVIEST and all(bool(xp.all(n >= 0.0)) for n in counts)
 
     def add_class(self, text: Array) -> None:
         """A class that stands at its anchor until images count for it."""

@@ -109,7 +109,8 @@ class Method(Stateful, ABC):
         """The answer that follows from ``logits``; give ``probs`` where they are known."""
         label = int(namespace(logits).argmax(logits))
         probs = softmax(logits) if probs is None else probs
-        return Prediction(logits, probs, label, self.task.class_names[label], diagnostics)
+        names = self.task.class_names
+        return Prediction(logits, probs, label, names[label], diagnostics, names)
 
     def _predicted_plainly(self, logits: Array) -> Prediction:
         """The answer that follows from ``logits`` (K,) without any cache."""

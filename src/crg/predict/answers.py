@@ -59,10 +59,14 @@ class AnswerFile:
                 check_settings(target, settings)
                 self.before = read_answers(target, layout)
             self._file = _opened(target, resume)
-            if settings is not None:
+        try:
+            if isinstance(target, Path) and settings is not None:
                 _keep_settings(target, settings)
-        if layout == "csv" and not (isinstance(target, Path) and target.stat().st_size):
-            self._write(_csv_line(FIELDS))
+            if layout == "csv" and not (isinstance(target, Path) and target.stat().st_size):
+                self._write(_csv_line(FIELDS))
+        except BaseException as error:
+            self.__exit__(error)  # nobody else will close it
+            raise
 
     def __enter__(self) -> Self:
         return self
