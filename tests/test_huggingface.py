@@ -44,15 +44,13 @@ def _words(folder: Path, kind: str) -> Any:
         inner.post_processor = tokenizers.processors.TemplateProcessing(
             single="$A </s>", special_tokens=[("</s>", 0)]
         )
-        special = {"eos_token": "</s>", "pad_token": "</s>", "unk_token": "<unk>"}
+        tokens = {"eos_token": "</s>", "pad_token": "</s>", "unk_token": "<unk>"}
         return transformers.PreTrainedTokenizerFast(
-            tokenizer_object=inner, model_max_length=_SIGLIP_LENGTH, **special
+            tokenizer_object=inner, model_max_length=_SIGLIP_LENGTH, **tokens
         )
-    letters = [*"abcdefghijklmnopqrstuvwxyz.", "<|startoftext|>", "<|endoftext|>"]
-    letters = [*letters[:-2], *(f"{letter}</w>" for letter in letters[:-2]), *letters[-2:]]
-    vocabulary = {
-        letter: number for number, letter in enumerate([*letters[:-2], "ca", *letters[-2:]])
-    }
+    plain, special = "abcdefghijklmnopqrstuvwxyz.", ["<|startoftext|>", "<|endoftext|>"]
+    pieces = [*plain, *(f"{letter}</w>" for letter in plain), "ca", *special]
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
     (folder / "vocab.json").write_text(json.dumps(vocabulary))
     (folder / "merges.txt").write_text("#version: 0.2\nc a\n")
     return transformers.CLIPTokenizer(
