@@ -7,10 +7,14 @@ VENV ?= .venv
 WORKERS ?= 2
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-PINS := pyproject.toml constraints.txt
+# Every file that is downloaded is one of those that the index had when the pins were made.
+HASHED := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	--only-binary :all: --require-hashes --requirement
+OURS := $(PIP) --no-deps --no-build-isolation --editable .
+PINS := pyproject.toml constraints.txt $(wildcard requirements/*.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench soak lint style golden clean
+.PHONY: help demo test bench soak lint style golden pins clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12 | sed 's/^/make /'
@@ -48,6 +52,16 @@ soak: $(VENV)/.all ## attack the package for an hour and count what was handled
 golden: $(VENV)/.all ## write the golden runs anew, after a change that is meant to change them
 	@$(BIN)/python tests/golden_runs.py
 
+# torch stays out: its builds for CPU and GPU come from other indexes, with other needs and hashes.
+LOCK = echo 'torch ; python_version < "3"' | $(BIN)/uv pip compile --quiet pyproject.toml \
+	--universal --generate-hashes --no-annotate --custom-compile-command 'make pins' \
+	--constraint constraints.txt --override - --group build
+
+pins: $(VENV)/bin/python ## write requirements/*.txt anew from constraints.txt and the index
+	@$(PIP) uv
+	@$(LOCK) --extra report --output-file requirements/demo.txt
+	@$(LOCK) --all-extras --output-file requirements/test.txt
+
 clean: ## remove the virtual environment and every cache
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist report.html
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -60,11 +74,14 @@ $(VENV)/bin/python:
 # A stamp is newer than the pins exactly when what it stands for is installed as pinned.
 $(VENV)/.core: $(PINS) | $(VENV)/bin/python
 	@echo "Installing crg into $(VENV)"
-	@$(PIP) --editable '.[report]'
+	@$(HASHED) requirements/demo.txt
+	@$(OURS)
 	@touch $@
 
 # Most modules of the large libraries are never imported: those that are get compiled then.
 $(VENV)/.all: $(PINS) | $(VENV)/bin/python
 	@echo "Installing crg with all extras and the tools into $(VENV) (a few minutes at first)"
-	@$(PIP) --no-compile --editable '.[torch,fast,openclip,onnx,export,huggingface,diffusion,ray,report,heif,parquet,server,dev]'
+	@$(HASHED) requirements/test.txt --no-compile
+	@$(PIP) --no-compile torch # without hashes: see pins
+	@$(OURS)
 	@touch $@ $(VENV)/.core

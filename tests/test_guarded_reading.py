@@ -6,23 +6,30 @@ import io
 import json
 import os
 import shutil
+import struct
+import threading
+import time
+import zlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from safetensors.numpy import save as to_safetensors
 
 from crg import state_file
 from crg.bench.design import read_design
 from crg.datasets.readers import read_split_file
 from crg.encoding import Wording, encode
-from crg.features import store
+from crg.features import formats, store
 from crg.features.files import open_store, read_features
 from crg.features.store_writer import read_entries
 from crg.generation.variations import ABOUT, generate
+from crg.images import reading
 from crg.images.views import Recipe
 from crg.parts.context import read_context
 from crg.prompts.descriptions import read_descriptions
@@ -194,3 +201,57 @@ def test_a_store_that_becomes_shorter_is_refused(copy: Path) -> None:
         features.views(39)
     with refused_in_one_sentence("shorter"):
         features.image_features[:, 0]
+
+
+def test_a_compressed_feature_file_does_not_grow_without_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compressed numbers count by what they become; numbers as they are count by the disk."""
+    monkeypatch.setattr(formats, "MAX_BYTES", 100_000)
+    arrays: dict[str, Any] = {
+        "image_features": np.ones((9, 4000), np.float32), "text_features": np.eye(2, 4000),
+        "class_names": np.array(["a", "b"]), "logit_scale": np.array(100.0),
+    }  # fmt: skip
+    np.savez_compressed(tmp_path / "bomb.npz", **arrays)
+    np.savez(tmp_path / "large.npz", **arrays)
+    assert len(read_features(tmp_path / "large.npz")) == 9
+    with refused_in_one_sentence("bomb.npz", "CRG_MAX_FEATURES"):
+        read_features(tmp_path / "bomb.npz")
+
+
+def test_decoders_share_one_limit_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that decode wait for each other, and what can never fit is one refused image."""
+    clear = Image.new("RGBA", (100, 100))  # 25 bytes for each pixel
+    monkeypatch.setattr(reading, "_memory", reading._Memory(2 * 25 * 100 * 100))
+    at_once: list[int] = []
+    inside = threading.Semaphore(8)
+    convert = reading._as_rgb
+
+    def counting(image: Image.Image, name: str) -> Image.Image:
+        with inside:
+            at_once.append(8 - inside._value)
+            time.sleep(0.01)  # so that the others come meanwhile
+            return convert(image, name)
+
+    monkeypatch.setattr(reading, "_as_rgb", counting)
+    with ThreadPoolExecutor(8) as pool:
+        assert len(list(pool.map(reading.read_image, [clear] * 16))) == 16
+    assert max(at_once) == 2
+    with refused_in_one_sentence("CRG_MAX_MEMORY"):
+        reading.read_image(Image.new("RGBA", (300, 300)))
+    assert reading.read_image(clear).size == (100, 100)
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    checksum = struct.pack(">I", zlib.crc32(kind + data))
+    return struct.pack(">I", len(data)) + kind + data + checksum
+
+
+@pytest.mark.parametrize("kind", [b"zTXt", b"iCCP"])
+def test_what_hides_in_a_png_does_not_grow_without_bound(kind: bytes) -> None:
+    """A text or a profile that decompresses to many times its size is one refused image."""
+    start = _chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0))
+    bomb = _chunk(kind, b"k\0\0" + zlib.compress(b"a" * 5_000_000))
+    end = _chunk(b"IDAT", zlib.compress(b"\0\0\0\0")) + _chunk(b"IEND", b"")
+    with refused_in_one_sentence("too large"):
+        reading.read_image(b"\x89PNG\r\n\x1a\n" + start + bomb + end)

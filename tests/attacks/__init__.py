@@ -1,7 +1,7 @@
 """Attacks of our own making, in families, each case repeatable by its seed."""
 
 from attacks.arrays import odd_arrays
-from attacks.base import Family
+from attacks.base import Family as Family
 from attacks.files import descriptions, designs, features, results, stores
 from attacks.images import hostile_images
 from attacks.processes import (

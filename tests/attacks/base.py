@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 import json
 import math
 import os
@@ -154,7 +153,10 @@ _ODD: tuple[Any, ...] = (
 def odd_value(dice: random.Random) -> Any:
     """A value of some other kind or size than anybody expects."""
     if dice.random() < 0.1:
-        return functools.reduce(lambda inner, _: [inner], range(dice.choice((20, 200))), [1])
+        nested: Any = 1
+        for _ in range(dice.choice((20, 200))):
+            nested = [nested]
+        return nested
     return copy.deepcopy(dice.choice(_ODD))
 
 

@@ -19,9 +19,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_safetensors
 
 from crg.atomic import replacing
-from crg.types import InputError, parsed_json
+from crg.types import InputError, limit, parsed_json
 
 Raw = dict[str, Any]
+MAX_BYTES = limit("CRG_MAX_FEATURES", 8_000_000_000)  # of compressed members, decompressed
 
 _BROKEN_ZIP = (
     tokenize.TokenError,  # NumPy reads the start of an array as Python text
@@ -88,6 +89,7 @@ def _read_npz(path: Path, wanted: frozenset[str]) -> Raw:
         file.seek(0)
         try:
             with np.load(file, allow_pickle=False) as archive:
+                _check_growth(path, archive.zip)
                 return {
                     key: _npz_member(path, archive, key) if key in wanted else None
                     for key in archive.files
@@ -96,6 +98,16 @@ def _read_npz(path: Path, wanted: frozenset[str]) -> Raw:
             raise
         except _BROKEN_ZIP as error:
             raise _damaged(path, error) from None
+
+
+def _check_growth(path: Path, archive: zipfile.ZipFile) -> None:
+    """A small file must not become a large one in memory."""
+    packed = [each for each in archive.infolist() if each.compress_type != zipfile.ZIP_STORED]
+    if sum(each.file_size for each in packed) > MAX_BYTES:
+        raise InputError(
+            f"{path} holds more than {MAX_BYTES:,} bytes of compressed numbers: "
+            "store them without compression or set CRG_MAX_FEATURES."
+        )
 
 
 def _npz_member(path: Path, archive: Any, key: str) -> Any:

@@ -18,7 +18,7 @@ import stat
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from typing import Any
 
@@ -27,9 +27,14 @@ from PIL import Image, UnidentifiedImageError
 
 from crg.types import InputError, limit, printable
 
-# A decoder and the conversion to RGB may need 16 bytes per pixel: 1.9 GB for each worker thread.
 MAX_PIXELS = limit("CRG_MAX_PIXELS", 120_000_000)
 MAX_BYTES = limit("CRG_MAX_BYTES", 500_000_000)  # of one image file
+MAX_MEMORY = limit("CRG_MAX_MEMORY", 3_000_000_000)  # of all images in work at one time
+# Pillow's blocks of 16 MB stay with the thread that freed them; larger ones go back at once.
+Image.core.set_block_size(64 * 2**20)  # type: ignore[attr-defined]
+# Bytes per pixel at most while a file is decoded, turned upright and converted, as measured.
+_PLAIN, _OTHER = 12, 25
+_PLAIN_FORMATS, _PLAIN_MODES = ("JPEG", "PNG", "BMP", "GIF"), ("RGB", "L", "1", "P", "CMYK")
 IMAGE_SUFFIXES = frozenset(  # lower case, as in path.suffix.lower()
     [".avif", ".bmp", ".gif", ".heic", ".heif", ".hif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg",
      ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"]
@@ -61,16 +66,28 @@ def read_image(source: Any) -> Image.Image:
     >>> read_image(np.zeros((2, 3), np.uint8)).size
     (3, 2)
     """
+    with reading(source) as image:
+        return image
+
+
+@contextmanager
+def reading(source: Any) -> Iterator[Image.Image]:
+    """The image that ``read_image`` gives, for work whose memory counts as that of reading it."""
+    with ExitStack() as held:
+        yield _read(source, held)
+
+
+def _read(source: Any, held: ExitStack) -> Image.Image:
     if isinstance(source, Image.Image):
-        return _finished(source, "The PIL image")
+        return _finished(source, "The PIL image", held)
     if isinstance(source, np.ndarray):
         return _laid_on_white(Image.fromarray(_bytes_of(source)))
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return _decoded(bytes(source), "The image")
+        return _decoded(bytes(source), "The image", held)
     if isinstance(source, (str, os.PathLike)):
-        return _decoded(_content(source), shown(source))
+        return _decoded(_content(source), shown(source), held)
     if callable(getattr(source, "draw", None)):
-        return _finished(source.draw(), "The drawn image")
+        return _finished(source.draw(), "The drawn image", held)
     raise InputError(f"A value of type {type(source).__name__} is not an image: {_ACCEPTED}.")
 
 
@@ -108,7 +125,7 @@ def _content(path: str | os.PathLike[str]) -> bytes:
         raise InputError(f"{name} cannot be read ({_reason(error)}): check the path.") from None
 
 
-def _decoded(content: bytes, name: str) -> Image.Image:
+def _decoded(content: bytes, name: str, held: ExitStack) -> Image.Image:
     if not content:
         raise InputError(f"{name} is empty, with zero bytes: {_ANOTHER}.")
     try:
@@ -124,7 +141,7 @@ def _decoded(content: bytes, name: str) -> Image.Image:
         ) from None
     except Exception as error:  # damaged headers make the decoders raise nearly anything
         raise _damaged(name, error) from None
-    return _finished(image, name)
+    return _finished(image, name, held)
 
 
 def _of_extra(content: bytes, name: str) -> tuple[str, ...]:
@@ -145,12 +162,13 @@ def _of_extra(content: bytes, name: str) -> tuple[str, ...]:
     return ("HEIF",)
 
 
-def _finished(image: Image.Image, name: str) -> Image.Image:
+def _finished(image: Image.Image, name: str, held: ExitStack) -> Image.Image:
     """Loaded, upright and RGB; the image itself if it is all that already."""
     if image.width * image.height > MAX_PIXELS:
         raise _too_large(name)
     if 0 in image.size:
         raise InputError(f"{name} has no pixels: {_ANOTHER}.")
+    held.enter_context(_memory.taken(_needed(image), name))
     try:
         with _pillow_quiet():
             image.load()
@@ -160,6 +178,40 @@ def _finished(image: Image.Image, name: str) -> Image.Image:
         raise
     except Exception as error:  # damaged data make the decoders raise nearly anything
         raise _damaged(name, error) from None
+
+
+def _needed(image: Image.Image) -> int:
+    """How much memory it takes at most until the image is upright RGB."""
+    plain = image.format in _PLAIN_FORMATS and image.mode in _PLAIN_MODES
+    opaque = not image.has_transparency_data
+    return image.width * image.height * (_PLAIN if plain and opaque else _OTHER)
+
+
+class _Memory:
+    """What all threads may take together; who wants more waits for the others."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._taken, self._change = total, 0, threading.Condition()
+
+    @contextmanager
+    def taken(self, amount: int, name: str) -> Iterator[None]:
+        """Take some for a while; more than there can ever be is refused."""
+        if amount > self._total:
+            raise InputError(
+                f"{name} may need {amount:,} bytes of memory: scale it down or set CRG_MAX_MEMORY."
+            )
+        with self._change:
+            self._change.wait_for(lambda: self._taken + amount <= self._total)
+            self._taken += amount
+        try:
+            yield
+        finally:
+            with self._change:
+                self._taken -= amount
+                self._change.notify_all()
+
+
+_memory = _Memory(MAX_MEMORY)
 
 
 def _orientation(image: Image.Image) -> int:

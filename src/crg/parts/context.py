@@ -76,6 +76,18 @@ def write_context(path: str | os.PathLike[str], context: Context) -> None:
         partial.write_bytes(to_bytes({"context": vectors}, {"crg": json.dumps(header)}))
 
 
+def check_replaceable(path: str | os.PathLike[str]) -> None:
+    """Refuse a place that holds something else than a context."""
+    if not Path(path).is_file():
+        return
+    try:
+        read_context(path)
+    except InputError:
+        raise InputError(
+            f"{path} exists and is not a learnt context: choose another name."
+        ) from None
+
+
 def read_context(path: str | os.PathLike[str]) -> Context:
     """Read what ``write_context`` wrote; anything else is refused in one sentence."""
     header, vectors = _contents(Path(path))
