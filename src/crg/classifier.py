@@ -123,8 +123,8 @@ class Classifier:
         """
         about = checked_about(state_file.read(path), str(path))
         about["model"] = model  # None: the constructor decides whether it may be loaded
-        given = {"device": device, "precision": precision, "text_features": text_features}
-        return cls(state=path, on_note=on_note, **given, **about)
+        about |= {"device": device, "precision": precision, "text_features": text_features}
+        return cls(state=path, on_note=on_note, **about)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write what was learnt to one file, at once or not at all; ``load`` continues with it."""
