@@ -66,7 +66,7 @@ class DPE(Method):
     def step(self, sample: Sample) -> Prediction:
         """Cache the image, take one step, predict the original view, evolve."""
         text, c = self.text.rows, self.config
-        seen = confident_views(sample.views, text, self.task.logit_scale, c.view_share)
+        seen = confident_views(sample.views, normalize(text), self.task.logit_scale, c.view_share)
         change = self.cache.offer(seen.label, seen.feature, seen.entropy, sample.id)
         visual, classes = self._visual()
         text_residual, visual_residual = self._residuals(seen.feature, visual, classes)
