@@ -77,7 +77,7 @@ class DPE(Method):
 
     def answer(self, sample: Sample) -> Prediction:
         """Take one step and predict the original view; nothing is cached, nothing evolves."""
-        text, share = self.text.rows, self.config.view_share
+        text, share = normalize(self.text.rows), self.config.view_share
         seen = confident_views(sample.views, text, self.task.logit_scale, share)
         if not self.cache.counts.any():  # no image has been cached, so there is nothing to step to
             return self._predicted_plainly(self.task.logit_scale * (text @ sample.views[0, :]))

@@ -82,7 +82,7 @@ class OGA(Method):
         features = self.cache.features
         xp = namespace(features)
         rows = xp.astype(xp.reshape(features, (-1, features.shape[2])), xp.float64)
-        self.squares = rows.T @ rows  # sum of x x^T over the entries; empty slots are zero
+        self.squares: Array = rows.T @ rows  # sum of x x^T over the entries; empty slots are zero
         self._fit()
 
     def _fit(self) -> None:
