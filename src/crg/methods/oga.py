@@ -67,6 +67,14 @@ class OGA(Method):
         h = self.solved @ xp.astype(x, xp.float64) - 0.5 * self.quadratic
         return self.config.weight * h
 
+    def _read_cache(self) -> None:
+        """Compute all that follows from the queues."""
+        features = self.cache.features
+        xp = namespace(features)
+        rows = xp.astype(xp.reshape(features, (-1, features.shape[2])), xp.float64)
+        self.squares = rows.T @ rows  # sum of x x^T over the entries; empty slots are zero
+        self._fit()
+
     def _follow(self, change: Change) -> None:
         """The sum of outer products takes in one entry and gives back another."""
         xp = namespace(change.added)
@@ -75,14 +83,6 @@ class OGA(Method):
         if change.removed is not None:
             removed = xp.astype(change.removed, xp.float64)
             self.squares = self.squares - removed[:, None] * removed
-        self._fit()
-
-    def _read_cache(self) -> None:
-        """Compute all that follows from the queues."""
-        features = self.cache.features
-        xp = namespace(features)
-        rows = xp.astype(xp.reshape(features, (-1, features.shape[2])), xp.float64)
-        self.squares: Array = rows.T @ rows  # sum of x x^T over the entries; empty slots are zero
         self._fit()
 
     def _fit(self) -> None:
