@@ -183,5 +183,5 @@ def thumbnail_of(image: Image.Image) -> bytes:
     scale = min(1.0, THUMBNAIL / max(image.size))
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     written = io.BytesIO()
-    image.resize(size, reducing_gap=2.0).save(written, "JPEG", quality=75)
+    image.resize(size, Image.Resampling.BOX).save(written, "JPEG", quality=75)
     return written.getvalue()
