@@ -116,7 +116,7 @@ def _check_given(client: httpx.Client, sender: Sender) -> None:
 def _check_log(folder: Path, senders: list[Sender]) -> dict[str, int]:
     """A session that learns the same events without any stop gives the same bits."""
     encoder = load_encoder("mini")
-    log, states = Log(folder / "sessions.sqlite", encoder.width), States(folder, encoder)
+    log, states = Log(folder / "sessions.sqlite", encoder.width), States(folder, lambda: encoder)
     events = 0
     for row in log.newest(2**62, 10):
         assert row.text_features is not None

@@ -149,7 +149,7 @@ class Actions:
         [feature] = await self._encode_names([name])
 
         def apply(learner: Learner, _: Any) -> list[Event]:
-            _check_classes(learner.adapter.task.n_classes + 1, service.limits.max_classes)
+            _check_classes(learner.n_classes + 1, service.limits.max_classes)
             return [learner.add_class(name, feature)]
 
         return await self._submit(session_id, key, json.encode(["add", name]), apply)
@@ -170,7 +170,7 @@ class Actions:
             nonlocal content
             with tempfile.TemporaryDirectory(dir=self._service.settings.data) as folder:
                 path = Path(folder) / "state.crg"
-                learner.adapter.save(path)
+                learner.save(path)
                 content = path.read_bytes()
             return []
 
@@ -233,7 +233,6 @@ class Actions:
             service.n_sessions -= 1
             raise
         row = await service.row(session_id)
-        service.keep(Session(row, Learner(adapter), 0, service.tools))
         return await service.read(summarise, service.log, row)
 
     def _check_room(self, n_classes: int, views: int) -> None:

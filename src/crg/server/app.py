@@ -27,9 +27,9 @@ from crg.types import InputError
 STATIC = Path(__file__).with_name("static")
 
 
-def create_app(settings: Settings, encoder: Encoder) -> FastAPI:
+def create_app(settings: Settings, encoder: Encoder, service: Service | None = None) -> FastAPI:
     """The service for one folder and one model; its state opens and closes with the application."""
-    service = Service(settings, encoder)
+    service = service or Service(settings, encoder)
     app = FastAPI(
         title="CRG",
         version=crg.__version__,

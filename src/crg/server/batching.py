@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from PIL import Image
@@ -25,7 +25,7 @@ from crg.types import InputError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-_ROWS = 32  # views per call of the encoder; more do not make it faster
+ROWS = 32  # views per call of the encoder; more do not make it faster
 _MOMENT = 0.002  # seconds
 THUMBNAIL = 128  # pixels a side
 
@@ -33,39 +33,46 @@ THUMBNAIL = 128  # pixels a side
 class Gatherer(Generic[Item, Result]):
     """A thread that does at once all that waits; while it is busy, more can gather.
 
-    ``work`` gets the items and gives a result or an exception for each. Nobody waits for a
-    batch to fill up, but a moment for those that ``expects`` says are about to come.
+    ``works`` get the items and give a result or an exception for each; every one of them has a
+    thread. Nobody waits for a batch to fill up, but a moment for those that ``expects`` says are
+    about to come.
     """
 
     def __init__(
         self,
         name: str,
-        work: Callable[[list[Item]], Sequence[Result | BaseException]],
+        *works: Callable[[list[Item]], Sequence[Result | BaseException]],
         weigh: Callable[[Item], int] = lambda _: 1,
         most: int = 1_000,
         expects: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._work, self._weigh, self._most, self._expects = work, weigh, most, expects
+        self._weigh, self._most, self._expects = weigh, most, expects
         self._loop = asyncio.get_running_loop()
         self._waiting: queue.SimpleQueue[tuple[Item, asyncio.Future[Result]] | None]
         self._waiting = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=self._run, args=(work,), name=name, daemon=True)
+            for work in works
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def submit(self, item: Item, future: asyncio.Future[Result]) -> None:
         """Have an item done; the future, of the loop that made this, gets the result."""
         self._waiting.put((item, future))
 
     def close(self) -> None:
-        """End the thread once all that was submitted is done."""
-        self._waiting.put(None)
-        self._thread.join()
+        """End the threads once all that was submitted is done."""
+        for _ in self._threads:
+            self._waiting.put(None)
+        for thread in self._threads:
+            thread.join()
 
-    def _run(self) -> None:
+    def _run(self, work: Callable[[list[Item]], Sequence[Result | BaseException]]) -> None:
         while (first := self._waiting.get()) is not None:
             batch, ended = self._gathered(first)
             try:
-                results = self._work([item for item, _ in batch])
+                results = work([item for item, _ in batch])
             except Exception as error:
                 results = [error] * len(batch)
             futures = [future for _, future in batch]
@@ -113,28 +120,60 @@ class Encoded:
 _Views: TypeAlias = tuple[Pixels, bytes | None]  # and the thumbnail
 
 
-class Batcher:
-    """Images of all sessions on their way to features: read by a few threads, encoded by one."""
+@dataclass(frozen=True)
+class Eye:
+    """Reads images and encodes their views."""
 
-    def __init__(
-        self, encoder: Encoder, workers: int, max_pixels: int, thumbnails: bool, metrics: Metrics
-    ) -> None:
-        self._encoder, self._metrics = encoder, metrics
-        self._max_pixels, self._thumbnails = max_pixels, thumbnails
-        self._loop = asyncio.get_running_loop()
-        self._readers = ThreadPoolExecutor(workers, "crg-read")
-        self._lock = threading.Lock()
-        self._reading = 0  # images
-        self._gatherer: Gatherer[_Views, Encoded]
-        self._gatherer = Gatherer(
-            "crg-encode", self._encode, lambda item: len(item[0]), _ROWS, lambda: self._reading > 0
-        )
+    encoder: Encoder
+    max_pixels: int
+    thumbnails: bool
+
+    def views(self, content: bytes, recipe: Recipe) -> _Views:
+        """What the encoder is to see of an image."""
+        name = "" if recipe.views == 1 else hashlib.sha256(content).hexdigest()
+        with reading(content, self.max_pixels) as image:
+            pixels = views_of(image, self.encoder.preprocessing, recipe, name, 1)
+            return pixels, thumbnail_of(image) if self.thumbnails else None
+
+    def encode(self, batch: Sequence[_Views]) -> list[Encoded]:
+        """Encode the views of several images at once."""
+        pixels = batch[0][0] if len(batch) == 1 else np.concatenate([views for views, _ in batch])
+        features = self.encoder.encode_images(pixels)
+        ends = np.cumsum([len(views) for views, _ in batch])[:-1]
+        rows = np.split(features, ends)
+        return [Encoded(each, small) for each, (_, small) in zip(rows, batch, strict=True)]
+
+
+class Encoding(Protocol):
+    """How images of all sessions become features."""
 
     def encode(self, content: bytes, recipe: Recipe, place: int = 0) -> asyncio.Future[Encoded]:
         """Read one image and encode its views, together with those of others.
 
         ``place`` is that of the image in its request, for the problem that it may be.
         """
+
+    def close(self) -> None:
+        """End once all is encoded."""
+
+
+class Batcher:
+    """Encoding in this process: images are read by a few threads, and encoded by one."""
+
+    def __init__(self, eye: Eye, workers: int, metrics: Metrics) -> None:
+        self._eye, self._metrics = eye, metrics
+        self._loop = asyncio.get_running_loop()
+        self._readers = ThreadPoolExecutor(workers, "crg-read")
+        self._lock = threading.Lock()
+        self._reading = 0  # images
+        self._gatherer: Gatherer[_Views, Encoded]
+        self._gatherer = Gatherer(
+            "crg-encode", self._encode, weigh=lambda item: len(item[0]), most=ROWS,
+            expects=lambda: self._reading > 0,
+        )  # fmt: skip
+
+    def encode(self, content: bytes, recipe: Recipe, place: int = 0) -> asyncio.Future[Encoded]:
+        """Read one image and encode its views, together with those of others."""
         encoded: asyncio.Future[Encoded] = self._loop.create_future()
         with self._lock:
             self._reading += 1
@@ -151,7 +190,7 @@ class Batcher:
     ) -> None:
         """Hand the views of an image on to the encoder."""
         try:
-            views = self._views(content, recipe)
+            views = self._eye.views(content, recipe)
         except InputError as error:
             problem = refused(error, image=place)
             self._loop.call_soon_threadsafe(_resolve, [encoded], [problem])
@@ -163,19 +202,9 @@ class Batcher:
             with self._lock:
                 self._reading -= 1
 
-    def _views(self, content: bytes, recipe: Recipe) -> _Views:
-        name = "" if recipe.views == 1 else hashlib.sha256(content).hexdigest()
-        with reading(content, self._max_pixels) as image:
-            pixels = views_of(image, self._encoder.preprocessing, recipe, name, 1)
-            return pixels, thumbnail_of(image) if self._thumbnails else None
-
     def _encode(self, batch: list[_Views]) -> list[Encoded]:
-        pixels = batch[0][0] if len(batch) == 1 else np.concatenate([views for views, _ in batch])
-        self._metrics.batch_size.observe(len(pixels))
-        features = self._encoder.encode_images(pixels)
-        ends = np.cumsum([len(views) for views, _ in batch])[:-1]
-        rows = np.split(features, ends)
-        return [Encoded(each, small) for each, (_, small) in zip(rows, batch, strict=True)]
+        self._metrics.batch_size.observe(sum(len(views) for views, _ in batch))
+        return self._eye.encode(batch)
 
 
 def thumbnail_of(image: Image.Image) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,25 @@ _LOGGER = logging.getLogger("crg.server")
 _TOP = 5
 
 
+class OwnerLost(Exception):
+    """What was learnt is no longer where it was: the log has it."""
+
+
 @dataclass
 class Learner:
     """An adapter and the number of the last event that it knows."""
 
     adapter: Adapter
     seq: int = 0
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes to choose from."""
+        return self.adapter.task.n_classes
+
+    def save(self, path: Path) -> None:
+        """Write what was learnt as ``crg.load`` reads it."""
+        self.adapter.save(path)
 
     def answer(self, features: Any, name: str | None, thumbnail: bytes | None = None) -> Event:
         """Learn an image and say what it shows."""
@@ -107,7 +120,7 @@ class Learner:
 class States:
     """The folder of snapshots: how a session comes back to memory."""
 
-    def __init__(self, folder: Path, encoder: Encoder) -> None:
+    def __init__(self, folder: Path, encoder: Callable[[], Encoder]) -> None:
         self.folder, self._encoder = folder, encoder
         self._resources: dict[str, Any] = {}
 
@@ -120,7 +133,7 @@ class States:
     def save(self, session_id: str, learner: Learner) -> None:
         """Write a snapshot; older ones go, but for the state that a session was started from."""
         (self.folder / session_id).mkdir(exist_ok=True)
-        learner.adapter.save(self.folder / session_id / f"{learner.seq}.crg")
+        learner.save(self.folder / session_id / f"{learner.seq}.crg")
         for seq, path in self._snapshots(session_id):
             if 0 < seq < learner.seq:
                 path.unlink(missing_ok=True)
@@ -150,11 +163,20 @@ class States:
     def _newest(self, row: Row) -> Learner:
         for seq, path in self._snapshots(row.id):
             try:
-                return Learner(load(path, self._needed(row.start["method"])), seq)
+                return self.saved(row, seq, path)
             except InputError as error:
                 _LOGGER.warning("a snapshot of session %s is passed over: %s", row.id, error)
         if row.text_features is None:
             raise RuntimeError(f"The state that session {row.id} was started from is lost.")
+        return self.fresh(row)
+
+    def saved(self, row: Row, seq: int, path: Path) -> Learner:
+        """The learner that a snapshot holds."""
+        return Learner(load(path, self._needed(row.start["method"])), seq)
+
+    def fresh(self, row: Row) -> Learner:
+        """The learner that a session was started with."""
+        assert row.text_features is not None
         return Learner(self.start(row.start, row.text_features))
 
     def _snapshots(self, session_id: str) -> list[tuple[int, Path]]:
@@ -166,6 +188,6 @@ class States:
         """The text encoder of the server's model, for a method that needs one."""
         if TEXT_ENCODER not in get_method(method).needs:
             return {}
-        if not self._resources and hasattr(self._encoder, "promptable"):
-            self._resources = {TEXT_ENCODER: self._encoder.promptable()}
+        if not self._resources and hasattr(encoder := self._encoder(), "promptable"):
+            self._resources = {TEXT_ENCODER: encoder.promptable()}
         return self._resources

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from crg.atomic import locked, make_folder
 from crg.encoders.base import Encoder
 from crg.prompts import PHOTO
-from crg.server.batching import Batcher, Gatherer
+from crg.server.batching import Batcher, Encoding, Eye, Gatherer
 from crg.server.learning import States
 from crg.server.limits import Budget, Limits
 from crg.server.log import Change, Event, Log, Row, deleted
@@ -55,9 +55,10 @@ class Service:
 
     log: Log
     states: States
-    batcher: Batcher
+    batcher: Encoding
     writer: Gatherer[Change, None]
     tools: Tools
+    learner_threads = processors()
 
     def __init__(self, settings: Settings, encoder: Encoder) -> None:
         self.settings, self.encoder, self.limits = settings, encoder, settings.limits
@@ -92,22 +93,30 @@ class Service:
         self._held.enter_context(one_blas_thread())  # threads would change the last bits
         self.log = Log(data / "sessions.sqlite", self.encoder.width)
         self._held.callback(self.log.close)
-        self.states = States(data / "states", self.encoder)
+        self.states = self.make_states(data / "states")
         self.states.clear(self.log)
         self.n_sessions = self.log.count()
         self.readers = self._pool(2, "crg-log")
         self.texts = self._pool(1, "crg-text")
-        learners = self._pool(processors(), "crg-learn")
-        self.batcher = Batcher(
-            self.encoder, processors(), limits.max_pixels, limits.thumbnails > 0, self.metrics
-        )
+        learners = self._pool(self.learner_threads, "crg-learn")
+        self.batcher = self.make_batcher()
         self._held.callback(self.batcher.close)
         self.writer = Gatherer("crg-write", self._commit)
         self._held.callback(self.writer.close)
-        self.tools = Tools(learners, self.writer, self.states, limits.thumbnails,
+        self.tools = Tools(learners, self.writer, self.log, self.states, limits.thumbnails,
                            limits.snapshot_every, self._on_events, self._on_broken)  # fmt: skip
         self._sweeper = asyncio.create_task(self._sweep())
         self.ready = True
+
+    def make_states(self, folder: Path) -> States:
+        """Where sessions learn: in this process."""
+        return States(folder, lambda: self.encoder)
+
+    def make_batcher(self) -> Encoding:
+        """Where images are encoded: in this process."""
+        limits = self.limits
+        eye = Eye(self.encoder, limits.max_pixels, limits.thumbnails > 0)
+        return Batcher(eye, processors(), self.metrics)
 
     async def close(self) -> None:
         """Finish what was accepted, save snapshots, and give the folder back."""

@@ -17,8 +17,8 @@ from functools import partial
 from typing import Any
 
 from crg.server.batching import Gatherer
-from crg.server.learning import Learner, States
-from crg.server.log import Change, Event, Key, Row, happened
+from crg.server.learning import Learner, OwnerLost, States
+from crg.server.log import Change, Event, Key, Log, Row, happened
 from crg.server.problems import Problem
 from crg.types import InputError
 
@@ -41,6 +41,7 @@ class Tools:
 
     learners: Executor  # threads that learn
     writer: Gatherer[Change, None]
+    log: Log
     states: States
     thumbnails: int
     snapshot_every: int
@@ -111,12 +112,32 @@ class Session:
                 while self._jobs and self._jobs[0].ready.done():
                     jobs.append(self._jobs.popleft())
                 outcomes = await loop.run_in_executor(self._tools.learners, self._learn, jobs)
+                lost = []
                 for job, outcome in zip(jobs, outcomes, strict=True):
-                    self._settle(job, outcome)
+                    if isinstance(outcome, OwnerLost):
+                        lost.append(job)
+                    else:
+                        self._settle(job, outcome)
+                if lost:
+                    self._jobs.extendleft(reversed(lost))
+                    await self._restore()
                 if self.unsaved >= self._tools.snapshot_every:
                     await self.save()
         finally:
             self._owner = None
+
+    async def _restore(self) -> None:
+        """Come back as the log has it, with what is on its way to the disk."""
+        if self._unwritten:
+            await asyncio.wait(self._unwritten)
+        tools, loop = self._tools, asyncio.get_running_loop()
+        try:
+            self.learner, self._saved, _ = await loop.run_in_executor(
+                tools.learners, tools.states.load, self.row, tools.log
+            )
+        except Exception as error:
+            _LOGGER.error("session %s could not be restored", self.row.id, exc_info=error)
+            self.broken = True
 
     def _learn(self, jobs: Sequence[Job]) -> list[list[Event] | BaseException]:
         return [self._learnt(job) for job in jobs]
@@ -130,6 +151,8 @@ class Session:
         before = self.learner.seq
         try:
             return job.apply(self.learner, job.ready.result())
+        except OwnerLost as lost:
+            return lost
         except Exception as error:
             refused = isinstance(error, (InputError, Problem)) and self.learner.seq == before
             self.broken = not refused
