@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +73,21 @@ class Sender(threading.Thread):
 
 def kill_repeatedly(folder: Path, kills: int, seed: int) -> dict[str, int]:
     """Kill a server ``kills`` times; raises AssertionError where anything is lost or differs."""
-    chance = random.Random(seed)
-    server = Process(folder, *OPTIONS)
+    chance, server = random.Random(seed), Process(folder, *OPTIONS)
+    with under_load(server, seed) as senders:
+        for _ in range(kills):
+            wait_for_more(senders)
+            time.sleep(chance.uniform(0, 0.3))
+            server.stop(signal.SIGKILL)
+            server = Process(folder, *OPTIONS)
+            for sender in senders:
+                sender.address = server.address
+    return check_all(folder, server, senders)
+
+
+@contextlib.contextmanager
+def under_load(server: Process, seed: int) -> Iterator[list[Sender]]:
+    """Four clients that send to three sessions meanwhile."""
     with server.client() as client:
         made = [client.post("/v1/sessions", json={"classes": NAMES}) for _ in range(3)]
     sessions = [each.headers["location"] for each in made]
@@ -81,21 +96,24 @@ def kill_repeatedly(folder: Path, kills: int, seed: int) -> dict[str, int]:
         for sender in senders:
             sender.address = server.address
             sender.start()
-        for _ in range(kills):
-            known = sum(sender.number for sender in senders)
-            while sum(sender.number for sender in senders) < known + 3:
-                assert all(sender.is_alive() for sender in senders), "a request was refused"
-                time.sleep(0.005)
-            time.sleep(chance.uniform(0, 0.3))
-            server.stop(signal.SIGKILL)
-            server = Process(folder, *OPTIONS)
-            for sender in senders:
-                sender.address = server.address
+        yield senders
     finally:
         for sender in senders:
             sender.ended = True
         for sender in senders:
             sender.join()
+
+
+def wait_for_more(senders: list[Sender], more: int = 3) -> None:
+    """Wait until some more requests have been answered."""
+    known = sum(sender.number for sender in senders)
+    while sum(sender.number for sender in senders) < known + more:
+        assert all(sender.is_alive() for sender in senders), "a request was refused"
+        time.sleep(0.005)
+
+
+def check_all(folder: Path, server: Process, senders: list[Sender]) -> dict[str, int]:
+    """Every given answer is kept, and what was learnt is what one process would have learnt."""
     with server, server.client() as client:
         for sender in senders:
             _check_given(client, sender)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from crg.cli.shared import F, note, plugin_option
+from crg.cli.shared import F, loaded_plugins, note, plugin_option
 from crg.encoders import load_encoder
 from crg.encoders.base import library
 from crg.prompts import PHOTO, check_template
@@ -18,6 +20,7 @@ for _name in ("fastapi", "prometheus_client", "python_multipart", "uvicorn"):
     library(_name, "server")
 
 from crg.server.app import create_app  # noqa: E402  (needs what is checked above)
+from crg.server.cluster import ClusterService, open_cluster  # noqa: E402
 from crg.server.limits import Limits  # noqa: E402
 from crg.server.run import serve as run  # noqa: E402
 from crg.server.security import check_address  # noqa: E402
@@ -57,6 +60,13 @@ def limit_options(command: F) -> F:
 @click.option("--allow-origin", "allow_origins", multiple=True, metavar="ORIGIN",
               help="Let pages of another origin use the service; may be repeated.")  # fmt: skip
 @click.option("--keep-images", is_flag=True, help="Keep the images as they came.")
+@click.option("--engine", default="local", show_default=True, type=click.Choice(["local", "ray"]),
+              help="Where images are encoded and sessions learn.")  # fmt: skip
+@click.option("--replicas", default=2, show_default=True, type=click.IntRange(min=1),
+              help="With ray: actors that encode images.")  # fmt: skip
+@click.option("--owners", default=2, show_default=True, type=click.IntRange(min=1),
+              help="With ray: actors in which sessions learn.")  # fmt: skip
+@click.option("--address", help="Ray cluster to use.  [default: one on this machine]")
 @limit_options
 @plugin_option
 def serve(
@@ -70,6 +80,10 @@ def serve(
     allow_hosts: tuple[str, ...],
     allow_origins: tuple[str, ...],
     keep_images: bool,
+    engine: str,
+    replicas: int,
+    owners: int,
+    address: str | None,
     **limits: Any,
 ) -> None:
     """Serve sessions over HTTP, with a page to watch them live.
@@ -92,5 +106,14 @@ def serve(
     if model == "mini":
         note("the bundled model mini knows rendered shapes only; for photographs name another "
              "with --model.")  # fmt: skip
-    app = create_app(settings, load_encoder(model, device=device, precision=precision))
-    run(app, settings, host, port, lambda address: click.echo(f"The page is at {address}"))
+    load = partial(load_encoder, model, device=device, precision=precision)
+    encoder = load()
+    with contextlib.ExitStack() as held:
+        service = None
+        if engine == "ray":
+            cluster = open_cluster(
+                settings, encoder, load, replicas, owners, address, loaded_plugins()
+            )
+            service = ClusterService(settings, encoder, held.enter_context(cluster))
+        app = create_app(settings, encoder, service)
+        run(app, settings, host, port, lambda page: click.echo(f"The page is at {page}"))

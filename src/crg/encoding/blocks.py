@@ -101,16 +101,9 @@ def encode_on_ray(
     Each worker loads the encoder once, with ``load``: ``load_encoder(encoder.name)`` if it is
     left out.
     """
-    on_gpu = str(getattr(encoder, "device", "cpu")) != "cpu"
-    needs = Needs(
-        processors=1 if on_gpu else _threads(),
-        gpus=1 if on_gpu else 0,
-        ahead=2,
-        remedy="add one, or set OMP_NUM_THREADS to a smaller number",
-    )
-    torch_threads = sys.modules["torch"].get_num_threads() if "torch" in sys.modules else None
-    load = load or functools.partial(load_encoder, encoder.name)
-    make = functools.partial(_remote_encoder, load, encoder.fingerprint, settings, torch_threads)
+    load = loading_the_same(encoder, load or functools.partial(load_encoder, encoder.name))
+    make = functools.partial(_remote_encoder, load, settings)
+    needs = encoder_needs(encoder)
     with contextlib.closing(work_on_ray(make, blocks, needs, workers, address)) as answers:
         for _, answer in answers:
             if isinstance(answer, InputError):
@@ -118,10 +111,26 @@ def encode_on_ray(
             yield answer
 
 
-def _remote_encoder(
-    load: Callable[[], Encoder], fingerprint: str, settings: Settings, torch_threads: int | None
-) -> Callable[[Block, Tell], EncodedBlock]:
-    """What a worker encodes blocks with."""
+def encoder_needs(encoder: Encoder) -> Needs:
+    """What a worker with such an encoder takes of the cluster."""
+    on_gpu = str(getattr(encoder, "device", "cpu")) != "cpu"
+    return Needs(
+        processors=1 if on_gpu else _threads(),
+        gpus=1 if on_gpu else 0,
+        ahead=2,
+        remedy="add one, or set OMP_NUM_THREADS to a smaller number",
+    )
+
+
+def loading_the_same(encoder: Encoder, load: Callable[[], Encoder]) -> Callable[[], Encoder]:
+    """What loads this very encoder on another machine, to use as many threads there."""
+    torch_threads = sys.modules["torch"].get_num_threads() if "torch" in sys.modules else None
+    return functools.partial(_load_the_same, load, encoder.fingerprint, torch_threads)
+
+
+def _load_the_same(
+    load: Callable[[], Encoder], fingerprint: str, torch_threads: int | None
+) -> Encoder:
     encoder = load()
     if encoder.fingerprint != fingerprint:
         raise InputError(
@@ -130,6 +139,14 @@ def _remote_encoder(
         )
     if torch_threads is not None and "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(torch_threads)
+    return encoder
+
+
+def _remote_encoder(
+    load: Callable[[], Encoder], settings: Settings
+) -> Callable[[Block, Tell], EncodedBlock]:
+    """What a worker encodes blocks with."""
+    encoder = load()
 
     def work(block: Block, tell: Tell) -> EncodedBlock:
         [encoded] = encode_blocks([block], encoder, settings, workers=0)

@@ -60,8 +60,8 @@ def work_on_ray(
         return
     ray = library("ray", "ray")
     own = (workers or max(1, processors() // needs.processors)) * needs.processors
-    with _connected(ray, address, own):
-        room = _room_for(ray, needs)
+    with connected(ray, address, own):
+        room = room_for(ray, needs)
         board = _Board(ray, on_progress) if on_progress else None
         pool = _Pool(ray, make, needs, min(workers or room, room, len(jobs)), board)
         with contextlib.closing(pool):
@@ -190,7 +190,7 @@ class _Pool:
 
 
 @contextlib.contextmanager
-def _connected(ray: Any, address: str | None, processors: int) -> Iterator[None]:
+def connected(ray: Any, address: str | None, processors: int) -> Iterator[None]:
     """The cluster at ``address``, the one in use, or one of our own that ends with the jobs."""
     if ray.is_initialized():
         yield
@@ -225,7 +225,7 @@ def _check_reachable(address: str) -> None:
             pass
 
 
-def _room_for(ray: Any, needs: Needs) -> int:
+def room_for(ray: Any, needs: Needs) -> int:
     """For how many workers the machines have room."""
     wanted = {"CPU": needs.processors} | ({"GPU": needs.gpus} if needs.gpus else {})
     machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]

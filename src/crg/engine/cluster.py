@@ -38,10 +38,8 @@ def run_all_on_ray(
     ``address`` the cluster is the one in use, or one of our own on this machine. To stop early,
     close the iterator: what is at work is cancelled.
     """
-    place = _Place(os.getcwd(), tuple(resolved(each) for each in plugins), _versions())
-    passed_on = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-    needs = Needs(variables={**ONE_THREAD, **passed_on})
-    make = functools.partial(_runner, place)
+    needs = Needs(variables=variables())
+    make = functools.partial(_runner, Place.here(plugins))
 
     def tell(number: int, done: int, total: int) -> None:
         assert on_progress is not None
@@ -54,30 +52,47 @@ def run_all_on_ray(
             yield specs[number], Failure(str(answer)) if lost else cast(Outcome, answer)
 
 
+def variables() -> dict[str, str]:
+    """The environment in which a method gives the results that it has here."""
+    return {**ONE_THREAD, **{name: os.environ[name] for name in _PASSED_ON if name in os.environ}}
+
+
 @dataclass(frozen=True)
-class _Place:
+class Place:
     """What the process that asks has about it, and the one that runs needs."""
 
     folder: str
     plugins: tuple[str, ...]
     versions: dict[str, str]
 
+    @classmethod
+    def here(cls, plugins: Sequence[str]) -> Place:
+        """What this process has."""
+        return cls(os.getcwd(), tuple(resolved(each) for each in plugins), _versions())
 
-def _runner(place: _Place) -> Callable[[RunSpec, Tell], Outcome]:
+    def check(self) -> None:
+        """Refuse a machine whose libraries may give other results."""
+        own = _versions()
+        if own != self.versions:
+            name = next(each for each in _DECIDING if own[each] != self.versions[each])
+            raise InputError(
+                f"{platform.node()} of the Ray cluster has {name} {own[name]} rather than "
+                f"{self.versions[name]}: install the same there."
+            )
+
+
+def _runner(place: Place) -> Callable[[RunSpec, Tell], Outcome]:
     """What a worker does with each run; called there, once."""
     with contextlib.suppress(OSError):  # for options that name a file
         os.chdir(place.folder)
     return functools.partial(_run_there, place)
 
 
-def _run_there(place: _Place, spec: RunSpec, tell: Tell) -> Outcome:
-    own = _versions()
-    if own != place.versions:
-        name = next(each for each in _DECIDING if own[each] != place.versions[each])
-        return Failure(
-            f"{platform.node()} of the Ray cluster has {name} {own[name]} rather than "
-            f"{place.versions[name]}: install the same there."
-        )
+def _run_there(place: Place, spec: RunSpec, tell: Tell) -> Outcome:
+    try:
+        place.check()
+    except InputError as error:
+        return Failure(str(error))
     return attempt(spec, place.plugins, tell)
 
 

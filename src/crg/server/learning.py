@@ -24,8 +24,11 @@ _LOGGER = logging.getLogger("crg.server")
 _TOP = 5
 
 
-class OwnerLost(Exception):
+class LostError(Exception):
     """What was learnt is no longer where it was: the log has it."""
+
+    def __str__(self) -> str:
+        return "its owner is lost"
 
 
 @dataclass

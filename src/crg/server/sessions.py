@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from crg.server.batching import Gatherer
-from crg.server.learning import Learner, OwnerLost, States
+from crg.server.learning import Learner, LostError, States
 from crg.server.log import Change, Event, Key, Log, Row, happened
 from crg.server.problems import Problem
 from crg.types import InputError
@@ -114,7 +114,7 @@ class Session:
                 outcomes = await loop.run_in_executor(self._tools.learners, self._learn, jobs)
                 lost = []
                 for job, outcome in zip(jobs, outcomes, strict=True):
-                    if isinstance(outcome, OwnerLost):
+                    if isinstance(outcome, LostError):
                         lost.append(job)
                     else:
                         self._settle(job, outcome)
@@ -151,7 +151,7 @@ class Session:
         before = self.learner.seq
         try:
             return job.apply(self.learner, job.ready.result())
-        except OwnerLost as lost:
+        except LostError as lost:
             return lost
         except Exception as error:
             refused = isinstance(error, (InputError, Problem)) and self.learner.seq == before
