@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 
 import pytest
 from selenium.webdriver import Chrome
-from selenium.webdriver.chrome.options import Options
-from selenium.webdriver.chrome.service import Service
 
+from browsers import SIZES, chromium, complaints, emulate, needs_browser
 from crg.report import page
 from made_reports import every_experiment
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-DRIVER = shutil.which("chromedriver")
-SIZES = {"wide": (1280, 900), "narrow": (390, 844)}
-FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-         "--hide-scrollbars")  # fmt: skip
-
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None,
-    reason="needs a browser: apt-get install chromium chromium-driver",
-)
+pytestmark = needs_browser
 
 OUTSIDE = """
 return [...document.querySelectorAll('.panel > svg')].flatMap(svg => {
@@ -52,24 +39,10 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
     """Chromium on the page of made experiments, with every part open."""
     folder = tmp_path_factory.mktemp("page")
     page.write(every_experiment(folder), folder / "report.html")
-    options = Options()
-    options.binary_location = str(CHROMIUM)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    for flag in FLAGS:
-        options.add_argument(flag)
-    driver = Chrome(options=options, service=Service(str(DRIVER)))
-    driver.get((folder / "report.html").as_uri())
-    driver.execute_script("for (const d of document.querySelectorAll('details')) d.open = true")
-    yield driver
-    driver.quit()
-
-
-def emulate(browser: Chrome, size: tuple[int, int], scheme: str = "light") -> None:
-    """A screen of a size, in light or dark."""
-    metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "screen", "features": features})
+    with chromium() as driver:
+        driver.get((folder / "report.html").as_uri())
+        driver.execute_script("for (const d of document.querySelectorAll('details')) d.open = true")
+        yield driver
 
 
 @pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
@@ -100,5 +73,4 @@ def test_dark_is_dark(browser: Chrome) -> None:
 
 def test_nothing_goes_wrong_in_the_console(browser: Chrome) -> None:
     """The policy of the page forbids nothing that the page itself does."""
-    entries: list[dict[str, str]] = browser.get_log("browser")  # type: ignore[no-untyped-call]
-    assert [entry for entry in entries if entry["level"] == "SEVERE"] == []
+    assert complaints(browser) == []

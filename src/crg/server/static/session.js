@@ -1,0 +1,257 @@
+// One session on the page: what happens in it comes as server-sent events, whoever causes it.
+import {createCamera} from "./camera.js";
+import {drawCounts, drawFraction} from "./charts.js";
+import {$, complain, make, say, several} from "./dom.js";
+import {MOST, createGrid} from "./grid.js";
+import {createPicker} from "./picker.js";
+import {json, post, request} from "./requests.js";
+import {createUploads} from "./uploads.js";
+
+const KINDS = ["answer", "correction", "class_added", "class_removed", "deleted"];
+const CONNECTIONS = {live: "live", connecting: "connecting…", away: "connection lost, trying again…"};
+
+export function createSession(about, leave) {
+  let id = null, info = null, address = "", source = null, timer = null;
+  let last = 0, newest = 0;  // number of the last event, step of the last image
+  let corrections = [];  // the steps at which somebody corrected
+  let isRefreshing = false, isStale = false;
+
+  const grid = createGrid({onOpen: (image, card) => picker.open(image, card, pictureOf(image)), thumbnail: thumbnailOf});
+  const picker = createPicker({classes: () => info.classes, onPick: correct});
+  const uploads = createUploads({limits: about.limits, onAnswers: take});
+  const camera = createCamera({send, isBusy: uploads.isBusy});
+
+  async function open(sessionId) {
+    address = "v1/sessions/" + encodeURIComponent(sessionId);
+    info = await json(address);
+    id = info.id;
+    [last, newest, corrections] = [0, info.curves.step.at(-1) ?? 0, []];
+    document.title = `CRG: session ${id.slice(0, 8)}`;
+    $("title").textContent = `Session ${id.slice(0, 8)}`;
+    $("answers-jsonl").href = address + "/answers?format=jsonl";
+    $("answers-csv").href = address + "/answers?format=csv";
+    $("download-state").href = address + "/state";
+    grid.clear();
+    uploads.reset(address);
+    show();
+    connect();
+  }
+
+  function close() {
+    id = null;
+    disconnect();
+    camera.close();
+    uploads.reset("");
+    $("connection").hidden = true;
+    if ($("picker").open) $("picker").close();
+  }
+
+  // Watching. The browser connects again by itself with Last-Event-ID; where it gives up, we do.
+  function connect() {
+    disconnect();
+    tellConnection("connecting");
+    const after = Math.max(last, info.event - MOST, 0);
+    source = new EventSource(`${address}/events?after=${after}`);
+    source.onopen = () => { tellConnection("live"); refresh(); };
+    source.onerror = () => {
+      tellConnection("away");
+      if (source.readyState === EventSource.CLOSED) timer = setTimeout(reconnect, 2000);
+    };
+    for (const kind of KINDS) source.addEventListener(kind, event => happened(kind, JSON.parse(event.data)));
+  }
+
+  function disconnect() {
+    clearTimeout(timer);
+    source?.close();
+    source = null;
+  }
+
+  async function reconnect() {
+    const mine = id;
+    try {
+      const fresh = await json(address);
+      if (id !== mine) return;
+      info = fresh;
+      connect();
+    } catch (error) {
+      if (id !== mine) return;
+      if (error.status) complain(error.message);
+      timer = setTimeout(reconnect, 2000);
+    }
+  }
+
+  function tellConnection(state) {
+    $("connection").hidden = false;
+    $("connection").dataset.state = state;
+    $("connection").textContent = CONNECTIONS[state];
+  }
+
+  function happened(kind, data) {
+    if (kind === "deleted") {
+      leave();
+      return setTimeout(() => complain("This session was deleted."));
+    }
+    last = Math.max(last, data.event);
+    if (kind === "answer") take([data]);
+    else if (kind === "correction") {
+      corrections.push(newest);
+      grid.correct(data.step, data.label);
+    } else if (data.event > info.event) info = {...info, classes: data.classes, event: data.event};
+    refresh();
+  }
+
+  function take(answers) {
+    newest = Math.max(newest, ...answers.map(({step}) => step));
+    grid.add(answers);
+    refresh();
+  }
+
+  // Counts and curves are the server's; while much happens they are asked for now and then.
+  async function refresh() {
+    isStale = true;
+    if (isRefreshing) return;
+    isRefreshing = true;
+    while (isStale && id) {
+      const mine = id, begun = performance.now();
+      isStale = false;
+      const fresh = await json(address).catch(() => null);  // the connection says what is wrong
+      if (id !== mine) break;
+      if (fresh) { info = fresh; show(); }
+      await new Promise(resolve => setTimeout(resolve, 500 + 10 * (performance.now() - begun)));
+    }
+    isRefreshing = false;
+    if (isStale && id) refresh();
+  }
+
+  function show() {
+    const facts = [[info.images, info.images === 1 ? "image" : "images"], [info.changed, "changed by adaptation"],
+      [info.corrections, info.corrections === 1 ? "correction" : "corrections"]];
+    $("facts").replaceChildren(...facts.map(([n, what]) => fact(n.toLocaleString("en"), " " + what)),
+      fact(info.method, ""), ...(info.views > 1 ? [fact(info.views, " views")] : []));
+    const {step, probability, changed, per_class} = info.curves;
+    drawFraction($("confidence"), "Confidence", step, probability, corrections);
+    drawFraction($("changed"), "Changed by adaptation", step, changed, corrections);
+    drawCounts($("per-class"), "Images per class", step, per_class);
+    showClasses();
+  }
+
+  function fact(value, what) {
+    const item = make("li");
+    item.append(make("b", "", value), what);
+    return item;
+  }
+
+  function showClasses() {
+    const counts = new Map(Object.entries(info.per_class));
+    const key = JSON.stringify([info.classes, info.per_class]);
+    if ($("class-list").shown === key) return;  // keeps the focus where it is
+    $("class-list").shown = key;
+    $("classes-title").textContent = several(info.classes.length, "class");
+    $("class-list").replaceChildren(...info.classes.map(name => {
+      const item = make("li"), button = make("button", "", "✕");
+      button.type = "button";
+      button.setAttribute("aria-label", `Remove class ${name}`);
+      button.addEventListener("click", () => removeClass(name));
+      item.append(make("span", "", name), make("span", "soft", counts.get(name) ?? 0), button);
+      return item;
+    }));
+    grid.setClasses([...new Set([...info.classes, ...counts.keys()])]);
+  }
+
+  // What a person does.
+  function send(files) {
+    if (id && files.length) uploads.add([...files]);
+  }
+
+  async function correct(image, label) {
+    grid.correct(image.step, label, true);
+    try {
+      await post(address + "/corrections", {image: image.step, label}, {onWait: complain});
+      grid.correct(image.step, label);
+      complain("");
+      say(`Image ${image.step}: ${label}. Learnt, for the images that follow.`);
+    } catch (error) {
+      grid.correct(image.step, undefined);
+      complain(error.message);
+    }
+  }
+
+  async function change(classes) {
+    try {
+      const {classes: names, event} = await (await classes).json();
+      info = {...info, classes: names, event: Math.max(event, info.event)};
+      complain("");
+      showClasses();
+      return true;
+    } catch (error) {
+      complain(error.message);
+      return false;
+    }
+  }
+
+  async function addClass(event) {
+    event.preventDefault();
+    const name = $("class-name").value.trim();
+    if (await change(post(address + "/classes", {name}))) {
+      $("class-name").value = "";
+      say(`Class ${name} added.`);
+    }
+  }
+
+  async function removeClass(name) {
+    if (!confirm(`Remove the class “${name}”? What was learnt about it is lost.`)) return;
+    if (await change(request(`${address}/classes?name=${encodeURIComponent(name)}`, {method: "DELETE"}))) {
+      $("class-name").focus();
+      say(`Class ${name} removed.`);
+    }
+  }
+
+  async function remove() {
+    if (!confirm("Delete this session with all its answers, and what it has learnt?")) return;
+    try {
+      await request(address, {method: "DELETE"});
+      leave();
+    } catch (error) {
+      complain(error.message);
+    }
+  }
+
+  function thumbnailOf(image) {
+    const isKept = image.thumbnail && image.step > newest - about.limits.thumbnails;
+    return isKept ? `${address}/images/${image.step}/thumbnail` : null;
+  }
+
+  function pictureOf(image) {
+    return about.keep_images && image.thumbnail ? `${address}/images/${image.step}` : thumbnailOf(image);
+  }
+
+  async function copy() {
+    try {
+      await navigator.clipboard.writeText(location.href);
+      say("The link is copied.");
+      $("copy").textContent = "Copied";
+    } catch {
+      complain("The browser does not let the page copy: take the link from the address bar.");
+    }
+    setTimeout(() => { $("copy").textContent = "Copy link"; }, 2000);
+  }
+
+  $("files").addEventListener("change", () => { send($("files").files); $("files").value = ""; });
+  document.addEventListener("paste", event => send(event.clipboardData?.files ?? []));
+  for (const kind of ["dragenter", "dragover", "dragleave", "drop"]) document.addEventListener(kind, event => {
+    if (!id || !event.dataTransfer?.types.includes("Files")) return;
+    event.preventDefault();
+    $("drop").classList.toggle("over", kind === "dragenter" || kind === "dragover");
+    if (kind === "drop") send(event.dataTransfer.files);
+  });
+  document.addEventListener("visibilitychange", () => {  // a browser has few connections: hidden pages use none
+    if (!id) return;
+    if (document.hidden) disconnect();
+    else reconnect();
+  });
+  $("new-class").addEventListener("submit", addClass);
+  $("cancel-queue").addEventListener("click", uploads.cancel);
+  $("copy").addEventListener("click", copy);
+  $("delete").addEventListener("click", remove);
+  return {open, close};
+}
