@@ -1,6 +1,6 @@
 // The page: a token where one is needed, then the start or the session that the address names.
 import {$, complain} from "./dom.js";
-import {json, onMissingToken, post} from "./requests.js";
+import {onMissingToken, post, request} from "./requests.js";
 import {createSession} from "./session.js";
 import {showStart} from "./start.js";
 
@@ -9,6 +9,7 @@ let asking = null;  // a promise while the token is asked for
 
 function show(view) {
   for (const id of VIEWS) $(id).hidden = id !== view;
+  $(view)?.querySelector("h1").focus();
 }
 
 onMissingToken(() => asking ??= new Promise(resolve => {
@@ -31,22 +32,28 @@ onMissingToken(() => asking ??= new Promise(resolve => {
 }));
 
 async function main() {
-  const about = await json("v1");
+  const about = await request("v1");
   $("server").textContent = `${about.model} · version ${about.version}`;
-  const session = createSession(about, () => { location.hash = ""; });
+  const session = createSession(about, leave);
 
   async function route() {
-    const id = decodeURIComponent(location.hash.slice(1));
+    const id = location.hash.slice(1);
     complain("");
     session.close();
     try {
-      if (id) await session.open(id);
-      else await showStart(about);
+      await (id ? session.open(id) : showStart(about));
+      if (id !== location.hash.slice(1)) return;  // the next one is on its way
       show(id ? "session" : "start");
     } catch (error) {
-      complain(error.message);
-      if (id) { history.replaceState(null, "", "#"); await showStart(about); show("start"); }
+      if (!id) throw error;
+      await leave(error.message);
     }
+  }
+
+  async function leave(sentence) {
+    history.replaceState(null, "", "#");
+    await route();
+    complain(sentence);
   }
 
   addEventListener("hashchange", route);

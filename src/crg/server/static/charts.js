@@ -20,40 +20,36 @@ export const runningMean = values => values.map((_, k) => {
 export function drawFraction(figure, title, steps, values, corrections) {
   const mean = runningMean(values), last = mean.at(-1);
   const lines = [{values, style: "raw"}, {values: mean, style: "line-0"}];
-  const sentence = !steps.length ? `${title}: no images yet.`
-    : `${title}: running mean ${percent(mean[0])} at image ${steps[0]}, ${percent(last)} at image ${steps.at(-1)}, `
-      + `between ${percent(Math.min(...mean))} and ${percent(Math.max(...mean))}.`;
-  draw(figure, {title, now: steps.length ? percent(last) : "", sentence, steps, lines, top: 1, format: percent, corrections});
+  const sentence = `${title}: running mean ${percent(mean[0])} at image ${steps[0]}, ${percent(last)} at image ${steps.at(-1)}, `
+    + `between ${percent(Math.min(...mean))} and ${percent(Math.max(...mean))}.`;
+  const note = `Running mean of ${WINDOW} points. Green: a correction.`, ticks = [[0, "0%"], [0.5, "50%"], [1, "100%"]];
+  draw(figure, {title, now: percent(last), sentence, note, steps, lines, ticks, corrections});
 }
 
 export function drawCounts(figure, title, steps, perClass) {
-  const names = Object.keys(perClass).slice(0, LINES), top = Math.max(1, ...names.flatMap(name => perClass[name].at(-1) ?? 0));
+  const names = Object.keys(perClass).slice(0, LINES), top = Math.max(...names.map(name => perClass[name].at(-1)));
   const lines = names.map((name, k) => ({values: perClass[name], style: "line-" + k, name}));
-  const sentence = !names.length ? `${title}: no images yet.`
-    : `${title}: ${names.map(name => `${name} ${perClass[name].at(-1)}`).join(", ")}.`;
-  draw(figure, {title, now: "", sentence, steps, lines, top, format: String, corrections: []});
+  const sentence = `${title}: ${names.map(name => `${name} ${perClass[name].at(-1)}`).join(", ")}.`;
+  const ticks = [0, top / 2, top].filter(Number.isInteger).map(count => [count, count.toLocaleString("en")]);
+  draw(figure, {title, sentence, steps, lines, ticks});
 }
 
-function draw(figure, {title, now, sentence, steps, lines, top, format, corrections}) {
+function draw(figure, {title, now = "", sentence, note, steps, lines, ticks, corrections = []}) {
   const caption = make("figcaption", "", title + " ");
   caption.append(make("b", "", now));
   const chart = svg("svg", {viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": sentence});
-  const span = Math.max(1, steps.at(-1) - steps[0]);
+  const top = ticks.at(-1)[0], span = Math.max(1, steps.at(-1) - steps[0]);
   const x = step => LEFT + (WIDTH - LEFT - RIGHT) * (step - steps[0]) / span;
   const y = value => TOP + (HEIGHT - TOP - BOTTOM) * (1 - value / top);
-  for (const value of [0, top / 2, top].filter(value => top <= 1 || Number.isInteger(value))) {
+  for (const [value, text] of ticks)
     chart.append(svg("path", {class: "rule", d: `M${LEFT} ${y(value)}H${WIDTH - RIGHT}`}),
-      svg("text", {x: LEFT - 5, y: y(value) + 4, "text-anchor": "end"}, format === percent ? 100 * value + "%" : format(value)));
-  }
-  if (steps.length) {
-    chart.append(svg("text", {x: LEFT, y: HEIGHT - 6}, `image ${steps[0]}`));
-    if (steps.length > 1) chart.append(svg("text", {x: WIDTH - RIGHT, y: HEIGHT - 6, "text-anchor": "end"}, steps.at(-1)));
-  }
+      svg("text", {x: LEFT - 5, y: y(value) + 4, "text-anchor": "end"}, text));
+  chart.append(svg("text", {x: LEFT, y: HEIGHT - 6}, `image ${steps[0]}`));
+  if (steps.length > 1) chart.append(svg("text", {x: WIDTH - RIGHT, y: HEIGHT - 6, "text-anchor": "end"}, steps.at(-1)));
+  for (const {values, style} of [...lines].reverse()) chart.append(line(values.map((value, k) => [x(steps[k]), y(value)]), style));
   for (const step of corrections.filter(each => each >= steps[0] && each <= steps.at(-1)))
     chart.append(svg("path", {class: "correction", d: `M${x(step)} ${y(0)}v-8`}));
-  for (const {values, style} of [...lines].reverse()) chart.append(line(values.map((value, k) => [x(steps[k]), y(value)]), style));
-  figure.replaceChildren(caption, chart);
-  if (lines.some(each => each.name !== undefined)) figure.append(legend(lines));
+  figure.replaceChildren(caption, chart, note ? make("p", "note", note) : legend(lines));
 }
 
 function line(points, style) {

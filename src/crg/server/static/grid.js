@@ -66,16 +66,17 @@ export function createGrid({onOpen, thumbnail}) {
   function describe(image) {
     const {card, corrected, saving} = image, mark = card.querySelector(".mark");
     card.querySelector(".label").textContent = saving ?? corrected ?? image.label;
-    const marks = [];
-    if (image.changed) marks.push(make("span", "badge", "changed"), " ");
-    if (saving) marks.push("saving…");
-    else if (corrected) marks.push(corrected === image.label ? "confirmed" : `corrected and learnt, was ${image.label}`);
+    const marks = image.changed ? [make("span", "badge", "changed"), " "] : [];
+    if (saving) marks.push("learning…");
+    else if (corrected === image.label) marks.push(make("span", "badge done", "confirmed"));
+    else if (corrected) marks.push(make("span", "badge done", "corrected"), ` was ${image.label}`);
     else marks.push(`zero-shot: ${image.zero_shot_label}`);
     mark.replaceChildren(...marks);
     card.title = `Image ${image.step}: ${image.label} ${percent(image.probability)}, `
       + `zero-shot ${image.zero_shot_label} ${percent(image.zero_shot_probability)}`;
     card.classList.toggle("changed", image.changed);
     card.classList.toggle("corrected", Boolean(corrected));
+    card.querySelector(".row").hidden = Boolean(corrected) && corrected !== image.label;  // it is the answer's
   }
 
   function correct(step, label, isSaving = false) {
@@ -89,8 +90,7 @@ export function createGrid({onOpen, thumbnail}) {
 
   // Filters.
   function setClasses(names) {
-    const wanted = $("only-class").value;
-    const options = names.map(name => new Option(name, "=" + name));
+    const wanted = $("only-class").value, options = names.map(name => new Option(name, "=" + name));
     $("only-class").replaceChildren(new Option("all", ""), ...options);
     $("only-class").value = names.includes(wanted.slice(1)) ? wanted : "";
     refresh();
@@ -140,7 +140,7 @@ export function createGrid({onOpen, thumbnail}) {
     cards[targets[event.key]]?.focus();
   }
 
-  for (const id of ["only-class", "only-changed", "only-corrected"]) $(id).addEventListener("input", refresh);
+  for (const id of ["only-class", "only-changed", "only-corrected"]) $(id).addEventListener("change", refresh);
   $("pause").addEventListener("click", () => pause(!isPaused));
   $("grid").addEventListener("click", event => {
     const card = event.target.closest(".card");

@@ -42,7 +42,7 @@ export function createPicker({classes, onPick}) {
       item.id = "option-" + number;
       item.setAttribute("role", "option");
       item.label = name;
-      if (name === image.label) hints.push("the answer: confirm it");
+      if (name === image.label) hints.push("the answer");
       if (probabilities.has(name)) hints.push(percent(probabilities.get(name)));
       item.append(make("small", "", hints.join(" · ")));
       return item;

@@ -4,7 +4,7 @@ import {drawCounts, drawFraction} from "./charts.js";
 import {$, complain, make, say, several} from "./dom.js";
 import {MOST, createGrid} from "./grid.js";
 import {createPicker} from "./picker.js";
-import {json, post, request} from "./requests.js";
+import {post, request} from "./requests.js";
 import {createUploads} from "./uploads.js";
 
 const KINDS = ["answer", "correction", "class_added", "class_removed", "deleted"];
@@ -12,7 +12,8 @@ const CONNECTIONS = {live: "live", connecting: "connecting…", away: "connectio
 
 export function createSession(about, leave) {
   let id = null, info = null, address = "", source = null, timer = null;
-  let last = 0, newest = 0;  // number of the last event, step of the last image
+  let last = 0, passed = 0, newest = 0;  // the last event, the last image among the events, the last image
+  let listed = "";  // the classes that the page lists
   let corrections = [];  // the steps at which somebody corrected
   let isRefreshing = false, isStale = false;
 
@@ -22,10 +23,10 @@ export function createSession(about, leave) {
   const camera = createCamera({send, isBusy: uploads.isBusy});
 
   async function open(sessionId) {
-    address = "v1/sessions/" + encodeURIComponent(sessionId);
-    info = await json(address);
-    id = info.id;
-    [last, newest, corrections] = [0, info.curves.step.at(-1) ?? 0, []];
+    const mine = address = "v1/sessions/" + encodeURIComponent(sessionId);
+    const found = await request(mine);
+    if (address !== mine) return;  // another was opened meanwhile
+    [info, id, last, passed, newest, corrections, listed] = [found, found.id, 0, 0, found.curves.step.at(-1) ?? 0, [], ""];
     document.title = `CRG: session ${id.slice(0, 8)}`;
     $("title").textContent = `Session ${id.slice(0, 8)}`;
     $("answers-jsonl").href = address + "/answers?format=jsonl";
@@ -38,7 +39,7 @@ export function createSession(about, leave) {
   }
 
   function close() {
-    id = null;
+    [id, address] = [null, ""];
     disconnect();
     camera.close();
     uploads.reset("");
@@ -69,12 +70,13 @@ export function createSession(about, leave) {
   async function reconnect() {
     const mine = id;
     try {
-      const fresh = await json(address);
+      const fresh = await request(address);
       if (id !== mine) return;
       info = fresh;
       connect();
     } catch (error) {
       if (id !== mine) return;
+      if (error.status === 404) return leave(error.message);
       if (error.status) complain(error.message);
       timer = setTimeout(reconnect, 2000);
     }
@@ -87,14 +89,13 @@ export function createSession(about, leave) {
   }
 
   function happened(kind, data) {
-    if (kind === "deleted") {
-      leave();
-      return setTimeout(() => complain("This session was deleted."));
-    }
+    if (kind === "deleted") return leave("This session was deleted.");
     last = Math.max(last, data.event);
-    if (kind === "answer") take([data]);
-    else if (kind === "correction") {
-      corrections.push(newest);
+    if (kind === "answer") {
+      passed = data.step;
+      take([data]);
+    } else if (kind === "correction") {
+      corrections.push(passed);
       grid.correct(data.step, data.label);
     } else if (data.event > info.event) info = {...info, classes: data.classes, event: data.event};
     refresh();
@@ -114,7 +115,7 @@ export function createSession(about, leave) {
     while (isStale && id) {
       const mine = id, begun = performance.now();
       isStale = false;
-      const fresh = await json(address).catch(() => null);  // the connection says what is wrong
+      const fresh = await request(address).catch(() => null);  // the connection says what is wrong
       if (id !== mine) break;
       if (fresh) { info = fresh; show(); }
       await new Promise(resolve => setTimeout(resolve, 500 + 10 * (performance.now() - begun)));
@@ -127,12 +128,17 @@ export function createSession(about, leave) {
     const facts = [[info.images, info.images === 1 ? "image" : "images"], [info.changed, "changed by adaptation"],
       [info.corrections, info.corrections === 1 ? "correction" : "corrections"]];
     $("facts").replaceChildren(...facts.map(([n, what]) => fact(n.toLocaleString("en"), " " + what)),
-      fact(info.method, ""), ...(info.views > 1 ? [fact(info.views, " views")] : []));
+      fact(info.method, " method"), ...(info.views > 1 ? [fact(info.views, " views")] : []));
+    $("curves").hidden = !info.images;
+    if (info.images) drawCurves();
+    showClasses();
+  }
+
+  function drawCurves() {
     const {step, probability, changed, per_class} = info.curves;
     drawFraction($("confidence"), "Confidence", step, probability, corrections);
     drawFraction($("changed"), "Changed by adaptation", step, changed, corrections);
     drawCounts($("per-class"), "Images per class", step, per_class);
-    showClasses();
   }
 
   function fact(value, what) {
@@ -142,20 +148,24 @@ export function createSession(about, leave) {
   }
 
   function showClasses() {
-    const counts = new Map(Object.entries(info.per_class));
-    const key = JSON.stringify([info.classes, info.per_class]);
-    if ($("class-list").shown === key) return;  // keeps the focus where it is
-    $("class-list").shown = key;
-    $("classes-title").textContent = several(info.classes.length, "class");
-    $("class-list").replaceChildren(...info.classes.map(name => {
-      const item = make("li"), button = make("button", "", "✕");
-      button.type = "button";
-      button.setAttribute("aria-label", `Remove class ${name}`);
-      button.addEventListener("click", () => removeClass(name));
-      item.append(make("span", "", name), make("span", "soft", counts.get(name) ?? 0), button);
-      return item;
-    }));
-    grid.setClasses([...new Set([...info.classes, ...counts.keys()])]);
+    const counts = new Map(Object.entries(info.per_class)), names = [...new Set([...info.classes, ...counts.keys()])];
+    const all = JSON.stringify([info.classes, names]);
+    if (listed !== all) {  // else the focus stays where it is
+      listed = all;
+      $("classes-title").textContent = several(info.classes.length, "class");
+      $("class-list").replaceChildren(...info.classes.map(classItem));
+      grid.setClasses(names);
+    }
+    info.classes.forEach((name, k) => { $("class-list").children[k].children[1].textContent = counts.get(name) ?? 0; });
+  }
+
+  function classItem(name) {
+    const item = make("li"), button = make("button", "", "✕");
+    button.type = "button";
+    button.setAttribute("aria-label", `Remove class ${name}`);
+    button.addEventListener("click", () => removeClass(name));
+    item.append(make("span", "", name), make("span", "soft"), button);
+    return item;
   }
 
   // What a person does.
@@ -164,22 +174,29 @@ export function createSession(about, leave) {
   }
 
   async function correct(image, label) {
+    const mine = id;
+    let hasWaited = false;
+    const onWait = sentence => { hasWaited = true; complain(sentence); };
     grid.correct(image.step, label, true);
     try {
-      await post(address + "/corrections", {image: image.step, label}, {onWait: complain});
+      await post(address + "/corrections", {image: image.step, label}, {onWait});
+      if (id !== mine) return;
       grid.correct(image.step, label);
-      complain("");
+      if (hasWaited) complain("");
       say(`Image ${image.step}: ${label}. Learnt, for the images that follow.`);
     } catch (error) {
+      if (id !== mine) return;
       grid.correct(image.step, undefined);
       complain(error.message);
     }
   }
 
-  async function change(classes) {
+  async function change(answer) {
+    const mine = id;
     try {
-      const {classes: names, event} = await (await classes).json();
-      info = {...info, classes: names, event: Math.max(event, info.event)};
+      const {classes, event} = await answer;
+      if (id !== mine) return false;
+      info = {...info, classes, event: Math.max(event, info.event)};
       complain("");
       showClasses();
       return true;
@@ -210,7 +227,6 @@ export function createSession(about, leave) {
     if (!confirm("Delete this session with all its answers, and what it has learnt?")) return;
     try {
       await request(address, {method: "DELETE"});
-      leave();
     } catch (error) {
       complain(error.message);
     }
@@ -236,10 +252,11 @@ export function createSession(about, leave) {
     setTimeout(() => { $("copy").textContent = "Copy link"; }, 2000);
   }
 
+  if (innerWidth <= 520) for (const part of document.querySelectorAll(".part")) part.open = false;  // images first
   $("files").addEventListener("change", () => { send($("files").files); $("files").value = ""; });
   document.addEventListener("paste", event => send(event.clipboardData?.files ?? []));
   for (const kind of ["dragenter", "dragover", "dragleave", "drop"]) document.addEventListener(kind, event => {
-    if (!id || !event.dataTransfer?.types.includes("Files")) return;
+    if (!event.dataTransfer?.types.includes("Files")) return;
     event.preventDefault();
     $("drop").classList.toggle("over", kind === "dragenter" || kind === "dragover");
     if (kind === "drop") send(event.dataTransfer.files);

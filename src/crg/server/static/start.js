@@ -1,13 +1,13 @@
 // The start: class names or a saved state make a session; sessions that there are can be opened.
 import {$, complain, make, several} from "./dom.js";
-import {json, post, request} from "./requests.js";
+import {post, request} from "./requests.js";
 
 const LISTED = 20;
 
 export async function showStart(about) {
   document.title = "CRG: live sessions";
   if (!$("method").length) prepare(about);
-  const {sessions} = await json(`v1/sessions?limit=${LISTED}`);
+  const {sessions} = await request(`v1/sessions?limit=${LISTED}`);
   $("no-sessions").hidden = sessions.length > 0;
   $("sessions").replaceChildren(...sessions.map(session => {
     const item = make("li"), link = make("a", "", session.id.slice(0, 8));
@@ -28,7 +28,7 @@ function prepare(about) {
   });
   $("state").addEventListener("change", () => {
     const [body] = $("state").files;
-    if (body) start(request("v1/sessions", {method: "POST", headers: {"Content-Type": "application/octet-stream"}, body}));
+    if (body) start(request("v1/sessions?views=" + $("views").value, {method: "POST", headers: {"Content-Type": "application/octet-stream"}, body}));
     $("state").value = "";
   });
 }
@@ -37,7 +37,7 @@ async function start(started) {
   const button = $("new").querySelector("button");
   button.disabled = true;
   try {
-    location.hash = (await (await started).json()).id;
+    location.hash = (await started).id;
   } catch (error) {
     complain(error.message);
   } finally {

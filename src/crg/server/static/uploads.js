@@ -1,5 +1,5 @@
 // The queue of images: sent in their order, a few at a time; what the server refuses is listed.
-import {$, make, several} from "./dom.js";
+import {$, complain, make, say, several} from "./dom.js";
 import {Problem, newKey, request} from "./requests.js";
 
 const TOGETHER = 8;  // images in one request
@@ -24,18 +24,20 @@ export function createUploads({limits, onAnswers}) {
   }
 
   async function work() {
-    const mine = stop = new AbortController();
-    while (waiting.length && !mine.signal.aborted) await deliver(await nextBatch(), mine.signal);
-    if (stop === mine) stop = null;
+    const mine = stop = new AbortController(), queue = waiting;
+    while (queue.length && !mine.signal.aborted) await deliver(await nextBatch(queue), mine.signal);
+    if (stop !== mine) return;
+    stop = null;
     show();
+    say(`${several(total - refused.length, "image")} answered.`);
   }
 
-  async function nextBatch() {
-    const most = Math.min(TOGETHER, limits.max_images), batch = [];
+  async function nextBatch(queue) {
+    const most = Math.min(TOGETHER, limits.max_images, limits.max_queue), batch = [];
     let bytes = OVERHEAD;
-    while (waiting.length && batch.length < most) {
-      if (batch.length && bytes + waiting[0].size > limits.max_request_bytes) break;
-      const file = waiting.shift();
+    while (queue.length && batch.length < most) {
+      if (batch.length && bytes + queue[0].size > limits.max_request_bytes) break;
+      const file = queue.shift();
       bytes += file.size;
       try {
         batch.push({name: file.name, content: new Blob([await file.arrayBuffer()])});
@@ -52,8 +54,7 @@ export function createUploads({limits, onAnswers}) {
     for (const {name, content} of batch) body.append("image", content, name);
     const headers = {"Idempotency-Key": newKey()};
     try {
-      const response = await request(address + "/images", {method: "POST", headers, body, signal, onWait: show});
-      const {answers} = await response.json();
+      const {answers} = await request(address + "/images", {method: "POST", headers, body, signal, onWait: show});
       if (signal.aborted) return;
       done += batch.length;
       onAnswers(answers);
@@ -67,7 +68,7 @@ export function createUploads({limits, onAnswers}) {
 
   async function refuseSome(batch, problem, signal) {
     const place = batch.length === 1 ? 0 : problem.image;
-    if (problem.status === 404) waiting = [];  // the session is gone
+    if (problem.status === 404) total -= waiting.splice(0).length;  // the session is gone
     if (place === undefined) for (const image of batch) await deliver([image], signal);
     else {
       refuse(batch[place].name, problem.message);
@@ -78,6 +79,7 @@ export function createUploads({limits, onAnswers}) {
   function refuse(name, sentence) {
     done += 1;
     refused.push([name, sentence]);
+    complain(`${name}: ${sentence}`);
     show();
   }
 
@@ -97,5 +99,5 @@ export function createUploads({limits, onAnswers}) {
   }
 
   addEventListener("beforeunload", event => { if (stop) event.preventDefault(); });
-  return {add, reset, isBusy: () => Boolean(stop), refused: () => refused, cancel: () => reset(address)};
+  return {add, reset, isBusy: () => Boolean(stop), cancel: () => reset(address)};
 }
