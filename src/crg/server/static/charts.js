@@ -1,7 +1,7 @@
 // Small line charts in SVG, each with its content as a sentence.
 import {make, percent} from "./dom.js";
 
-const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [360, 150, 38, 10, 8, 22];
+const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [360, 125, 38, 10, 8, 22];
 const WINDOW = 10;  // points of a running mean
 const LINES = 6;  // classes with a line of their own
 
