@@ -20,14 +20,15 @@ from msgspec import Raw, json
 from crg import state_file
 from crg.adapter import Adapter
 from crg.classifier import Classifier
+from crg.encoders.base import Vectors
 from crg.images.views import Recipe
 from crg.methods.options import saved_options
 from crg.methods.registry import DEFAULT, get_method
-from crg.prompts import encode_classes, make_task
+from crg.prompts import encode_classes
 from crg.server.batching import Encoded
 from crg.server.learning import Learner
 from crg.server.log import Event, Key, started
-from crg.server.problems import Problem, refused
+from crg.server.problems import Problem
 from crg.server.service import Service
 from crg.server.sessions import Session
 from crg.server.summary import summarise
@@ -66,17 +67,16 @@ class Actions:
         service, method = self._service, method or DEFAULT
         self._check_room(len(classes), views)
         _check_no_paths(method, options)
-        make = partial(make_task, service.encoder, classes, service.settings.templates)
-        task = await asyncio.get_running_loop().run_in_executor(service.texts, make)
+        text = await self._encode_names(classes)
         start = {
-            "classes": list(task.class_names),
-            "logit_scale": task.logit_scale,
+            "classes": list(classes),
+            "logit_scale": service.encoder.logit_scale,
             "method": method,
             "options": dict(options),
             "views": views,
         }
-        adapter = await service.read(service.states.start, start, task.text_features)
-        return await self._begin(secrets.token_hex(16), start, adapter, task.text_features)
+        adapter = await service.read(service.states.start, start, text)
+        return await self._begin(secrets.token_hex(16), start, adapter, text)
 
     async def start_from(self, state: bytes, views: int) -> dict[str, Any]:
         """Start a session with a state that ``crg`` saved."""
@@ -101,8 +101,10 @@ class Actions:
 
         async def submit(session: Session, known: Key | None) -> list[Event]:
             recipe = Recipe(views=session.row.start["views"])
-            seen = [service.batcher.encode(upload.content, recipe) for upload in uploads]
-            events = await session.submit(_all(seen), partial(_answer, uploads), known)
+            encode = service.batcher.encode
+            seen = [encode(each.content, recipe, place) for place, each in enumerate(uploads)]
+            ready = asyncio.gather(*seen)
+            events = await session.submit(ready, partial(_answer, uploads), known)
             if service.settings.keep_images:
                 await service.read(self._keep, session_id, events, uploads)
             return events
@@ -144,8 +146,7 @@ class Actions:
         """Have one class more from now on."""
         service = self._service
         await service.row(session_id)
-        encode = partial(encode_classes, service.encoder, [name], service.settings.templates)
-        [feature] = await asyncio.get_running_loop().run_in_executor(service.texts, encode)
+        [feature] = await self._encode_names([name])
 
         def apply(learner: Learner, _: Any) -> list[Event]:
             _check_classes(learner.adapter.task.n_classes + 1, service.limits.max_classes)
@@ -175,6 +176,11 @@ class Actions:
 
         await session.submit(_nothing(), apply)
         return content
+
+    async def _encode_names(self, names: Sequence[str]) -> Vectors:
+        service = self._service
+        encode = partial(encode_classes, service.encoder, names, service.settings.templates)
+        return await asyncio.get_running_loop().run_in_executor(service.texts, encode)
 
     async def _submit(
         self,
@@ -261,21 +267,11 @@ class Actions:
             path.write_bytes(upload.content)
 
 
-async def _nothing() -> None:
+def _nothing() -> asyncio.Future[None]:
     """What a job waits for that waits for nothing."""
-
-
-async def _all(seen: Sequence[Awaitable[Encoded]]) -> list[Encoded]:
-    """All images of a request; the first that cannot be read refuses it, by its place."""
-    results = await asyncio.gather(*seen, return_exceptions=True)
-    images = []
-    for place, result in enumerate(results):
-        if isinstance(result, InputError):
-            raise refused(result, image=place)
-        if isinstance(result, BaseException):
-            raise result
-        images.append(result)
-    return images
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    done.set_result(None)
+    return done
 
 
 def _answer(uploads: Sequence[Upload], learner: Learner, images: Sequence[Encoded]) -> list[Event]:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 from PIL import Image
@@ -20,10 +20,13 @@ from crg.images.preprocessing import Pixels
 from crg.images.reading import read_image
 from crg.images.views import Recipe, make_views
 from crg.server.metrics import Metrics
+from crg.server.problems import refused
+from crg.types import InputError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 _ROWS = 32  # views per call of the encoder; more do not make it faster
+_MOMENT = 0.002  # seconds
 THUMBNAIL = 128  # pixels a side
 
 
@@ -31,7 +34,7 @@ class Gatherer(Generic[Item, Result]):
     """A thread that does at once all that waits; while it is busy, more can gather.
 
     ``work`` gets the items and gives a result or an exception for each. Nobody waits for a
-    batch to fill up: an item that comes while nothing is done is done at once, alone.
+    batch to fill up, but a moment for those that ``expects`` says are about to come.
     """
 
     def __init__(
@@ -40,8 +43,9 @@ class Gatherer(Generic[Item, Result]):
         work: Callable[[list[Item]], Sequence[Result | BaseException]],
         weigh: Callable[[Item], int] = lambda _: 1,
         most: int = 1_000,
+        expects: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._work, self._weigh, self._most = work, weigh, most
+        self._work, self._weigh, self._most, self._expects = work, weigh, most, expects
         self._loop = asyncio.get_running_loop()
         self._waiting: queue.SimpleQueue[tuple[Item, asyncio.Future[Result]] | None]
         self._waiting = queue.SimpleQueue()
@@ -76,7 +80,7 @@ class Gatherer(Generic[Item, Result]):
         batch, weight = [first], self._weigh(first[0])
         while weight < self._most:
             try:
-                following = self._waiting.get_nowait()
+                following = self._waiting.get(timeout=_MOMENT if self._expects() else 0)
             except queue.Empty:
                 break
             if following is None:
@@ -106,6 +110,9 @@ class Encoded:
     thumbnail: bytes | None = None
 
 
+_Views: TypeAlias = tuple[Pixels, bytes | None]  # and the thumbnail
+
+
 class Batcher:
     """Images of all sessions on their way to features: read by a few threads, encoded by one."""
 
@@ -114,17 +121,25 @@ class Batcher:
     ) -> None:
         self._encoder, self._metrics = encoder, metrics
         self._max_pixels, self._thumbnails = max_pixels, thumbnails
+        self._loop = asyncio.get_running_loop()
         self._readers = ThreadPoolExecutor(workers, "crg-read")
-        self._gatherer: Gatherer[Pixels, Vectors]
-        self._gatherer = Gatherer("crg-encode", self._encode, len, _ROWS)
+        self._lock = threading.Lock()
+        self._reading = 0  # images
+        self._gatherer: Gatherer[_Views, Encoded]
+        self._gatherer = Gatherer(
+            "crg-encode", self._encode, lambda item: len(item[0]), _ROWS, lambda: self._reading > 0
+        )
 
-    async def encode(self, content: bytes, recipe: Recipe) -> Encoded:
-        """Read one image and encode its views, together with those of others."""
-        loop = asyncio.get_running_loop()
-        features: asyncio.Future[Vectors] = loop.create_future()
-        read = loop.run_in_executor(self._readers, self._read, content, recipe, features)
-        thumbnail = await read
-        return Encoded(await features, thumbnail)
+    def encode(self, content: bytes, recipe: Recipe, place: int = 0) -> asyncio.Future[Encoded]:
+        """Read one image and encode its views, together with those of others.
+
+        ``place`` is that of the image in its request, for the problem that it may be.
+        """
+        encoded: asyncio.Future[Encoded] = self._loop.create_future()
+        with self._lock:
+            self._reading += 1
+        self._readers.submit(self._read, content, recipe, place, encoded)
+        return encoded
 
     def close(self) -> None:
         """End the threads once all is encoded."""
@@ -132,20 +147,35 @@ class Batcher:
         self._gatherer.close()
 
     def _read(
-        self, content: bytes, recipe: Recipe, features: asyncio.Future[Vectors]
-    ) -> bytes | None:
-        """Hand the views of an image on to the encoder; the thumbnail is made meanwhile."""
+        self, content: bytes, recipe: Recipe, place: int, encoded: asyncio.Future[Encoded]
+    ) -> None:
+        """Hand the views of an image on to the encoder."""
+        try:
+            views = self._views(content, recipe)
+        except InputError as error:
+            problem = refused(error, image=place)
+            self._loop.call_soon_threadsafe(_resolve, [encoded], [problem])
+        except BaseException as error:
+            self._loop.call_soon_threadsafe(_resolve, [encoded], [error])
+        else:
+            self._gatherer.submit(views, encoded)
+        finally:
+            with self._lock:
+                self._reading -= 1
+
+    def _views(self, content: bytes, recipe: Recipe) -> _Views:
         image = read_image(content, self._max_pixels)
         name = "" if recipe.views == 1 else hashlib.sha256(content).hexdigest()
-        self._gatherer.submit(make_views(image, self._encoder.preprocessing, recipe, name, 1),
-                              features)  # fmt: skip
-        return thumbnail_of(image) if self._thumbnails else None
+        pixels = make_views(image, self._encoder.preprocessing, recipe, name, 1)
+        return pixels, thumbnail_of(image) if self._thumbnails else None
 
-    def _encode(self, batch: list[Pixels]) -> list[Vectors]:
-        pixels = batch[0] if len(batch) == 1 else np.concatenate(batch)
+    def _encode(self, batch: list[_Views]) -> list[Encoded]:
+        pixels = batch[0][0] if len(batch) == 1 else np.concatenate([views for views, _ in batch])
         self._metrics.batch_size.observe(len(pixels))
         features = self._encoder.encode_images(pixels)
-        return np.split(features, np.cumsum([len(views) for views in batch])[:-1])
+        ends = np.cumsum([len(views) for views, _ in batch])[:-1]
+        rows = np.split(features, ends)
+        return [Encoded(each, small) for each, (_, small) in zip(rows, batch, strict=True)]
 
 
 def thumbnail_of(image: Image.Image) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +15,6 @@ from starlette.requests import ClientDisconnect
 from crg.types import InputError, printable
 
 MEDIA_TYPE = "application/problem+json"
-_LOGGER = logging.getLogger("crg.server")
 _PLAIN = {
     404: "There is nothing at this address: /openapi.json lists what there is.",
     405: "This address does not take this method: the header Allow says which it takes.",
@@ -63,7 +61,6 @@ def add_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _plain)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(ClientDisconnect, _gone)
-    app.add_exception_handler(Exception, _failed)
 
 
 async def _known(_: Request, error: Exception) -> Response:
@@ -97,8 +94,3 @@ def invalid_sentence(first: Mapping[str, Any]) -> str:
 
 async def _gone(_: Request, __: Exception) -> Response:
     return response(Problem(400, "The request broke off: send it again."))
-
-
-async def _failed(request: Request, error: Exception) -> Response:
-    _LOGGER.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return response(Problem(500, "The server failed: its log says why, so ask who runs it."))

@@ -44,6 +44,21 @@ _IMAGES = {
     "image/*": BINARY,
     "application/octet-stream": BINARY,
 }
+_PARAMETERS = [  # of the busiest address, which FastAPI would take long to read
+    {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}},
+    {
+        "name": "Idempotency-Key",
+        "in": "header",
+        "schema": {"type": "string", "pattern": "^[!-~]{1,200}$"},
+        "description": "Repeated with the same body, the request is answered and not learnt twice.",
+    },
+    {
+        "name": "name",
+        "in": "query",
+        "schema": {"type": "string"},
+        "description": "The name of an image that is the whole body.",
+    },
+]
 
 
 def service_of(request: Request) -> Service:
@@ -74,6 +89,38 @@ def _checked(key: str | None) -> str | None:
     if key is not None and not _KEY.fullmatch(key):
         raise Problem(400, "The Idempotency-Key is not 1 to 200 visible characters: choose one.")
     return key
+
+
+@router.post(
+    "/sessions/{id}/images",
+    responses={
+        200: {"model": schema.Answers},
+        **problems(400, 404, 408, 409, 413, 415, 422, 503),
+    },
+    openapi_extra={**body(schema.NewFeatures, _IMAGES), "parameters": _PARAMETERS},
+)
+async def send_images(request: Request) -> Response:
+    """Learn images or features in their order, and answer what they show."""
+    id, key = request.path_params["id"], _checked(request.headers.get("idempotency-key"))
+    kind, actions = kind_of(request), _actions(request)
+    service = service_of(request)
+    await service.row(id)
+    if kind == "application/json":
+        async with _body(request) as content:
+            new = parsed(schema.NewFeatures, content)
+            _check_views(new.features, service.limits.max_views)
+            outcome = await actions.features(id, new.features, named(new.name), key, content)
+    elif kind in ("multipart/form-data", "application/octet-stream") or kind[:6] == "image/":
+        form = kind == "multipart/form-data"
+        most = service.limits.max_request_bytes if form else service.limits.max_bytes
+        async with _body(request, most) as content:
+            apart = (uploads_of, request, content, service.limits)
+            large = form and len(content) > _LARGE
+            uploads = await service.read(*apart) if large else apart[0](*apart[1:])
+            outcome = await actions.images(id, uploads, key)
+    else:
+        raise _unsupported(kind, "image/*, multipart/form-data or application/json")
+    return _outcome({"answers": outcome.details}, outcome)
 
 
 @router.get("", responses={200: {"model": schema.About}, **problems()})
@@ -145,42 +192,6 @@ async def delete_session(request: Request, id: str) -> Response:
     """Delete a session with all that belongs to it."""
     await service_of(request).delete(id)
     return Response(status_code=204)
-
-
-@router.post(
-    "/sessions/{id}/images",
-    responses={
-        200: {"model": schema.Answers},
-        **problems(400, 404, 408, 409, 413, 415, 422, 503),
-    },
-    openapi_extra=body(schema.NewFeatures, _IMAGES),
-)
-async def send_images(
-    request: Request,
-    id: str,
-    idempotency_key: IdempotencyKey = None,
-    name: Annotated[str | None, Query(max_length=1000)] = None,
-) -> Response:
-    """Learn images or features in their order, and answer what they show."""
-    kind, key, actions = kind_of(request), _checked(idempotency_key), _actions(request)
-    service = service_of(request)
-    await service.row(id)
-    if kind == "application/json":
-        async with _body(request) as content:
-            new = parsed(schema.NewFeatures, content)
-            _check_views(new.features, service.limits.max_views)
-            outcome = await actions.features(id, new.features, named(new.name), key, content)
-    elif kind in ("multipart/form-data", "application/octet-stream") or kind[:6] == "image/":
-        form = kind == "multipart/form-data"
-        most = service.limits.max_request_bytes if form else service.limits.max_bytes
-        async with _body(request, most) as content:
-            apart = (uploads_of, request, content, service.limits)
-            large = form and len(content) > _LARGE
-            uploads = await service.read(*apart) if large else apart[0](*apart[1:])
-            outcome = await actions.images(id, uploads, key)
-    else:
-        raise _unsupported(kind, "image/*, multipart/form-data or application/json")
-    return _outcome({"answers": outcome.details}, outcome)
 
 
 @router.post(

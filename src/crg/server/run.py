@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import socket
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 
 import uvicorn
 from fastapi import FastAPI
 
 from crg.server.service import Service, Settings
 from crg.types import InputError
+
+_SWITCH = 0.0005  # seconds after which a thread that computes lets the event loop go on
+_STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 class _Server(uvicorn.Server):
@@ -19,12 +25,24 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._service, self._on_ready = service, on_ready
 
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """SIGTERM and Ctrl-C end the server, and not the process: that is a good end."""
+        before = {each: signal.signal(each, self.handle_exit) for each in _STOPS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Open the doors, and say so."""
         await super().startup(sockets)
         if not self.should_exit:
             self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer what was accepted, and close."""
         self._service.stop_watching()
         await super().shutdown(sockets)
 
@@ -44,6 +62,7 @@ def serve(
         limit_concurrency=settings.limits.max_connections,
         timeout_keep_alive=30,
     )
+    sys.setswitchinterval(_SWITCH)
     server = _Server(config, app.state.service, lambda: on_ready(address))
     server.run(sockets=[listening])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import logging
 import time
 from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
@@ -18,6 +19,7 @@ from crg.server.metrics import Metrics
 from crg.server.problems import Problem, response
 from crg.types import InputError
 
+_LOGGER = logging.getLogger("crg.server")
 COOKIE = "crg_token"
 SHORTEST_TOKEN = 16  # characters
 _OPEN = ("/", "/login", "/openapi.json", "/healthz", "/readyz")
@@ -127,13 +129,22 @@ class Guard:
                                "Authorization: Bearer TOKEN.")  # fmt: skip
 
     def _is_known(self, host: str) -> bool:
-        name = urlsplit(f"//{host}").hostname or ""
+        name = _place(f"//{host}")[0]
         return is_loopback(name) or name in self._hosts
 
     def _check_origin(self, origin: str, host: str) -> None:
-        if origin not in self._origins and urlsplit(origin).netloc != host:
+        if origin not in self._origins and _place(origin)[1] != host:
             raise Problem(403, "The request comes from a page of another origin: allow it with "
                                "--allow-origin.")  # fmt: skip
+
+
+def _place(address: str) -> tuple[str, str]:
+    """The host of an address, without and with its port; both empty if there is none."""
+    try:
+        parts = urlsplit(address)
+        return parts.hostname or "", parts.netloc
+    except ValueError:
+        return "", ""
 
 
 def _challenge(problem: Problem) -> Mapping[str, str]:
@@ -151,7 +162,7 @@ class Envelope:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begun, status, method = time.perf_counter(), 500, scope["method"]
+        begun, status, method = time.perf_counter(), 0, scope["method"]
         if method == "HEAD" and not scope["path"].endswith("/events"):
             scope["method"] = "GET"  # the server sends no body then
 
@@ -169,6 +180,12 @@ class Envelope:
 
         try:
             await self._app(scope, receive, sealed)
+        except Exception as error:
+            _LOGGER.error("%s %s failed", method, scope["path"], exc_info=error)
+            if status:
+                raise  # half of an answer has left
+            failed = Problem(500, "The server failed: its log says why, so ask who runs it.")
+            await response(failed)(scope, receive, sealed)
         finally:
             route = getattr(scope.get("route"), "path", "")
             self._metrics.requests.labels(method, route, str(status)).inc()

@@ -156,9 +156,11 @@ class Service:
         """Have a session in memory as the one that was used last."""
         self._live[session.row.id] = (session, time.monotonic())
         self._live.move_to_end(session.row.id)
-        idle = [each for each, _ in self._live.values() if not each.busy and each is not session]
-        for other in idle[: max(0, len(self._live) - self.limits.max_loaded)]:
-            self._unload(other)
+        excess = len(self._live) - self.limits.max_loaded
+        if excess > 0:
+            others = [each for each, _ in self._live.values() if not each.busy]
+            for other in [each for each in others if each is not session][:excess]:
+                self._unload(other)
 
     async def delete(self, session_id: str) -> None:
         """Delete a session with all that belongs to it."""

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import sqlite3
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
@@ -70,13 +70,13 @@ class Session:
 
     def submit(
         self,
-        ready: Awaitable[Any],
+        ready: asyncio.Future[Any],
         apply: Callable[[Learner, Any], list[Event]],
         key: Key | None = None,
     ) -> asyncio.Future[list[Event]]:
         """Accept a job: after those before it, with whatever ``ready`` gives by then."""
         done: asyncio.Future[list[Event]] = asyncio.get_running_loop().create_future()
-        self._jobs.append(Job(asyncio.ensure_future(ready), apply, key, done))
+        self._jobs.append(Job(ready, apply, key, done))
         if self._owner is None:
             self._owner = asyncio.create_task(self._work())
         return done
@@ -105,7 +105,8 @@ class Session:
         loop = asyncio.get_running_loop()
         try:
             while self._jobs:
-                await asyncio.wait([self._jobs[0].ready])
+                if not self._jobs[0].ready.done():
+                    await asyncio.wait([self._jobs[0].ready])
                 jobs = []
                 while self._jobs and self._jobs[0].ready.done():
                     jobs.append(self._jobs.popleft())
