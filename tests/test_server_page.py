@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +16,7 @@ from selenium.webdriver import ActionChains, Chrome, Keys
 
 from browsers import SIZES, chromium, complaints, emulate, needs_browser
 from crg.shapes import ShapeImage, class_things
+from served import Process
 
 pytestmark = needs_browser
 
@@ -29,31 +28,19 @@ TOKEN = "a token of the tests"
 
 
 class Server:
-    """``crg serve`` with the bundled model, which can be killed and started again."""
+    """``crg serve``, which can be killed and started again on its port."""
 
-    def __init__(self, folder: Path, **environment: str) -> None:
-        self._data, self._environment = folder / "data", environment
-        self.address = ""
-        self.start("0")
-
-    def start(self, port: str) -> None:
-        """Start it, and wait until it says where the page is."""
-        command = [sys.executable, "-m", "crg", "serve", "--port", port, "--data", str(self._data)]
-        environment = {**os.environ, **self._environment}
-        self._process = subprocess.Popen(
-            command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )  # fmt: skip
-        assert self._process.stdout is not None
-        self.address = self._process.stdout.readline().split()[-1]
+    def __init__(self, data: Path) -> None:
+        self._data, self._process = data, Process(data)
+        self.address = f"{self._process.address}/"
 
     def kill(self) -> None:
         """End it as a power cut would."""
-        self._process.kill()
-        self._process.communicate()
+        self._process.stop(signal.SIGKILL)
 
     def restart(self) -> None:
-        """Start it again on the same port."""
-        self.start(self.address.rstrip("/").rpartition(":")[2])
+        """Start it again."""
+        self._process = Process(self._data, "--port", str(self._process.port))
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +56,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server for all tests."""
-    started = Server(tmp_path_factory.mktemp("server"))
+    started = Server(tmp_path_factory.mktemp("server") / "data")
     yield started
     started.kill()
 
@@ -469,9 +456,8 @@ def test_names_never_become_markup(
 
 def test_a_token_is_asked_for(driver: Chrome, tmp_path: Path, images: list[Path]) -> None:
     """A wrong token is refused in a sentence; with the right one everything works."""
-    guarded = Server(tmp_path, CRG_TOKEN=TOKEN)
-    try:
-        driver.get(guarded.address)
+    with Process(tmp_path / "data", CRG_TOKEN=TOKEN) as guarded:
+        driver.get(f"{guarded.address}/")
         page = Page(driver, "")
         until(lambda: page.text("#login h1") == "This server needs a token")
         driver.find_element("id", "token").send_keys("a wrong one", Keys.ENTER)
@@ -484,8 +470,6 @@ def test_a_token_is_asked_for(driver: Chrome, tmp_path: Path, images: list[Path]
         until(page.is_live)
         page.send(images[0])
         assert driver.execute_script("return document.cookie") == ""
-    finally:
-        guarded.kill()
 
 
 CONTRAST = """
