@@ -36,7 +36,10 @@ def png(colour: str = "red", size: tuple[int, int] = (24, 20), noise: int = 0) -
 
 @contextlib.contextmanager
 def client(
-    data: Path, encoder: Encoder | None = None, settings: dict[str, Any] | None = None, **limits: int
+    data: Path,
+    encoder: Encoder | None = None,
+    settings: dict[str, Any] | None = None,
+    **limits: int,
 ) -> Iterator[TestClient]:
     """A client of a service in this process."""
     chosen = Settings(data, Limits(**limits), **(settings or {}))

@@ -138,7 +138,9 @@ def test_answers_are_downloaded_as_lines(served: TestClient) -> None:
     sent = served.post(f"{session}/images", files=parts).json()["answers"]
     lines = [json.loads(line) for line in served.get(f"{session}/answers").text.splitlines()]
     for line, answer in zip(lines, sent, strict=True):
-        assert line == {key: answer[key] for key in line if key != "corrected"} | {"corrected": None}
+        assert line == {key: answer[key] for key in line if key != "corrected"} | {
+            "corrected": None
+        }
     for table in (
         served.get(f"{session}/answers?format=csv"),
         served.get(f"{session}/answers", headers={"Accept": "text/csv"}),
@@ -235,7 +237,12 @@ def test_bad_input_is_refused_in_a_sentence(served: TestClient) -> None:
     refused(served.post(images, content=b"{", headers={"Content-Type": "application/json"}), 400)
     refused(served.post(images, content=b"x", headers={"Content-Type": "text/plain"}), 415)
     form = {"Content-Type": "multipart/form-data; boundary=x"}
-    for body in (b"", b"--x\r\n", b"nothing", b'--x\r\ncontent-disposition: form-data\r\n\r\n1\r\n'):
+    for body in (
+        b"",
+        b"--x\r\n",
+        b"nothing",
+        b"--x\r\ncontent-disposition: form-data\r\n\r\n1\r\n",
+    ):
         refused(served.post(images, content=body, headers=form), 400)
     refused(served.post(images, data={"a": "b"}, files={"c": (None, "d")}), 422, "no image")
     told = served.get(session).json()
@@ -281,7 +288,9 @@ def test_images_of_a_session_are_learnt_in_their_order(tmp_path: Path) -> None:
                 made = await served.post("/v1/sessions", json={"classes": NAMES})
                 images = f"/v1/sessions/{made.json()['id']}/images"
                 sent = [
-                    served.post(images, files=[("i", (f"{n}.{i}", png(NAMES[i]))) for i in range(3)])
+                    served.post(
+                        images, files=[("i", (f"{n}.{i}", png(NAMES[i]))) for i in range(3)]
+                    )
                     for n in range(30)
                 ]
                 return [each.json()["answers"] for each in await asyncio.gather(*sent)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse
@@ -13,7 +14,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 import crg
 from crg.encoders.base import Encoder
-from crg.server import problems, schema
+from crg.server import downloads, problems, schema
 from crg.server.actions import Actions
 from crg.server.bodies import JSON_BYTES, body_of, parsed
 from crg.server.limits import Rate
@@ -21,6 +22,7 @@ from crg.server.problems import Problem
 from crg.server.routes import router, service_of
 from crg.server.security import COOKIE, Envelope, Guard, Token
 from crg.server.service import Service, Settings
+from crg.types import InputError
 
 STATIC = Path(__file__).with_name("static")
 
@@ -37,9 +39,11 @@ def create_app(settings: Settings, encoder: Encoder) -> FastAPI:
         redoc_url=None,
     )
     app.state.service, app.state.actions = service, Actions(service)
+    app.state.failure = None  # why it could not start
     app.state.token = token = None if settings.token is None else Token(settings.token)
     problems.add_handlers(app)
     app.include_router(router)
+    app.include_router(downloads.router)
     _add_pages(app)
     rate = Rate(settings.limits.max_rate)
     hosts, origins = settings.allow_hosts, settings.allow_origins
@@ -56,7 +60,11 @@ def create_app(settings: Settings, encoder: Encoder) -> FastAPI:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
-    service.open()
+    try:
+        service.open()
+    except InputError as error:
+        app.state.failure = error
+        raise
     try:
         yield
     finally:
@@ -112,4 +120,6 @@ def _add_pages(app: FastAPI) -> None:
         return answer
 
 
-_TEXT = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+_TEXT: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/plain": {"schema": {"type": "string"}}}}
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
@@ -16,6 +16,9 @@ from crg.server.actions import Upload
 from crg.server.limits import Budget, Limits
 from crg.server.problems import Problem, invalid_sentence
 from crg.types import printable
+
+if TYPE_CHECKING:
+    from python_multipart.multipart import MultipartCallbacks
 
 Model = TypeVar("Model", bound=BaseModel)
 _NAME = 200  # characters of a file name that are kept
@@ -130,7 +133,7 @@ class _Parts:
         self.ended = False
         self._most, self._count = most, 0
 
-    def callbacks(self) -> dict[str, object]:
+    def callbacks(self) -> MultipartCallbacks:
         return {
             "on_part_begin": self._begin,
             "on_header_field": self._field,

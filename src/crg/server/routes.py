@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import re
-from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Query, Request, Response
-from fastapi.responses import FileResponse, StreamingResponse
+from fastapi import APIRouter, Header, Query, Request, Response
 from msgspec import json
-from PIL import Image
 
 import crg
 from crg.methods.registry import DEFAULT, list_methods
-from crg.predict.answers import csv_line, json_line
 from crg.server import schema
 from crg.server.actions import Actions, Outcome
 from crg.server.bodies import JSON_BYTES, body_of, kind_of, named, parsed, uploads_of
@@ -28,13 +23,10 @@ from crg.server.watching import EventStream
 from crg.types import InputError
 
 router = APIRouter(prefix="/v1")
-Step = Annotated[int, Path(ge=1, lt=2**53, examples=[7])]
 IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key", max_length=200)]
 BINARY = {"type": "string", "format": "binary"}
 _KEY = re.compile(r"[!-~]{1,200}")
 _LARGE = 250_000  # bytes of a form that is taken apart in a thread
-_LINE = ("step", "event", "at", "name", "label", "probability", "zero_shot_label",
-         "zero_shot_probability", "changed", "corrected")  # fmt: skip
 _IMAGES = {
     "multipart/form-data": {
         "type": "object",
@@ -67,7 +59,8 @@ def service_of(request: Request) -> Service:
     return service
 
 
-def _actions(request: Request) -> Actions:
+def actions_of(request: Request) -> Actions:
+    """What requests do to the sessions behind the application."""
     actions: Actions = request.app.state.actions
     return actions
 
@@ -102,7 +95,7 @@ def _checked(key: str | None) -> str | None:
 async def send_images(request: Request) -> Response:
     """Learn images or features in their order, and answer what they show."""
     id, key = request.path_params["id"], _checked(request.headers.get("idempotency-key"))
-    kind, actions = kind_of(request), _actions(request)
+    kind, actions = kind_of(request), actions_of(request)
     service = service_of(request)
     await service.row(id)
     if kind == "application/json":
@@ -169,11 +162,11 @@ async def start_session(request: Request, views: Annotated[int, Query(ge=1)] = 1
     kind, limits = kind_of(request), service_of(request).limits
     if kind == "application/octet-stream":
         async with _body(request, limits.max_request_bytes) as content:
-            info = await _actions(request).start_from(content, views)
+            info = await actions_of(request).start_from(content, views)
     elif kind == "application/json":
         async with _body(request) as content:
             new = parsed(schema.NewSession, content)
-            info = await _actions(request).start(new.classes, new.method, new.options, new.views)
+            info = await actions_of(request).start(new.classes, new.method, new.options, new.views)
     else:
         raise _unsupported(kind, "application/json or application/octet-stream")
     return _json(info, 201, {"Location": f"/v1/sessions/{info['id']}"})
@@ -208,7 +201,7 @@ async def correct(request: Request, id: str, idempotency_key: IdempotencyKey = N
     _check_json(request)
     async with _body(request) as content:
         new = parsed(schema.NewCorrection, content)
-        outcome = await _actions(request).correct(id, new.image, new.label, key)
+        outcome = await actions_of(request).correct(id, new.image, new.label, key)
     return _outcome(outcome.details[0], outcome)
 
 
@@ -223,7 +216,7 @@ async def add_class(request: Request, id: str, idempotency_key: IdempotencyKey =
     _check_json(request)
     async with _body(request) as content:
         new = parsed(schema.NewClass, content)
-        outcome = await _actions(request).add_class(id, new.name, key)
+        outcome = await actions_of(request).add_class(id, new.name, key)
     return _outcome(outcome.details[0], outcome)
 
 
@@ -233,75 +226,7 @@ async def add_class(request: Request, id: str, idempotency_key: IdempotencyKey =
 )
 async def remove_class(request: Request, id: str, name: Annotated[str, Query()]) -> Response:
     """Have one class less from now on."""
-    return _json((await _actions(request).remove_class(id, name)).details[0])
-
-
-@router.get(
-    "/sessions/{id}/answers",
-    response_class=Response,
-    responses={
-        200: {
-            "description": "One line per image.",
-            "content": {"application/jsonl": {"schema": {"type": "string"}},
-                        "text/csv": {"schema": {"type": "string"}}},
-        },
-        **problems(404, 422),
-    },
-)  # fmt: skip
-async def answers(
-    request: Request,
-    id: str,
-    format: Annotated[str | None, Query(pattern="^(jsonl|csv)$")] = None,
-) -> Response:
-    """Every answer so far, with its last correction, as JSON Lines or CSV."""
-    service = service_of(request)
-    row = await service.row(id)
-    wants_csv = kind_wanted(request) == "text/csv"
-    suffix = format or ("csv" if wants_csv else "jsonl")
-    return StreamingResponse(
-        _lines(service, row.number, suffix),
-        headers={"Content-Disposition": f'attachment; filename="answers-{id[:8]}.{suffix}"'},
-        media_type="text/csv; charset=utf-8" if suffix == "csv" else "application/jsonl",
-    )
-
-
-def kind_wanted(request: Request) -> str:
-    """The media type that a client names first."""
-    return request.headers.get("accept", "").split(",")[0].partition(";")[0].strip().lower()
-
-
-async def _lines(service: Service, number: int, suffix: str) -> AsyncIterator[str]:
-    if suffix == "csv":
-        yield csv_line(_LINE)
-    after = 0
-    while rows := await service.read(service.log.answers, number, after):
-        after = rows[-1][0]
-        found = [{**json.decode(detail), "corrected": corrected} for _, detail, corrected in rows]
-        lines = [{name: each[name] for name in _LINE} for each in found]
-        yield "".join(csv_line(_cells(line)) if suffix == "csv" else json_line(line)
-                      for line in lines)  # fmt: skip
-
-
-def _cells(line: dict[str, Any]) -> list[Any]:
-    return ["" if value is None else value for value in line.values()]
-
-
-@router.get(
-    "/sessions/{id}/state",
-    response_class=Response,
-    responses={
-        200: {
-            "description": "A state.",
-            "content": {"application/octet-stream": {"schema": BINARY}},
-        },
-        **problems(404, 503),
-    },
-)
-async def state(request: Request, id: str) -> Response:
-    """What the session has learnt, as crg.load reads it."""
-    content = await _actions(request).state(id)
-    headers = {"Content-Disposition": f'attachment; filename="session-{id[:8]}.crg"'}
-    return Response(content, headers=headers, media_type="application/octet-stream")
+    return _json((await actions_of(request).remove_class(id, name)).details[0])
 
 
 @router.get(
@@ -333,45 +258,6 @@ async def events(
     service.hub.budget.take(1)
     since = after if last_event_id is None else last_event_id
     return EventStream(service.hub.watch(id, since, read), service.hub.budget)
-
-
-@router.get(
-    "/sessions/{id}/images/{step}/thumbnail",
-    response_class=Response,
-    responses={200: {"content": {"image/jpeg": {"schema": BINARY}}}, **problems(404, 422)},
-)
-async def thumbnail(request: Request, id: str, step: Step) -> Response:
-    """A small copy of an image."""
-    service = service_of(request)
-    row = await service.row(id)
-    jpeg = await service.read(service.log.thumbnail, row.number, step)
-    if jpeg is None:
-        raise Problem(404, f"No thumbnail of image {step} is kept: only the last ones are.")
-    return Response(jpeg, headers={"Cache-Control": _FOR_EVER}, media_type="image/jpeg")
-
-
-@router.get(
-    "/sessions/{id}/images/{step}",
-    response_class=Response,
-    responses={200: {"content": {"image/*": {"schema": BINARY}}}, **problems(404, 422)},
-)
-async def image(request: Request, id: str, step: Step) -> Response:
-    """An image as it came, if images are kept."""
-    service = service_of(request)
-    row = await service.row(id)
-    path = service.image_path(row.id, step)
-    if not path.is_file():
-        raise Problem(404, f"Image {step} is not kept: crg serve --keep-images keeps them.")
-    media_type = await asyncio.to_thread(_media_type, path)
-    return FileResponse(path, headers={"Cache-Control": _FOR_EVER}, media_type=media_type)
-
-
-_FOR_EVER = "private, max-age=31536000, immutable"
-
-
-def _media_type(path: Any) -> str:
-    with Image.open(path) as opened:
-        return Image.MIME.get(opened.format or "", "application/octet-stream")
 
 
 def _check_json(request: Request) -> None:

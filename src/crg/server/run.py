@@ -56,7 +56,7 @@ def serve(
     address = f"http://{name}:{listening.getsockname()[1]}/"
     config = uvicorn.Config(
         app,
-        log_level="warning",
+        log_level="critical",  # what fails is logged by the application
         access_log=False,
         server_header=False,
         limit_concurrency=settings.limits.max_connections,
@@ -64,7 +64,10 @@ def serve(
     )
     sys.setswitchinterval(_SWITCH)
     server = _Server(config, app.state.service, lambda: on_ready(address))
-    server.run(sockets=[listening])
+    try:
+        server.run(sockets=[listening])
+    except SystemExit:
+        raise app.state.failure or InputError("The server could not start: see above.") from None
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -76,6 +76,13 @@ class Service:
 
     def open(self) -> None:
         """Take the folder into possession and start the threads."""
+        try:
+            self._open()
+        except BaseException:
+            self._held.close()
+            raise
+
+    def _open(self) -> None:
         data, limits = self.settings.data, self.limits
         for folder in (data, data / "states", data / "images"):
             make_folder(folder, "--data")
