@@ -71,11 +71,11 @@ export function createSession(about, leave) {
     const mine = id;
     try {
       const fresh = await request(address);
-      if (id !== mine) return;
+      if (id !== mine || document.hidden) return;
       info = fresh;
       connect();
     } catch (error) {
-      if (id !== mine) return;
+      if (id !== mine || document.hidden) return;
       if (error.status === 404) return leave(error.message);
       if (error.status) complain(error.message);
       timer = setTimeout(reconnect, 2000);
