@@ -7,16 +7,21 @@ VENV ?= .venv
 WORKERS ?= 2
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-PINS := pyproject.toml constraints.txt
+# Every file that is downloaded is one of those that the index had when the pins were made.
+HASHED := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	--only-binary :all: --require-hashes --requirement
+OURS := $(PIP) --no-deps --no-build-isolation --editable .
+PINS := pyproject.toml constraints.txt $(wildcard requirements/*.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint style golden clean
+.PHONY: help demo test bench soak lint style golden pins dist clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12 | sed 's/^/make /'
 
 demo: $(VENV)/.core ## install what is needed and show the methods at work
 	@$(BIN)/crg demo
+	@echo "Your own images: $(BIN)/crg predict --help, or source $(BIN)/activate and then crg predict --help."
 
 # Style and types are checked beside the tests, which check the layers; what they say comes after.
 test: $(VENV)/.all ## install everything, then lint, types, layers and tests
@@ -41,8 +46,26 @@ style: $(VENV)/.all
 bench: $(VENV)/.all ## measure the cost of a step and write docs/performance.*
 	@$(BIN)/python benchmarks/step.py --write
 
+# MINUTES=5 for a short one; SEED=1 for other cases. See tools/soak.py.
+soak: $(VENV)/.all ## attack the package for an hour and count what was handled
+	@$(BIN)/python tools/soak.py --minutes $(or $(MINUTES),60) --seed $(or $(SEED),0)
+
 golden: $(VENV)/.all ## write the golden runs anew, after a change that is meant to change them
 	@$(BIN)/python tests/golden_runs.py
+
+dist: $(VENV)/.core ## build the wheel and the source archive into dist/
+	@$(PIP) build
+	@$(BIN)/python -m build --outdir dist
+
+# torch stays out: its builds for CPU and GPU come from other indexes, with other needs and hashes.
+LOCK = echo 'torch ; python_version < "3"' | $(BIN)/uv pip compile --quiet pyproject.toml \
+	--universal --generate-hashes --no-annotate --custom-compile-command 'make pins' \
+	--constraint constraints.txt --override - --group build
+
+pins: $(VENV)/bin/python ## write requirements/*.txt anew from constraints.txt and the index
+	@$(PIP) uv
+	@$(LOCK) --extra report --output-file requirements/demo.txt
+	@$(LOCK) --all-extras --output-file requirements/test.txt
 
 clean: ## remove the virtual environment and every cache
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist report.html
@@ -56,11 +79,14 @@ $(VENV)/bin/python:
 # A stamp is newer than the pins exactly when what it stands for is installed as pinned.
 $(VENV)/.core: $(PINS) | $(VENV)/bin/python
 	@echo "Installing crg into $(VENV)"
-	@$(PIP) --editable '.[report]'
+	@$(HASHED) requirements/demo.txt
+	@$(OURS)
 	@touch $@
 
 # Most modules of the large libraries are never imported: those that are get compiled then.
 $(VENV)/.all: $(PINS) | $(VENV)/bin/python
 	@echo "Installing crg with all extras and the tools into $(VENV) (a few minutes at first)"
-	@$(PIP) --no-compile --editable '.[torch,fast,openclip,onnx,export,huggingface,diffusion,ray,report,heif,parquet,server,dev]'
+	@$(HASHED) requirements/test.txt --no-compile
+	@$(PIP) --no-compile torch # without hashes: see pins
+	@$(OURS)
 	@touch $@ $(VENV)/.core

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -287,6 +288,23 @@ class FailsInSingle(Answering):
     def spoil(self, logits: Array) -> Array:
         """The largest logit becomes the smallest."""
         return logits if logits.dtype in (np.float64,) else -logits
+
+
+class LearnsFromAnswering(Nearest):
+    """Takes every question for a step."""
+
+    def answer(self, sample: Sample) -> Prediction:
+        """The image is cached."""
+        return self.step(sample)
+
+
+class LosesOnFinishing(Nearest):
+    """Draws its second pass at random."""
+
+    def finish(self, samples: Iterable[Sample]) -> None:
+        """Another cache each time."""
+        noise = np.random.default_rng().standard_normal(self.cached.features.shape)
+        self.cached.features = self.cached.features + 1e-3 * noise
 
 
 class NoHelp(Nearest):

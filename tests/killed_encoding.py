@@ -1,8 +1,7 @@
-"""Encoding jobs that end by kill -9: before each single thing they do to the disk, or slowly.
+"""Encoding jobs that end by kill -9, before each single thing they do to the disk.
 
-``python killed_encoding.py every FOLDER`` forks a job for each of its operations on the disk,
-kills it in the middle of that operation, lets another one go on, and compares every byte.
-``python killed_encoding.py slowly FOLDER`` encodes at leisure, for somebody else to kill.
+``python killed_encoding.py FOLDER`` forks a job for each of its operations on the disk, kills it
+in the middle of that operation, lets another one go on, and compares every byte.
 """
 
 from __future__ import annotations
@@ -104,9 +103,5 @@ def _job_until(moment: int, images: ImageSet, folder: Path) -> None:
 
 if __name__ == "__main__":
     os.fsync = lambda fd: None  # what the disk has matters to power failures only
-    how, where = sys.argv[1], Path(sys.argv[2])
-    bad = [3, 11] if "bad" in sys.argv else []
-    if how == "every":
-        print(kill_at_every_moment(dot_files(where / "images", 13, bad), where))
-    else:
-        run_job(dot_files(where / "images", 60), where / "store", SlowEncoder())
+    where, bad = Path(sys.argv[1]), [3, 11] if "bad" in sys.argv else []
+    print(kill_at_every_moment(dot_files(where / "images", 13, bad), where))

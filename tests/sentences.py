@@ -17,9 +17,14 @@ def refused_in_one_sentence(*words: str) -> Iterator[None]:
     with pytest.raises(InputError) as caught:
         yield
     sentence = str(caught.value)
-    assert "\n" not in sentence, sentence
-    assert sentence.endswith((".", "?")), sentence
+    check_sentence(sentence)
     assert not re.search(r"[a-z)]\. [A-Z]", sentence), f"more than one sentence: {sentence}"
-    assert ": " in sentence or "," in sentence, f"no remedy: {sentence}"
     for word in words:
         assert word in sentence, f"{word!r} is not in: {sentence}"
+
+
+def check_sentence(sentence: str) -> None:
+    """It is one line with an end and a remedy."""
+    assert "\n" not in sentence, sentence
+    assert sentence.endswith((".", "?")), sentence
+    assert ": " in sentence or "," in sentence, f"no remedy: {sentence}"

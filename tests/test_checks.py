@@ -53,6 +53,8 @@ PAIRS: list[tuple[Check, type[Any]]] = [
     (state.pickled_adapter_continues, bad_methods.NotPicklable),
     (state.copied_adapter_continues, bad_methods.SharesWithCopies),
     (state.state_is_bounded, bad_methods.RemembersAll),
+    (state.answering_changes_nothing, bad_methods.LearnsFromAnswering),
+    (state.second_pass_answers_every_image, bad_methods.LosesOnFinishing),
     (state.corrections_are_taken_in_or_refused, bad_methods.ForgetsCorrections),
     (state.corrections_are_taken_in_or_refused, bad_methods.DividesByCorrections),
     (state.corrections_are_taken_in_or_refused, bad_methods.RefusesCorrections),

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from PIL import Image
 
 import crg
 from colour_encoder import COLOURS, ColourEncoder, save_image, save_stream
 from crg import InputError
 from crg.classifier import Answer, Classifier
+from crg.cli import main
 from sentences import refused_in_one_sentence
 
 NAMES = tuple(COLOURS)
@@ -90,7 +93,7 @@ def test_a_saved_state_continues(tmp_path: Path) -> None:
 
 
 def test_a_state_must_fit(tmp_path: Path) -> None:
-    """A state of another method, option, class list or prompt is refused by name."""
+    """A state of another method, option or prompt, or without a common class, is refused."""
     state = tmp_path / "state"
     classifier().save(state)
     encoder = ColourEncoder()
@@ -99,7 +102,7 @@ def test_a_state_must_fit(tmp_path: Path) -> None:
     with refused_in_one_sentence("memory=1000"):
         Classifier(encoder, NAMES, options={"memory": "3"}, state=state)
     with refused_in_one_sentence("3 other classes"):
-        Classifier(encoder, [*NAMES, "grey"], state=state)
+        Classifier(encoder, ["black", "white"], state=state)
     with refused_in_one_sentence("other prompts"):
         Classifier(encoder, NAMES, templates=["a blue thing that is {}."], state=state)
 
@@ -109,6 +112,148 @@ def test_a_state_takes_classes_in_any_order(tmp_path: Path) -> None:
     classifier().save(tmp_path / "state")
     again = Classifier(ColourEncoder(), NAMES[::-1], state=tmp_path / "state")
     assert tuple(again.task.class_names) == NAMES
+
+
+def test_classes_of_a_state_come_and_go(tmp_path: Path) -> None:
+    """A state takes more or fewer classes, says which, and answers as if they had changed live."""
+    paths, notes = save_stream(tmp_path), []  # type: list[Path], list[str]
+    live = classifier()
+    list(live.predict_many(paths[:6]))
+    live.save(tmp_path / "state")
+    live.add_class("grey")
+    live.remove_class("green")
+    again = Classifier(
+        ColourEncoder(), ["red", "grey", "blue"], state=tmp_path / "state", on_note=notes.append
+    )
+    assert list(again.task.class_names) == ["red", "blue", "grey"]
+    assert [facts(a) for a in again.predict_many(paths)] == [
+        facts(a) for a in live.predict_many(paths)
+    ]
+    assert len(notes) == 1 and "added grey; removed green" in notes[0]
+
+
+def test_classes_of_a_state_come_and_go_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """crg predict --load-state takes more and fewer names, and notes which."""
+    monkeypatch.chdir(tmp_path)
+    Image.new("RGB", (64, 64), "red").save("a.png")
+    runs = [
+        ["--classes", "red circle,blue square", "--save-state", "one"],
+        ["--classes", "red circle,green star", "--load-state", "one", "--save-state", "two"],
+    ]
+    done = [CliRunner().invoke(main, ["predict", "a.png", "--model", "mini", *run]) for run in runs]
+    assert [each.exit_code for each in done] == [0, 0], done[-1].output
+    assert "added green star; removed blue square" in done[1].stderr
+    kept = Classifier.load("two")
+    assert kept.task.class_names == ("red circle", "green star") and kept.adapter.n_steps == 2
+
+
+def test_a_class_is_added_by_the_same_prompts(tmp_path: Path) -> None:
+    """An added class has the text features that it would have had from the start."""
+    told = {name: [f"{name} all over"] for name in NAMES}
+    given: dict[str, Any] = {"descriptions": told, "prompts": "both"}
+    early, late = classifier(**given), Classifier(ColourEncoder(), NAMES[:2], **given)
+    late.add_class(NAMES[2])
+    assert np.array_equal(early.task.text_features, late.task.text_features)
+    with refused_in_one_sentence("'blue'", "more than once"):
+        late.add_class("blue")
+    with refused_in_one_sentence("lack 1 class"):
+        late.add_class("grey")
+
+
+def test_a_correction_is_learnt(tmp_path: Path) -> None:
+    """A corrected image is answered by its new label, whether it is given as a path or not."""
+    *before, path = save_stream(tmp_path)
+    for image in (path, path.read_bytes()):
+        shared = classifier()
+        list(shared.predict_many(before))
+        answer = shared.predict(image)
+        shared.correct(image, "red", answer.sample_id)
+        assert (answer.label, shared.predict(image).label) == ("blue", "red")
+
+
+def test_a_path_is_known_again_by_its_name(tmp_path: Path) -> None:
+    """What an image had been taken for is taken back: it stays in one queue."""
+    shared = classifier(method="tda")
+    path = save_image(tmp_path / "a.png", "blue")
+    shared.predict(path)
+    shared.correct(str(path), "red")
+    held = {name: [e.sample_id for e in kept] for name, kept in shared.adapter.cache.items()}
+    assert held == {"red": [str(path)], "green": [], "blue": []}
+
+
+def test_bad_corrections_change_nothing(tmp_path: Path) -> None:
+    """A correction with an unknown class or of no image is refused in a sentence."""
+    shared = classifier()
+    with refused_in_one_sentence("no class 'grey'"):
+        shared.correct(save_image(tmp_path / "a.png", "blue"), "grey")
+    with refused_in_one_sentence("does not exist"):
+        shared.correct(tmp_path / "b.png", "red")
+
+
+def test_load_needs_the_file_alone(tmp_path: Path) -> None:
+    """A saved classifier comes back with its model, prompts and views by the name of the file."""
+    state, image = tmp_path / "state", Image.new("RGB", (64, 64), "red")
+    names = ["red circle", "blue square"]
+    first = Classifier("mini", names, templates=["the {}."], views=3, seed=5)
+    first.predict(image)
+    first.save(state)
+    again = Classifier.load(state)
+    assert again.settings == first.settings and again.adapter.n_steps == 1
+    assert facts(again.predict(image)) == facts(first.predict(image))
+
+
+def test_a_state_never_names_a_file_to_load(tmp_path: Path) -> None:
+    """A model that was read from a file of one's own has to be named again."""
+    encoder = ColourEncoder()
+    encoder.name = "onnx:some/folder"
+    Classifier(encoder, NAMES).save(tmp_path / "state")
+    with refused_in_one_sentence("onnx:some/folder", "name the model too"):
+        Classifier.load(tmp_path / "state")
+    assert tuple(Classifier.load(tmp_path / "state", encoder).task.class_names) == NAMES
+
+
+def test_an_edited_state_is_refused(tmp_path: Path) -> None:
+    """Settings in a state that are not of their kind are refused in a sentence."""
+    shared = classifier()
+    edited: list[dict[str, Any]] = [{"views": "many"}, {"workers": 3}]
+    for about in edited:
+        shared.adapter.about = about
+        shared.save(tmp_path / "state")
+        with refused_in_one_sentence("damaged", *about):
+            Classifier.load(tmp_path / "state", ColourEncoder())
+
+
+def test_a_with_block_saves(tmp_path: Path) -> None:
+    """A block saves to the file that it was loaded from, and an exception leaves that alone."""
+    state, image = tmp_path / "state", save_image(tmp_path / "a.png", "red")
+    with classifier() as shared:
+        shared.save(state)
+        shared.predict(image)
+    with pytest.raises(KeyError), Classifier.load(state, ColourEncoder()) as again:
+        again.predict(image)
+        raise KeyError
+    assert Classifier.load(state, ColourEncoder()).adapter.n_steps == 1
+
+
+def test_threads_take_turns(tmp_path: Path) -> None:
+    """Threads that predict, correct and change classes at once lose no image."""
+    shared, paths = classifier(), save_stream(tmp_path, 30)
+
+    def work(number: int) -> list[Answer]:
+        for path in paths[number::10]:
+            shared.correct(path, "red")
+            shared.add_class(f"class {number}")
+            shared.remove_class(f"class {number}")
+        return [shared.predict(path.read_bytes()) for path in paths]
+
+    with ThreadPoolExecutor(4) as pool:
+        answers = [answer for some in pool.map(work, range(4)) for answer in some]
+    assert sorted(answer.step for answer in answers) == list(range(1, 121))
+    assert len({answer.sample_id for answer in answers}) == 120
+    for answer in answers:
+        assert len(answer.zero_shot_probs) == len(np.asarray(answer.prediction.logits))
 
 
 def test_class_names_are_checked() -> None:

@@ -82,7 +82,7 @@ def test_csv_has_the_same_fields(folder: Path) -> None:
 def test_classes_come_from_a_file(folder: Path) -> None:
     """A file with one name per line means what the list means."""
     Path("names.txt").write_text(CLASSES.replace(",", "\n\n") + "\n", encoding="utf-8-sig")
-    listed = lines_of(predict("in", "--model", "mini", "--classes-file", "names.txt"))
+    listed = lines_of(predict("in", "--model", "mini", "--classes", "names.txt"))
     assert listed == lines_of(predict("in", *MODEL))
 
 
@@ -148,8 +148,7 @@ def test_the_default_model_says_what_it_knows(folder: Path) -> None:
         (["in", "--classes", "cat"], "at least two"),
         (["in", "--classes", "cat,cat"], "more than once"),
         (["in", "--classes", "cat,,dog"], "empty"),
-        (["in", "--classes", "a,b", "--classes-file", "x"], "given twice"),
-        (["in", "--classes-file", "nowhere.txt"], "nowhere.txt"),
+        (["in", "--classes", "nowhere.txt"], "one class per line"),
         (["nowhere", *MODEL], "nowhere"),
         (["in/*.tif", *MODEL], "No images"),
         (["in", *MODEL, "--method", "crgg"], "'crg'"),

@@ -199,13 +199,13 @@ def test_long_lists_are_cut_on_screen_but_not_in_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["imagnet"], "did you mean imagenet?"),
+        (["imagnet"], "did you mean 'imagenet'"),
         (["check"], "takes one name"),
         (["check", "a", "b"], "takes one name"),
         (["dtd", "eurosat"], "takes one name"),
         (["dtd", "--decode"], "belong to crg datasets check"),
         (["check", "dtd"], "holds dtd"),
-        (["check", "dtdd"], "did you mean dtd?"),
+        (["check", "dtdd"], "did you mean 'dtd'?"),
         (["check", "dtd", "--root", "/nowhere"], "/nowhere is not a folder"),
     ],
 )

@@ -69,7 +69,7 @@ def test_names_are_found_however_they_are_written() -> None:
     for entry in catalogue().values():
         for name in (entry.name, entry.title, entry.title.upper(), *entry.aliases):
             assert find_entry(name) is entry
-    with refused_in_one_sentence("did you mean imagenet?"):
+    with refused_in_one_sentence("did you mean 'imagenet'"):
         get_entry("imagnet")
     with refused_in_one_sentence("crg datasets lists them"):
         get_entry("zzz")
@@ -233,7 +233,7 @@ def test_what_is_no_set_of_images_is_refused(
         load_dataset(str(image))
     with refused_in_one_sentence("no split 'train'"):
         load_dataset(".", split="train")
-    with refused_in_one_sentence("did you mean dtd?"):
+    with refused_in_one_sentence("did you mean 'dtd'?"):
         load_dataset("dtdd")
     for name in ("nowhere/at/all", "x" * 300 + "/y"):
         with refused_in_one_sentence(f"{name} does not exist"):

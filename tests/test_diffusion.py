@@ -114,7 +114,7 @@ def test_a_library_that_does_not_load_is_reported(
             raise RuntimeError("operator torchvision::nms does not exist")
 
     monkeypatch.setattr(module, "library", lambda name, extra: Broken())
-    with refused_in_one_sentence("torchvision::nms", "crg-tta[diffusion]"):
+    with refused_in_one_sentence("torchvision::nms", "'.[diffusion]'"):
         DiffusersGenerator(weights)
 
 

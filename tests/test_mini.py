@@ -15,6 +15,8 @@ from PIL import Image
 from crg.encoders.base import Encoder
 from crg.encoders.mini import MAX_WORDS, WEIGHTS, Mini, piece_buckets, split_words
 from crg.shapes import shape_images
+from crg.shapes.drawing import COLOURS, OUTLINES, TEXTURES
+from documents import ROOT
 from sentences import refused_in_one_sentence
 
 _WITHOUT_TORCH = """
@@ -173,3 +175,10 @@ def _views(shift: str | None, severity: int, count: int) -> Any:
     drawn: list[Any] = [source.draw() for source in images.sources]  # type: ignore[union-attr]
     small = [each.resize((side, side), Image.Resampling.BICUBIC) for each in drawn]
     return np.stack([np.asarray(each) for each in small]), np.array(images.labels)
+
+
+def test_the_documentation_lists_the_words_that_mini_knows() -> None:
+    """Every colour, texture and shape of the training images is named in docs/mini.md, in order."""
+    text = " ".join((ROOT / "docs" / "mini.md").read_text().split())
+    for words in (COLOURS, TEXTURES, OUTLINES):
+        assert f": {', '.join(words)}" in text

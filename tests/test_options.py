@@ -14,9 +14,10 @@ import pytest
 import crg
 from crg import option
 from crg.datasets.catalog import catalogue
-from crg.methods.options import build_config, nearest
+from crg.methods.options import build_config
 from crg.methods.registry import typed_options
 from crg.presets import presets_of, with_preset
+from crg.spelling import nearest
 from sentences import refused_in_one_sentence
 
 
@@ -93,6 +94,8 @@ def test_nearest_offers_what_comes_close() -> None:
     assert nearest("shares", ["share", "size"]) == "did you mean 'share'?"
     assert nearest("qqq", ["share", "size"]) == "there is share, size."
     assert nearest("qqq", []) == "it has none."
+    assert nearest("VIT-B16", ["ViT-B-16", "RN50"]) == "did you mean 'ViT-B-16'?"
+    assert nearest("cats", ["share"], "see there.") == "see there."
 
 
 TASK = crg.Task(["cat", "dog"], np.eye(2, 4))

@@ -65,7 +65,7 @@ def test_other_files_are_not_resumed(tmp_path: Path) -> None:
     """A file that holds something else is refused and keeps its content."""
     path = tmp_path / "answers.jsonl"
     path.write_text("not\nours\n")
-    with refused_in_one_sentence("--out"):
+    with refused_in_one_sentence("crg predict wrote"):
         AnswerFile(path, "jsonl", resume=True)
     assert path.read_text() == "not\nours\n"
 

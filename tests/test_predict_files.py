@@ -133,7 +133,25 @@ def test_tables_are_relative_to_themselves(folder: Path, suffix: str, mark: str)
 
 def test_a_named_file_is_taken_whatever_its_suffix(folder: Path) -> None:
     """Whoever names a file means it; whether it is an image shows when it is read."""
-    assert names(list_images([str(folder / "notes.txt")]), folder) == ["notes.txt"]
+    notes = (folder / "notes.txt").rename(folder / "notes.md")
+    assert names(list_images([str(notes)]), folder) == ["notes.md"]
+
+
+def test_a_text_file_is_a_list_of_paths(folder: Path) -> None:
+    """Each line of a .txt file is a path, relative to the file; an empty file is refused."""
+    (folder / "list.txt").write_text("b.png\n\n  c.png\n", encoding="utf-8-sig")
+    assert names(list_images([str(folder / "list.txt")]), folder) == ["b.png", "c.png"]
+    (folder / "list.txt").write_text("\n")
+    with refused_in_one_sentence("names no image"):
+        list_images([str(folder / "list.txt")])
+
+
+def test_files_that_an_earlier_call_moved_may_be_gone(folder: Path) -> None:
+    """What was answered before need not be there any more; anything else must."""
+    gone = str(folder / "gone.png")
+    assert names(list_images([gone], {gone}), folder) == ["gone.png"]
+    with refused_in_one_sentence("does not exist"):
+        list_images([gone])
 
 
 def test_missing_files_are_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from colour_encoder import COLOURS, ColourEncoder, save_image, save_stream
 from crg.classifier import Classifier
 from crg.predict.answers import AnswerFile, read_answers
-from crg.predict.run import Counts, ImageStream
+from crg.predict.run import Counts, ImageStream, Output
 from sentences import refused_in_one_sentence
 
 
@@ -30,7 +30,7 @@ def run(
     classifier = Classifier(ColourEncoder(), views=3, **known)
     counts = Counts()
     with AnswerFile(folder / "answers.jsonl", "jsonl", resume=True) as answers:
-        stream = ImageStream(classifier, answers, state, **more)
+        stream = ImageStream(classifier, Output(answers), state, **more)
         tallies = stream.run(paths, live)
         for counts in itertools.islice(tallies, stop_after):  # noqa: B007 - the last one counts
             pass
@@ -135,6 +135,6 @@ def test_the_state_is_saved_now_and_then(tmp_path: Path) -> None:
     paths = save_stream(tmp_path / "images")
     classifier = Classifier(ColourEncoder(), list(COLOURS))
     with AnswerFile(tmp_path / "answers.jsonl", "jsonl") as answers:
-        stream = ImageStream(classifier, answers, tmp_path / "state", save_every=4)
+        stream = ImageStream(classifier, Output(answers), tmp_path / "state", save_every=4)
         for counts in stream.run(paths):
             assert (tmp_path / "state").exists() == (counts.answered >= 4)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,25 +58,6 @@ def test_torch_state_comes_back_as_torch(tmp_path: Path) -> None:
     crg.create("zero_shot", tensors).save(tmp_path / "state")
     text = crg.load(tmp_path / "state").task.text_features
     assert isinstance(text, torch.Tensor) and torch.equal(text, tensors.text_features)
-
-
-@pytest.mark.parametrize("share", [0.0, 0.001, 0.1, 0.5, 0.99])
-def test_truncated_files_are_refused(saved: Path, share: float) -> None:
-    """A file that ends too early is refused in one sentence, wherever it ends."""
-    whole = saved.read_bytes()
-    saved.write_bytes(whole[: int(share * len(whole))])
-    with refused_in_one_sentence(saved.name):
-        crg.load(saved)
-
-
-@pytest.mark.parametrize("place", [0, 4, 8, 30, 200])
-def test_corrupt_headers_are_refused(saved: Path, place: int) -> None:
-    """A file with bad bytes in its header is refused in one sentence."""
-    content = bytearray(saved.read_bytes())
-    content[place : place + 8] = b"\xff" * 8
-    saved.write_bytes(content)
-    with refused_in_one_sentence(saved.name):
-        crg.load(saved)
 
 
 def test_foreign_files_are_refused(tmp_path: Path) -> None:
@@ -225,26 +204,6 @@ def _rewrite_header(path: Path, **changes: Any) -> None:
     save_file(tensors, path, {"crg": json.dumps(header)})
 
 
-def test_a_flipped_bit_anywhere_is_noticed(saved: Path) -> None:
-    """The digest covers header, names, scale, options, kinds and shapes, not only numbers."""
-    whole = saved.read_bytes()
-    header_length = int.from_bytes(whole[:8], "little")
-    rng = np.random.default_rng(0)
-    places = [*rng.integers(8, 8 + header_length, 150), *rng.integers(8, len(whole), 50)]
-    expected = crg.load(saved)
-    for place in places:
-        bent = bytearray(whole)
-        bent[place] ^= 1 << int(rng.integers(8))
-        saved.write_bytes(bent)
-        try:
-            loaded = crg.load(saved)
-        except crg.InputError as error:
-            assert "\n" not in str(error)
-        else:  # a bit that means nothing, such as the kind of a space
-            assert loaded._method.state().keys() == expected._method.state().keys()
-            assert loaded.task.logit_scale == expected.task.logit_scale
-
-
 def test_a_state_cannot_name_a_file(saved: Path, tmp_path: Path) -> None:
     """Options that name files are kept without the name, and refused with one."""
     from crg.methods.coop import CoOp
@@ -254,40 +213,3 @@ def test_a_state_cannot_name_a_file(saved: Path, tmp_path: Path) -> None:
     assert saved_options(config)["save_context"] == IN_STATE
     with refused_in_one_sentence("save_context"):
         check_saved_options(CoOp.Config, {"save_context": str(tmp_path / "context")})
-
-
-@pytest.mark.parametrize("method", ["anchored", "crg", "tda"])
-def test_values_out_of_range_are_refused(method: str, tmp_path: Path) -> None:
-    """Plain values of another kind, counts beyond their arrays and NaN do not get in."""
-    task = crg.Task(["a", "b", "c"], np.eye(3, 8))
-    adapter = crg.create(method, task)
-    for row in np.random.default_rng(0).normal(size=(9, 8)):
-        adapter.step(row)
-    adapter.save(tmp_path / "state")
-    header, tensors = _contents(tmp_path / "state")
-    for name, value in header["plain"].items():
-        for wrong in (-1, 10**30, "text", {"a": 1}, [[[1]]], True):
-            if type(wrong) is type(value) and wrong != -1 and wrong != 10**30:
-                continue
-            _rewrite_header(tmp_path / "state", plain=header["plain"] | {name: wrong})
-            with pytest.raises(crg.InputError) if not _harmless(value, wrong) else _either():
-                crg.load(tmp_path / "state").step(np.ones(8))
-    for name, tensor in tensors.items():
-        if tensor.dtype.kind == "f":
-            bent = tensors | {name: np.full_like(tensor, np.nan)}
-            bare = {key: each for key, each in header.items() if key != "sha256"}
-            bare["sha256"] = state_file._digest(bare, bent)
-            save_file(bent, tmp_path / "state", {"crg": json.dumps(bare)})
-            with pytest.raises(crg.InputError):
-                crg.load(tmp_path / "state")
-
-
-def _harmless(value: Any, wrong: Any) -> bool:
-    """Whether a number merely becomes another one, which no file can be reproached with."""
-    return isinstance(value, float) and wrong == -1
-
-
-@contextlib.contextmanager
-def _either() -> Iterator[None]:
-    with contextlib.suppress(crg.InputError):
-        yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import keep_results
 import methods_table
 from crg.cli import main as crg_command
 from crg.results import ledger
+from documents import ROOT
 from made_experiments import save_experiment
 from made_files import save_stream
 
@@ -78,3 +80,14 @@ def test_a_folder_without_results_is_refused(
     assert keep_results.main([str(tmp_path), str(tmp_path / "kept")]) == 2
     assert "holds no results files: run crg bench first." in capsys.readouterr().err
     assert not (tmp_path / "kept").exists()
+
+
+def test_the_wheel_has_all_that_the_package_needs(tmp_path: Path) -> None:
+    """Every file of the package is in the wheel, and nothing else is."""
+    builders = pytest.importorskip("hatchling.builders.wheel")
+    [wheel] = builders.WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if ".dist-info/" not in name}
+    files = (path for path in (ROOT / "src").rglob("*") if path.is_file())
+    ours = {path.relative_to(ROOT / "src").as_posix() for path in files}
+    assert packed == {name for name in ours if "__pycache__" not in name}

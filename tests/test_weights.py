@@ -166,7 +166,8 @@ def test_a_failing_download_is_reported(
     [
         ("RN5", ["'RN5'", "RN50"]),
         ("vitb16", ["ViT-B-16"]),
-        ("", ["mini"]),
+        ("", ["crg encoders"]),
+        ("minii", ["did you mean 'mini'?"]),
         ("ViT-B/16:openia", ["'openia'", "laion2b_s34b_b88k"]),
         ("ViT-B-16:nowhere/w.pt", ["nowhere/w.pt", "put the weights of ViT-B-16 there"]),
         ("ViT-B-16:w.safetensors", ["no file w.safetensors"]),

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from crg import checks, evaluate
     from crg.adapter import Adapter, create, load
-    from crg.classifier import Answer, Classifier
+    from crg.answer import Answer
+    from crg.classifier import Classifier
     from crg.features.files import Features, read_features, write_features
     from crg.methods.base import Method
     from crg.methods.options import option
@@ -43,7 +44,8 @@ __all__ = [
 # Where each name is defined; it is imported when it is first asked for.
 _HOMES = {
     "adapter": ("Adapter", "create", "load"),
-    "classifier": ("Answer", "Classifier"),
+    "answer": ("Answer",),
+    "classifier": ("Classifier",),
     "features.files": ("Features", "read_features", "write_features"),
     "methods.base": ("Method",),
     "methods.options": ("option",),

@@ -9,22 +9,22 @@ thread at a time changes an adapter; another one waits.
 from __future__ import annotations
 
 import contextlib
-import copy
 import hashlib
 import operator
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from crg import state_file
 from crg.encoders import equipped
-from crg.methods.base import Method
+from crg.methods.base import Method, copied
 from crg.methods.options import build_config, check_saved_options, saved_options
 from crg.methods.registry import get_method
 from crg.needs import TEXT_ENCODER, check_needs
 from crg.parts.cache import Entry
+from crg.state_file import Saved
 from crg.threads import HeldSignals
 from crg.types import (
     Array,
@@ -68,7 +68,11 @@ def load(path: str | os.PathLike[str], resources: Mapping[str, Any] | None = Non
     A text encoder is not in the file: it is loaded by the name of its model, unless it is
     among the ``resources`` that are given.
     """
-    saved = state_file.read(path)
+    return restored(state_file.read(path), resources)
+
+
+def restored(saved: Saved, resources: Mapping[str, Any] | None = None) -> Adapter:
+    """The adapter of a state that was read; see ``load``."""
     kind = get_method(saved.method)
     check_saved_options(kind.Config, saved.options)
     task = saved.task.with_resources(resources or {})
@@ -77,13 +81,18 @@ def load(path: str | os.PathLike[str], resources: Mapping[str, Any] | None = Non
     task = equipped(task, kind.needs, saved.model)
     adapter = create(saved.method, task, **saved.options)
     adapter._method.restore(saved.state)
-    adapter.n_steps = saved.n_steps
+    adapter.n_steps, adapter.about = saved.n_steps, saved.about
     return adapter
+
+
+def names_a_file(model: str) -> bool:
+    """Whether a model is, or may be, a file: those are named by people, never by a state."""
+    return os.path.sep in model or "/" in model or bool(model and Path(model).exists())
 
 
 def _check_not_a_file(model: str) -> None:
     """Files are named by people: what a state names might be a stranger's."""
-    if os.path.sep in model or "/" in model or (model and Path(model).exists()):
+    if names_a_file(model):
         raise InputError(
             f"The state names a model that is not known by its name alone, {model}: load the model "
             "yourself and give its text encoder among the resources."
@@ -99,9 +108,15 @@ class Adapter:
     def __init__(self, method: Method) -> None:
         self._method = method
         self.n_steps = 0
+        self.about: Mapping[str, Any] = {}  # kept in the state for whoever holds the adapter
         self._lock = threading.RLock()
         self._copy: Method | None = None  # the method as it was before the samples below
         self._since: list[Sample] = []
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Held while anything changes; hold it to do several things in one turn."""
+        return self._lock
 
     @property
     def name(self) -> str:
@@ -178,6 +193,29 @@ class Adapter:
         self._take_down(samples)
         return predictions
 
+    def answer(self, views: Array, sample_id: SampleId | None = None) -> Prediction:
+        """Predict one image, (D,) or (V, D), with what was learnt so far; nothing is learnt."""
+        with self._lock:
+            return self._method.answer(self._sample(views, sample_id))
+
+    def second_pass(self, stream: Iterable[tuple[SampleId, Array]]) -> Iterator[Prediction]:
+        """Answer every image of a stream that has ended with what was learnt from all of it.
+
+        ``stream`` has the id and the views of each image that was a step, in the same order,
+        and is read twice: first the method may learn them better together, but no image counts
+        twice; then they are answered, and nothing more is learnt.
+        """
+        self.finish(stream)
+        for name, views in stream:
+            yield self.answer(views, name)
+
+    def finish(self, stream: Iterable[tuple[SampleId, Array]]) -> None:
+        """The first half of ``second_pass``: learn the images of a stream better together."""
+        with self._changing():
+            self._keep_copy(0)
+            self._method.finish(self._sample(views, name) for name, views in stream)
+            self._drop_copy()
+
     def correct(
         self, image: SampleId | Array, class_name: str, sample_id: SampleId | None = None
     ) -> None:
@@ -242,6 +280,7 @@ class Adapter:
                 method.task,
                 self.n_steps,
                 method.state(),
+                self.about,
             )
 
     @contextlib.contextmanager
@@ -264,7 +303,7 @@ class Adapter:
         if self._method.forgets:
             return
         if self._copy is None or len(self._since) >= at_most:
-            self._copy, self._since = _copied(self._method), []
+            self._copy, self._since = copied(self._method), []
 
     def _take_down(self, samples: Sequence[Sample]) -> None:
         self.n_steps += len(samples)
@@ -315,12 +354,6 @@ class Adapter:
             )
         flat = rows if rows.ndim == 2 else namespace(rows).reshape(rows, (-1, width))
         return unit_rows(like(flat, text), what)
-
-
-def _copied(method: Method) -> Method:
-    """A copy that shares what no step changes: task, options and what the task brings."""
-    shared = (method.task, method.config, *method.task.resources.values())
-    return copy.deepcopy(method, {id(each): each for each in shared})
 
 
 def _id_of(views: Array) -> str:

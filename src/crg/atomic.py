@@ -49,11 +49,25 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
+def check_ours(path: Path, mark: bytes, option: str) -> None:
+    """Refuse, before any work, a place that holds what we did not write or cannot be written."""
+    if path.is_file() and mark not in path.read_bytes():
+        raise InputError(f"{path} exists and is not ours: choose another name with {option}.")
+    check_place(path)
+
+
 @contextlib.contextmanager
 def locked(path: str | os.PathLike[str]) -> Iterator[None]:
     """``path`` is ours meanwhile; a second process that wants to write there is refused."""
+    check_place(path)
+    with locked_folder(path):
+        yield
+
+
+@contextlib.contextmanager
+def locked_folder(path: str | os.PathLike[str]) -> Iterator[None]:
+    """The same for a folder, which need not be there yet; the one above it is made."""
     target = Path(path)
-    check_place(target)
     lock = filelock.FileLock(target.with_name(f".{target.name}.lock"), mode=0o666)
     try:
         lock.acquire(timeout=0)

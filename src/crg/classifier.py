@@ -1,4 +1,7 @@
-"""Classifier: images and class names in, predictions out, adapting as it goes."""
+"""Classifier: images and class names in, predictions out, adapting as it goes.
+
+Threads may share one: whatever changes it holds the adapter's lock, so calls take turns.
+"""
 
 from __future__ import annotations
 
@@ -7,68 +10,53 @@ import itertools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from crg.adapter import Adapter, create, load
+from crg import notebook, state_file
+from crg.adapter import Adapter, create, restored
+from crg.answer import Answer, small_copy
 from crg.encoders import load_encoder
 from crg.encoders.base import Encoder, Vectors
 from crg.features.files import read_features
 from crg.features.joining import few_for
-from crg.images.reading import read_image
+from crg.images.preprocessing import Pixels
 from crg.images.views import Augment, Recipe, iter_views, make_views
-from crg.methods.options import build_config
 from crg.methods.registry import DEFAULT, get_method
 from crg.needs import FEW, TEXT_ENCODER
 from crg.ops import softmax
-from crg.presets import with_preset
-from crg.prompts import PHOTO, Mode, make_task, read_descriptions
+from crg.prompts import PHOTO, Mode, encode_classes, make_task, read_descriptions
+from crg.state_file import Saved
+from crg.state_fit import check_method, check_text, checked_about, model_of
 from crg.threads import one_blas_thread
 from crg.types import InputError, Prediction, Task
 
-_SAME_TEXT = 1e-3  # how far text features of the same words and weights may lie apart
+__all__ = ["Answer", "Classifier"]
+
+_CLASSES_SHOWN = 10  # in a notebook, the most frequent ones
 _VIEWS_AT_ONCE = 64  # views that the encoder gets in one call, whole images
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What an image shows, with and without adaptation."""
-
-    label: str
-    probability: float
-    zero_shot_label: str
-    zero_shot_probability: float
-    step: int  # how many images had been seen by then, this one included
-    prediction: Prediction
-    features: Vectors  # (V, D), of the image and its views
-
-    @property
-    def changed(self) -> bool:
-        """Whether adaptation chose another class than zero-shot."""
-        return self.label != self.zero_shot_label
 
 
 class Classifier:
     """A model, class names and a method that adapts.
 
-    >>> from PIL import Image
-    >>> shapes = Classifier("mini", ["red circle", "blue square"])
+    >>>     >>> shapes = Classifier("mini", ["red circle", "blue square"])
     >>> shapes.predict(Image.new("RGB", (80, 60), "red")).step
     1
     """
 
     def __init__(
         self,
-        model: str | Encoder = "mini",
+        model: str | Encoder | None = None,
         classes: Sequence[str] | None = None,
         *,
         method: str | None = None,
         options: Mapping[str, Any] | None = None,
         templates: Sequence[str] = (PHOTO,),
-        descriptions: str | os.PathLike[str] | None = None,
+        descriptions: Mapping[str, Sequence[str]] | str | os.PathLike[str] | None = None,
         prompts: Mode = "template",
         views: int = 1,
         augment: Augment = "crops",
@@ -82,24 +70,86 @@ class Classifier:
     ) -> None:
         """Load the model and encode the class names.
 
-        ``state`` names a file that ``save`` wrote; classes, method and options are then
-        those of the file. ``few`` names a feature file or store of labelled images, for
-        methods that need some. ``on_note`` gets a sentence for each thing that is worth a remark.
+        ``state`` names a file that ``save`` wrote; model, classes, method and options are then
+        those of the file unless they are given. With other classes than the file's, classes are
+        added and removed. ``few`` names a feature file or store of labelled images, for methods
+        that need some. ``on_note`` gets a sentence for each thing that is worth a remark.
         """
-        saved = None if state is None else load(state)
+        saved = None if state is None else state_file.read(state)
         names = _checked_names(classes, saved)
         self.recipe = Recipe(views=views, augment=augment, seed=seed, smallest=smallest_crop)
+        named = model_of(saved, str(state)) if model is None else model
         self.encoder: Encoder = (
-            load_encoder(model, device=device, precision=precision)
-            if isinstance(model, str)
-            else model
+            load_encoder(named, device=device, precision=precision)
+            if isinstance(named, str)
+            else named
         )
-        sentences = None if descriptions is None else read_descriptions(descriptions)
-        task = make_task(self.encoder, names, templates, sentences, prompts, on_note=on_note)
+        if isinstance(descriptions, (str, os.PathLike)):
+            descriptions = read_descriptions(descriptions)
+        self._prompts: dict[str, Any] = {
+            "templates": list(templates) if not isinstance(templates, str) else templates,
+            "descriptions": descriptions and dict(descriptions),
+            "mode": prompts,
+        }
+        self.chosen: Counter[str] = Counter()  # images by the class they got from this object
+        self._state = state  # the file to save to at the end of a ``with`` block
+        task = make_task(self.encoder, names, **self._prompts, on_note=on_note)
         given = dict(options or {})
-        if saved is not None:
-            _check_fits(saved, task, method, given, str(state))
-        self.adapter: Adapter = saved or self._adapter(task, method or DEFAULT, given, few)
+        if saved is None:
+            self.adapter = self._adapter(task, method or DEFAULT, given, few)
+        else:
+            self.adapter = self._continued(saved, str(state), task, method, given)
+            self._follow(task, on_note)
+        self.adapter.about = self._about()
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        model: str | Encoder | None = None,
+        *,
+        device: str | None = None,
+        precision: str | None = None,
+        on_note: Callable[[str], None] | None = None,
+    ) -> Self:
+        """What ``save`` wrote, with the same model, prompts and views.
+
+        The weights are not in the file: the model is loaded by its name. One that was read from
+        files of yours is given again as ``model``.
+        """
+        about = checked_about(state_file.read(path), str(path))
+        about["model"] = model  # None: the constructor decides whether it may be loaded
+        return cls(state=path, device=device, precision=precision, on_note=on_note, **about)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write what was learnt to one file, at once or not at all; ``load`` continues with it."""
+        self.adapter.save(path)
+        self._state = path
+
+    def __enter__(self) -> Self:
+        """The classifier; when the block ends without an exception, what was learnt is saved.
+
+        It goes to the file that the classifier was loaded from or last saved to; if there is
+        none, nothing is saved. There is nothing else to close.
+        """
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None and self._state is not None:
+            self.save(self._state)
+
+    def __repr__(self) -> str:
+        facts = f"{self.task.n_classes} classes, {self.adapter.n_steps} images seen"
+        return f"Classifier({self.encoder.name!r}, method={self.adapter.name!r}, {facts})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: what it is made of, and how often it has chosen each class."""
+        with self.adapter.lock:
+            said = [f"{self.task.n_classes} classes, {self.adapter.n_steps} images seen"]
+            if self.chosen:
+                said.append(f"{self.chosen.total()} of them here; the classes chosen most:")
+            below = notebook.counts(dict(self.chosen.most_common(_CLASSES_SHOWN)))
+        return notebook.card(f"{self.adapter.name} on {self.encoder.name}", said, below)
 
     @property
     def task(self) -> Task:
@@ -126,13 +176,43 @@ class Classifier:
         ``image`` is a path, a Pillow image, the bytes of a file or an array (H, W, 3).
         ``sample_id`` seeds its random views: the path, or a running number if none is given.
         """
-        name = _name_of(image, self.adapter.n_steps) if sample_id is None else sample_id
-        return self.answer(self.encode(image, name), name)
+        with self.adapter.lock:
+            name = _name_of(image, self.adapter.n_steps) if sample_id is None else sample_id
+            views = self._views(image, name)
+            answer = self.answer(self.encoder.encode_images(views), name)
+        return replace(answer, pixels=small_copy(views))
+
+    def correct(self, image: Any, label: str, sample_id: str | None = None) -> None:
+        """Learn that an image shows ``label``; what it had been taken for is taken back.
+
+        ``image`` is one that ``predict`` would take. The method knows it again by its
+        ``sample_id``: the path, if none is given.
+        """
+        if sample_id is None and _is_path(image):
+            sample_id = str(image)
+        features = self.encode(image, "corrected" if sample_id is None else sample_id)
+        with self.adapter.lock, one_blas_thread():
+            self.adapter.correct(features, label, sample_id)
+
+    def add_class(self, name: str) -> None:
+        """From now on choose from one class more, named by the same prompts as the others."""
+        with self.adapter.lock:
+            _checked_names([*self.task.class_names, name], None)
+            [row] = encode_classes(self.encoder, [name], **self._prompts)
+            self.adapter.add_class(name, row)
+
+    def remove_class(self, name: str) -> None:
+        """From now on choose from one class less; what was learnt about the others stays."""
+        self.adapter.remove_class(name)
 
     def encode(self, image: Any, sample_id: str) -> Vectors:
         """The features of an image and its random views, (V, D); nothing is learnt."""
-        views = make_views(read_image(image), self.encoder.preprocessing, self.recipe, sample_id)
-        return self.encoder.encode_images(views)
+        views = self._views(image, sample_id)
+        with self.adapter.lock:
+            return self.encoder.encode_images(views)
+
+    def _views(self, image: Any, sample_id: str) -> Pixels:
+        return make_views(image, self.encoder.preprocessing, self.recipe, sample_id)
 
     def predict_many(
         self, images: Iterable[Any], sample_ids: Iterable[str] | None = None, workers: int = 1
@@ -141,8 +221,11 @@ class Classifier:
 
         An image that cannot be read yields its error, and the stream goes on.
         """
-        for name, features in self.encode_many(images, sample_ids, workers):
-            yield features if isinstance(features, InputError) else self.answer(features, name)
+        for name, views, features in self._encode_many(images, sample_ids, workers):
+            if isinstance(features, InputError):
+                yield features
+            else:
+                yield replace(self.answer(features, name), pixels=small_copy(views))
 
     def encode_many(
         self, images: Iterable[Any], sample_ids: Iterable[str] | None = None, workers: int = 1
@@ -152,6 +235,13 @@ class Classifier:
         Products round by the place of an image in its batch. So that place follows from the
         number of images before it: a stream that continues gets the very same features.
         """
+        for name, _, features in self._encode_many(images, sample_ids, workers):
+            yield name, features
+
+    def _encode_many(
+        self, images: Iterable[Any], sample_ids: Iterable[str] | None, workers: int
+    ) -> Iterator[tuple[str, Any, Vectors | InputError]]:
+        """The id of each image, its views and their features, or twice its error."""
         known, again = itertools.tee(images)
         numbers = itertools.count(self.adapter.n_steps)
         names = map(_name_of, again, numbers) if sample_ids is None else sample_ids
@@ -168,10 +258,6 @@ class Classifier:
                 first, batch, n_readable = 0, [], 0
         yield from self._encoded(batch, first)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write what was learnt to one file; ``Classifier(..., state=path)`` continues with it."""
-        self.adapter.save(path)
-
     def _adapter(
         self, task: Task, method: str, options: dict[str, Any], few: str | os.PathLike[str] | None
     ) -> Adapter:
@@ -182,42 +268,94 @@ class Classifier:
             task = task.with_resources({TEXT_ENCODER: self.encoder.promptable()})
         return create(method, task, **options)
 
+    def _continued(
+        self, saved: Saved, state: str, task: Task, method: str | None, options: dict[str, Any]
+    ) -> Adapter:
+        """The adapter of a state, if it was saved by this method, for this model and prompts."""
+        check_method(saved, state, method, options)
+        check_text(saved, state, task)
+        needed = TEXT_ENCODER in get_method(saved.method).needs
+        if needed and hasattr(self.encoder, "promptable"):
+            return restored(saved, {TEXT_ENCODER: self.encoder.promptable()})
+        return restored(saved)
+
+    def _follow(self, task: Task, on_note: Callable[[str], None] | None) -> None:
+        """Add and remove classes until they are those of ``task``."""
+        before, now = self.task.class_names, task.class_names
+        added = [name for name in now if name not in before]
+        removed = [name for name in before if name not in now]
+        for name in added:
+            self.adapter.add_class(name, task.text_features[task.index_of(name)])
+        for name in removed:
+            self.adapter.remove_class(name)
+        changes = [f"{what} {', '.join(names)}" for what, names in
+                   (("added", added), ("removed", removed)) if names]  # fmt: skip
+        if changes and on_note is not None:
+            on_note(f"Since the state was saved, classes have changed: {'; '.join(changes)}.")
+
+    def _about(self) -> dict[str, Any]:
+        """What the state file is to know beyond the adapter: arguments of the constructor."""
+        return {
+            "model": self.encoder.name,
+            "templates": self._prompts["templates"],
+            "descriptions": self._prompts["descriptions"],
+            "prompts": self._prompts["mode"],
+            "views": self.recipe.views,
+            "augment": self.recipe.augment,
+            "smallest_crop": self.recipe.smallest,
+            "seed": self.recipe.seed,
+        }
+
     def _encoded(
         self, batch: Sequence[tuple[str, Any]], first: int
-    ) -> Iterator[tuple[str, Vectors | InputError]]:
+    ) -> Iterator[tuple[str, Any, Vectors | InputError]]:
         """A batch whose images stand from place ``first`` on; nothing is in the places before."""
         readable = [views for _, views in batch if not isinstance(views, InputError)]
         features = iter(())  # type: Iterator[Vectors]
         if readable:
             blank = np.zeros_like(readable[0])
-            rows = self.encoder.encode_images(np.concatenate([*[blank] * first, *readable]))
+            with self.adapter.lock:
+                rows = self.encoder.encode_images(np.concatenate([*[blank] * first, *readable]))
             features = iter(rows.reshape(first + len(readable), -1, rows.shape[-1])[first:])
         for name, views in batch:
-            yield name, views if isinstance(views, InputError) else next(features)
+            yield name, views, views if isinstance(views, InputError) else next(features)
 
     def answer(self, features: Vectors, sample_id: str) -> Answer:
         """Adapt to one image whose features (V, D) are known, and say what it shows."""
+        with self.adapter.lock, one_blas_thread():
+            prediction = self.adapter.step(features, sample_id)
+            self.chosen[prediction.class_name] += 1
+            return self.as_answer(prediction, features, self.adapter.n_steps, sample_id)
+
+    def as_answer(
+        self, prediction: Prediction, features: Vectors, step: int, sample_id: str = ""
+    ) -> Answer:
+        """A prediction for an image with these features (V, D), beside zero-shot."""
         task = self.task
         zero_shot = softmax(task.logit_scale * (task.text_features @ features[0]))
         first = int(np.argmax(zero_shot))
-        with one_blas_thread():
-            prediction = self.adapter.step(features, sample_id)
         return Answer(
             label=prediction.class_name,
             probability=float(prediction.probs[prediction.label]),
             zero_shot_label=task.class_names[first],
             zero_shot_probability=float(zero_shot[first]),
-            step=self.adapter.n_steps,
+            step=step,
+            sample_id=sample_id,
             prediction=prediction,
+            zero_shot_probs=zero_shot,
             features=features,
         )
 
 
+def _is_path(image: Any) -> bool:
+    return isinstance(image, (str, Path))
+
+
 def _name_of(image: Any, number: int) -> str:
-    return str(image) if isinstance(image, (str, Path)) else str(number)
+    return str(image) if _is_path(image) else str(number)
 
 
-def _checked_names(classes: Sequence[str] | None, saved: Adapter | None) -> tuple[str, ...]:
+def _checked_names(classes: Sequence[str] | None, saved: Saved | None) -> tuple[str, ...]:
     if classes is None:
         if saved is None:
             raise InputError("There are no class names: give at least two.")
@@ -233,35 +371,3 @@ def _checked_names(classes: Sequence[str] | None, saved: Adapter | None) -> tupl
                 f"The class name {name!r} occurs more than once: make the names distinct."
             )
     return tuple(classes)
-
-
-def _check_fits(
-    saved: Adapter, task: Task, method: str | None, options: dict[str, Any], state: str
-) -> None:
-    """Refuse a state that was made by another method, for other classes or another model."""
-    if method not in (None, saved.name):
-        raise InputError(
-            f"{state} was saved by method {saved.name!r}, not {method!r}: "
-            "leave the method out or start over."
-        )
-    asked = build_config(saved.name, type(saved.config), options)
-    for name in with_preset(saved.name, options):
-        if getattr(saved.config, name) != getattr(asked, name):
-            raise InputError(
-                f"{state} was saved with {name}={getattr(saved.config, name)}: "
-                "leave the option out or start over."
-            )
-    only_in_one = sorted(set(saved.task.class_names) ^ set(task.class_names))
-    if only_in_one:
-        raise InputError(
-            f"{state} was saved for {saved.task.n_classes} other classes, from "
-            f"{saved.task.class_names[0]!r} to {saved.task.class_names[-1]!r}: "
-            "leave the classes out or start over."
-        )
-    rows = [task.class_names.index(name) for name in saved.task.class_names]
-    ours, theirs = task.text_features[rows, :], np.asarray(saved.task.text_features)
-    if ours.shape != theirs.shape or np.abs(ours - theirs).max() > _SAME_TEXT:
-        raise InputError(
-            f"{state} was saved with another model or other prompts: "
-            "name the same ones or start over."
-        )

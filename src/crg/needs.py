@@ -38,7 +38,7 @@ class FewShot:
     def __post_init__(self) -> None:
         rows = as_floats(self.features, "labelled images")
         rows = unit_rows(rows, "labelled images") if rows.shape[0] else rows
-        labels = tuple(int(label) for label in np.asarray(self.labels).tolist())
+        labels = _whole_numbers(self.labels)
         if len(labels) != rows.shape[0]:
             raise InputError(
                 f"There are {rows.shape[0]} labelled images but {len(labels)} labels: "
@@ -62,6 +62,16 @@ class FewShot:
         rows = [row for row, label in enumerate(self.labels) if label != index]
         labels = tuple(self.labels[row] - (self.labels[row] > index) for row in rows)
         return FewShot(self.features[rows, :], labels)
+
+
+def _whole_numbers(labels: Any) -> tuple[int, ...]:
+    try:
+        found = np.asarray(labels).tolist()
+    except ValueError:  # rows of several lengths
+        found = None
+    if not isinstance(found, list) or not all(type(each) is int and each >= 0 for each in found):
+        raise InputError("The labels are not class numbers: give one whole number from 0 each.")
+    return tuple(found)
 
 
 class PromptableTextEncoder(Protocol):

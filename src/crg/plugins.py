@@ -9,24 +9,52 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from traceback import walk_tb
 
+from crg.methods.registry import registered
 from crg.types import InputError
 
 VARIABLE = "CRG_PLUGINS"
 
 
+_methods_of: dict[str, list[str]] = {}  # by the name of a module that was loaded
+
+
 def load_plugins(sources: Iterable[str]) -> None:
-    """Import each file or module; a class in it that is decorated with ``crg.register`` counts."""
+    """Import each file or module, which makes the methods known that it registers."""
     for source in sources:
-        try:
-            _load(source)
-        except InputError:
-            raise
-        except Exception as error:
-            raise InputError(
-                f"Plug-in {source} failed to load ({type(error).__name__}: {error}): "
-                "mend it or leave it out."
-            ) from error
+        load_plugin(source)
+
+
+def load_plugin(source: str) -> list[str]:
+    """Import a file or module; the methods in it that are decorated with ``crg.register``."""
+    before = registered()
+    try:
+        module = _imported(source)
+    except InputError:
+        raise
+    except Exception as error:
+        line = last_line(error, resolved(source))
+        place = f"line {line}, " if line else ""
+        raise InputError(
+            f"Plug-in {source} failed to load ({place}{type(error).__name__}: {error}): "
+            "mend it or leave it out."
+        ) from error
+    new = [name for name, kind in registered().items() if before.get(name) is not kind]
+    own = [name for name, kind in before.items() if f"{kind.__module__}.".startswith(f"{module}.")]
+    names = _methods_of.setdefault(module, new or own)
+    if not names:
+        del _methods_of[module]
+        raise InputError(
+            f"Plug-in {source} registers no method: decorate its class with @crg.register."
+        )
+    return names
+
+
+def last_line(error: BaseException, file: str) -> int:
+    """The line of ``file`` that an error came from, or through, last; 0 if it did not."""
+    lines = [n for frame, n in walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
+    return lines[-1] if lines else 0
 
 
 def plugins_from_environment() -> tuple[str, ...]:
@@ -43,22 +71,22 @@ def _is_file(source: str) -> bool:
     return source.endswith(".py") or os.sep in source
 
 
-def _load(source: str) -> None:
+def _imported(source: str) -> str:
+    """The name of the module, which is imported."""
     if _is_file(source):
-        _load_file(Path(source).resolve())
-        return
+        return _import_file(Path(source).resolve())
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # last, so that nothing installed is hidden
-    importlib.import_module(source)
+    return importlib.import_module(source).__name__
 
 
-def _load_file(path: Path) -> None:
+def _import_file(path: Path) -> str:
     if not path.is_file():
         raise InputError(f"Plug-in {path} does not exist: give a Python file or a module name.")
     # The digest keeps two files of one name apart.
     name = f"crg_plugin_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     if name in sys.modules:
-        return
+        return name
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise InputError(f"Plug-in {path} is not a Python file: give one that ends in .py.")
@@ -69,3 +97,4 @@ def _load_file(path: Path) -> None:
     except BaseException:
         del sys.modules[name]
         raise
+    return name

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from safetensors.numpy import save as to_bytes
 
 from crg.atomic import replacing
 from crg.needs import FEW, GENERATED, TEXT_ENCODER, FewShot
-from crg.types import Array, InputError, Task
+from crg.types import Array, InputError, Task, parsed_json
 
 FORMAT = "crg-state"
 VERSION = 2  # 2: the digest covers the header too
@@ -33,6 +33,7 @@ class Saved:
     n_steps: int
     state: Mapping[str, Any]
     model: str | None = None  # whose text encoder the method needs
+    about: Mapping[str, Any] = field(default_factory=dict)  # what a classifier has to know
 
 
 def write(
@@ -42,6 +43,7 @@ def write(
     task: Task,
     n_steps: int,
     state: Mapping[str, Any],
+    about: Mapping[str, Any] | None = None,
 ) -> None:
     """Write one file; arrays as tensors, everything else as JSON in the header."""
     arrays = {
@@ -59,6 +61,7 @@ def write(
         "torch_device": _torch_device(task.text_features),
         **_resources_header(task),
         "plain": plain,
+        "about": dict(about or {}),
     }
     tensors = {f"state.{key}": _on_host(value) for key, value in arrays.items()}
     tensors["text_features"] = _on_host(task.text_features)
@@ -92,6 +95,7 @@ def read(path: str | os.PathLike[str]) -> Saved:
         raise InputError(
             f"{path} is damaged (its checksum does not fit): restore it from a copy or start over."
         )
+    header.setdefault("about", {})  # which older files lack
     _check_kinds(path, header)
     try:
         text = _placed(tensors.pop("text_features"), header["torch_device"])
@@ -104,6 +108,7 @@ def read(path: str | os.PathLike[str]) -> Saved:
             n_steps=header["n_steps"],
             state={**arrays, **header["plain"]},
             model=header.get("model"),
+            about=header["about"],
         )
     except (KeyError, TypeError) as error:
         raise InputError(f"{path} is damaged ({error} is missing or wrong): start over.") from None
@@ -119,7 +124,7 @@ def _resources_header(task: Task) -> dict[str, Any]:
 
 
 def _resources(header: Mapping[str, Any], tensors: dict[str, Any]) -> dict[str, Any]:
-    found = {GENERATED: int(header[GENERATED])} if GENERATED in header else {}
+    found = {GENERATED: header[GENERATED]} if type(header.get(GENERATED)) is int else {}
     if "few_features" not in tensors:
         return found
     features = _placed(tensors.pop("few_features"), header["torch_device"])
@@ -141,7 +146,7 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any
         raise InputError(f"{path} is a folder: give a file that adapter.save wrote.")
     try:
         with safe_open(path, framework="np") as file:
-            header = json.loads((file.metadata() or {}).get("crg", "{}"))
+            header = parsed_json((file.metadata() or {}).get("crg", "{}"))
             if not isinstance(header, dict) or header.get("format") != FORMAT:
                 raise InputError(
                     f"{path} is not a saved crg state: give a file that adapter.save wrote."
@@ -149,7 +154,7 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any
             return header, {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error}): check the path.") from None
-    except (SafetensorError, ValueError, TypeError, RecursionError) as error:
+    except (SafetensorError, ValueError, TypeError) as error:
         raise InputError(
             f"{path} is damaged or not a state file ({error}): "
             "restore it from a copy or start over."
@@ -158,15 +163,21 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any
 
 def _check_kinds(path: str | os.PathLike[str], header: Mapping[str, Any]) -> None:
     """An edited header is refused before anything is built from it."""
-    kinds = {"method": str, "options": dict, "class_names": list, "n_steps": int, "plain": dict,
-             "logit_scale": float}  # fmt: skip
-    whole = all(isinstance(name, str) for name in header.get("class_names") or [])
-    for key, kind in kinds.items():
-        if type(header.get(key)) is not kind or (key == "class_names" and not whole):
-            raise InputError(
-                f"{path} is damaged ({key!r} is missing or wrong): "
-                "restore it from a copy or start over."
-            )
+    kinds: dict[str, Any] = {
+        "method": str, "options": dict, "class_names": list, "n_steps": int, "plain": dict,
+        "logit_scale": float, "torch_device": str | None, "model": str | None,
+        "about": dict,
+    }  # fmt: skip
+    wrong = [key for key, kind in kinds.items() if not isinstance(header.get(key), kind)]
+    if not wrong and not all(isinstance(name, str) for name in header["class_names"]):
+        wrong = ["class_names"]
+    if not wrong and (header["n_steps"] is True or not 0 <= header["n_steps"] < 2**63):
+        wrong = ["n_steps"]
+    if wrong:
+        raise InputError(
+            f"{path} is damaged ({wrong[0]!r} is missing or wrong): "
+            "restore it from a copy or start over."
+        )
 
 
 def _on_host(array: Array) -> np.ndarray[Any, Any]:
@@ -187,7 +198,7 @@ def _placed(array: np.ndarray[Any, Any], torch_device: str | None) -> Array:
     except ImportError:
         raise InputError(
             "The state was saved from torch tensors but torch is not installed: "
-            "install crg-tta[torch]."
+            "in the clone of crg, run python -m pip install '.[torch]'."
         ) from None
     try:
         return torch.from_numpy(array.copy()).to(torch_device)

@@ -4,15 +4,16 @@ Shapes use fixed letters: K classes, D feature width, V views of one image. An
 ``Array`` is a NumPy array or a torch tensor; code that handles one asks for its
 namespace with array-api-compat and so works on both.
 
-This module imports nothing of ours, which is why the checks on raw vectors that
-Task and Sample need live here too.
+This module imports nothing of ours but the look of things in a notebook, which is why the
+checks on raw vectors that Task and Sample need live here too.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -20,8 +21,12 @@ import array_api_compat
 import array_api_compat.numpy
 import numpy as np
 
+from crg import notebook
+
 Array: TypeAlias = Any
 SampleId: TypeAlias = int | str
+DEEPEST = 50  # levels of JSON, of which ours has a handful
+_TOO_DEEP = f"it is nested more than {DEEPEST} levels deep"
 
 
 def namespace(array: Array) -> Any:
@@ -43,6 +48,23 @@ def limit(variable: str, default: int) -> int:
     if not given.isdecimal() or int(given) == 0:
         raise InputError(f"{variable} is {given!r}: set it to a whole number above zero.")
     return int(given)
+
+
+def parsed_json(
+    text: str | bytes, object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None
+) -> Any:
+    """The value of a JSON text; whatever is wrong with it, its depth included, is a ValueError."""
+    try:
+        value = json.loads(text, object_pairs_hook=object_pairs_hook)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    level: list[Any] = [[value]]
+    for _ in range(DEEPEST + 1):  # what is deeper would end whoever walks through it later
+        parts = [each.values() if isinstance(each, dict) else each for each in level]
+        level = [each for part in parts for each in part if isinstance(each, (dict, list))]
+    if level:
+        raise ValueError(_TOO_DEEP)
+    return value
 
 
 def printable(text: str) -> str:
@@ -171,6 +193,16 @@ class Prediction:
     label: int
     class_name: str
     diagnostics: Diagnostics
+    class_names: Sequence[str] = ()  # all of them, in the order of the logits, where known
+
+    def __repr__(self) -> str:
+        probability = float(self.probs[self.label])
+        return f"Prediction({self.class_name!r}, {probability:.3f}, {len(self.probs)} classes)"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the most probable classes with bars."""
+        below = notebook.bars(self.class_names, self.probs.tolist())
+        return notebook.card(self.class_name, (), below)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

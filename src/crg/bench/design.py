@@ -19,11 +19,11 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from crg.datasets.catalog import find_entry, get_entry
-from crg.methods.options import nearest
 from crg.methods.registry import BASELINE, get_method, typed_options
 from crg.presets import presets_of
 from crg.results.papers import known_experiments
 from crg.results.schema import ENOUGH_ORDERS
+from crg.spelling import nearest
 from crg.streams import SHUFFLED, Scenario
 from crg.types import InputError
 
@@ -251,7 +251,7 @@ def _parsed(file: Path) -> dict[str, Any]:
         raise InputError(f"{file} does not exist: name the TOML file of an experiment.") from None
     except OSError as error:
         raise InputError(f"{file} cannot be read ({error.strerror}): check the path.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         twice = re.search(r"\('(row|setting|data)',\) twice", str(error))
         remedy = f"write [[{twice[1]}]] above each of them" if twice else "correct it there"
         raise InputError(f"{file} is not TOML ({error}): {remedy}.") from None

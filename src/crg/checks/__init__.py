@@ -9,6 +9,7 @@ samples and raises ``CheckFailed`` with a sentence. Nothing here needs a test fr
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
@@ -18,7 +19,8 @@ from crg.checks import answers, inputs, state
 from crg.checks.answers import same_stream_gives_same_logits
 from crg.checks.base import Check, CheckFailed, CheckSkipped, Make, Verdict, furnished
 from crg.methods.registry import get_method
-from crg.types import Task
+from crg.plugins import last_line
+from crg.types import InputError, Task
 
 __all__ = [
     "CHECKS",
@@ -64,9 +66,19 @@ def iter_checks(
             run_check(check, name, make)
             yield Verdict(title)
         except CheckFailed as failed:
-            yield Verdict(title, failed=str(failed))
+            yield Verdict(title, failed=str(failed), line=_line(name, failed))
         except CheckSkipped as skipped:
             yield Verdict(title, skipped=str(skipped))
+
+
+def _line(name: str, failed: CheckFailed) -> int:
+    """The line of the method's own file that has to do with a failure; 0 if there is no file."""
+    try:
+        kind = get_method(name)
+        file, (_, first) = inspect.getfile(kind), inspect.getsourcelines(kind)
+    except (InputError, OSError, TypeError):
+        return 0
+    return last_line(failed.__cause__ or failed, file) or first
 
 
 def _create(name: str, task: Task, /, **options: Any) -> Adapter:

@@ -254,7 +254,7 @@ def _torch() -> Any:
     try:
         return importlib.import_module("torch")
     except ImportError:
-        raise CheckSkipped("torch is not installed: install crg-tta[torch] to check it.") from None
+        raise CheckSkipped("torch is not installed: the extra torch has it.") from None
 
 
 CHECKS: list[Check] = [

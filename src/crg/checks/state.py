@@ -23,6 +23,7 @@ from crg.checks.base import (
     another_direction,
     make_stream,
     make_task,
+    on_host,
     require,
     require_close,
     require_same_bits,
@@ -58,6 +59,40 @@ def state_is_bounded(make: Make) -> None:
         run(adapter, stream[100:])
         after = size_of(adapter._method)
         require(after <= before, f"The state grew from {before} to {after} bytes with more samples")
+
+
+def answering_changes_nothing(make: Make) -> None:
+    """An answer without learning is sound, is no step, and leaves everything as it was."""
+    task = make_task()
+    for views in VIEW_COUNTS:
+        stream = make_stream(task, 60, views)
+        adapter, other = make(task), make(task)
+        for place, sample in enumerate(stream):
+            first, again = adapter.answer(sample), adapter.answer(sample)
+            require_sound(first, task, " without learning")
+            left, right = [on_host(first.logits)], [on_host(again.logits)]
+            require_same_bits(left, right, "An answer without learning changed the next one")
+            require(adapter.n_steps == place, "An answer without learning was counted as a step")
+            left, right = run(adapter, [sample]), run(other, [sample])
+            require_same_bits(left, right, "An answer without learning changed the next step")
+
+
+def second_pass_answers_every_image(make: Make) -> None:
+    """A second pass gives one sound answer per image, the same after saving and loading."""
+    task = make_task()
+    for views in VIEW_COUNTS:
+        stream = list(enumerate(make_stream(task, 40, views)))
+        adapter = make(task)
+        run(adapter, [sample for _, sample in stream])
+        again = _saved_and_loaded(adapter)
+        answers = list(adapter.second_pass(stream))
+        require(len(answers) == len(stream), "A second pass did not answer every image")
+        require(adapter.n_steps == len(stream), "A second pass was counted as steps")
+        for answer in answers:
+            require_sound(answer, task, " in a second pass")
+        left = [on_host(answer.logits) for answer in answers]
+        right = [on_host(answer.logits) for answer in again.second_pass(stream)]
+        require_same_bits(left, right, "A second pass differs after saving and loading")
 
 
 def corrections_are_taken_in_or_refused(make: Make) -> None:
@@ -232,6 +267,8 @@ CHECKS: list[Check] = [
     pickled_adapter_continues,
     copied_adapter_continues,
     state_is_bounded,
+    answering_changes_nothing,
+    second_pass_answers_every_image,
     corrections_are_taken_in_or_refused,
     order_of_classes_does_not_matter,
     class_added_at_once_counts_as_given,

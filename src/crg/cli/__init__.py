@@ -15,6 +15,7 @@ from crg.cli.shared import CommandGroup, load_environment_plugins, plugin_option
 
 COMMANDS = {  # as help lists them
     "predict": "Say what images show, adapting as it goes; one line per image.",
+    "review": "Show what crg predict has answered on a page where labels can be corrected.",
     "serve": "Serve sessions over HTTP, with a page to watch them live.",
     "demo": "Render shifted images, encode them with the bundled model, and compare the methods.",
     "encode": "Encode the images of a dataset once, for every run to read.",
@@ -26,6 +27,7 @@ COMMANDS = {  # as help lists them
     "report": "Show what crg bench has measured: RESULTS are its files, or folders of them.",
     "rerun": "Run again what a line of a results file reports, and compare all that was measured.",
     "methods": "List the methods with their options and defaults, or tell more of one of them.",
+    "check": "Check methods of your own: a line for each check that fails, with file and line.",
     "encoders": "List the models that turn images and texts into features.",
     "export": "Write a model of open_clip for ONNX Runtime, and check that both agree.",
     "context": "Show a context that coop learnt: its model, its shape and the words nearest to it.",

@@ -8,6 +8,7 @@ unless the value is the name of a method. No character is special to a shell.
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,10 +36,10 @@ from crg.cli.shared import (
     read_results,
     results_options,
 )
-from crg.methods.options import nearest
 from crg.methods.registry import list_methods
 from crg.report.tables import summary_table, to_markdown, to_terminal
 from crg.results import ledger
+from crg.spelling import nearest
 from crg.threads import processors
 from crg.types import InputError
 
@@ -166,8 +167,9 @@ def compare(
       crg compare a.npz --methods crg,bare=crg:negative=false,gaussian=false
     The second one compares CRG with a variant of it that is called "bare".
     """
-    paths = _distinct(files)
-    if len(paths) < len(files):
+    named = _expanded(files)
+    paths = _distinct(named)
+    if len(paths) < len(named):
         note("a file that was given twice counts once.")
     design = _design(paths, parse_methods(texts, pairs), orders)
     prospects = [
@@ -199,6 +201,15 @@ def _design(paths: Sequence[str], rows: Sequence[RowDesign], orders: int) -> Des
             orders=orders,
         )
     )
+
+
+def _expanded(files: Sequence[str]) -> list[str]:
+    """The files, with globs that the shell left alone in place of what they match."""
+    found: list[str] = []
+    for file in files:
+        matches = [] if Path(file).exists() else sorted(glob.glob(file, recursive=True))
+        found += matches or [file]
+    return found
 
 
 def _distinct(paths: Sequence[str]) -> list[str]:

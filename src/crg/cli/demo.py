@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
+from crg.atomic import check_ours, locked
 from crg.bench.design import Design, completed, read_design
 from crg.bench.gallery import galleries
 from crg.bench.plan import plan
@@ -67,9 +68,9 @@ def demo(
       crg demo --shift fog --severity 4 --report fog.html
       crg demo --keep shapes && crg run shapes/night-3-960x8 --method crg
     """
-    page.check(report, "--report")
+    check_ours(report, page.MARK.encode(), "--report")
     design = _design(shift, severity, images, views, texts, orders)
-    with _folder(keep) as folder:
+    with locked(report), _folder(keep) as folder:
         prospects = find_prospects(design, (), folder)
         with contextlib.closing(EncodingBar()) as bar:
             planned = plan(

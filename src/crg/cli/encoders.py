@@ -9,6 +9,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
+from crg.atomic import locked_folder
 from crg.cli.shared import note, output, print_json
 from crg.encoders import EncoderRow, list_encoders, open_clip_problem
 from crg.encoders.export import Exported
@@ -46,7 +47,7 @@ def _table(rows: list[EncoderRow]) -> Table:
     table = Table("--model", "weights", "on this machine", "to install")
     for row in rows:
         here = {True: "yes", False: "no", None: ""}[row.here]
-        extra = f"crg-tta[{row.needs}]" if row.needs else ""
+        extra = f"pip install '.[{row.needs}]'" if row.needs else ""
         table.add_row(Text(row.name), Text(row.source), here, Text(extra))
     return table
 
@@ -64,7 +65,8 @@ def export(model: str, out: Path, force: bool, as_json: bool) -> None:
       crg export ViT-B-16 --out vit-b-16
       crg encode shapes --model onnx:vit-b-16 --out store
     """
-    done = export_model(model, out, force=force)
+    with locked_folder(out):
+        done = export_model(model, out, force=force)
     if as_json:
         print_json({**dataclasses.asdict(done), "folder": str(done.folder)})
     else:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import shutil
+import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from crg import state_file
-from crg.atomic import check_place, locked
 from crg.classifier import Classifier
+from crg.cli.predict_output import FILE, Outputs, output_options
 from crg.cli.shared import (
     INTERRUPTED,
     F,
@@ -25,50 +26,43 @@ from crg.cli.shared import (
     plugin_option,
     progress,
 )
-from crg.images.reading import IMAGE_SUFFIXES
 from crg.images.views import Recipe
 from crg.methods.registry import DEFAULT
-from crg.predict.answers import AnswerFile, layout_of, resume_folder
-from crg.predict.files import STANDARD_INPUT, iter_arrivals, iter_lines, list_images
+from crg.predict.answers import AnswerFile, read_answers
+from crg.predict.corrections import check as check_corrections
+from crg.predict.corrections import digest_of, read_corrections
+from crg.predict.files import STANDARD_INPUT, iter_arrivals, iter_lines, list_images, read_lines
 from crg.predict.journal import Journal
-from crg.predict.run import Counts, ImageStream
+from crg.predict.passes import second_pass
+from crg.predict.run import Counts, ImageStream, Output
 from crg.prompts import PHOTO
 from crg.threads import processors
-from crg.types import InputError
-
-
-def class_names(text: str | None, file: Path | None) -> tuple[str, ...] | None:
-    """The names of ``--classes`` or ``--classes-file``; None if neither is given."""
-    if text is not None and file is not None:
-        raise InputError("The classes are given twice: use --classes or --classes-file.")
-    if text is not None:
-        try:  # a name may hold a comma in quotes
-            [names] = csv.reader([text], skipinitialspace=True, strict=True)
-        except (csv.Error, ValueError):
-            raise InputError(
-                "The list of --classes has a line break or an open quote: separate names by "
-                "commas, or write one per line into a file for --classes-file."
-            ) from None
-        return tuple(name.strip() for name in names)
-    return None if file is None else _read(file)
-
-
-def _read(file: Path) -> tuple[str, ...]:
-    try:
-        lines = file.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{file} cannot be read ({error}): give a text file in UTF-8 with one class per line."
-        ) from None
-    names = tuple(line.strip() for line in lines if line.strip())
-    if not names:
-        raise InputError(f"{file} names no class: write one per line.")
-    return names
-
+from crg.types import InputError, printable
 
 DEFAULT_MODEL = "mini"
 TERMINATED = 143  # what shells report for a program that SIGTERM ended
-_FILE = click.Path(path_type=Path, dir_okay=False)
+_CLASSES_SHOWN = 20  # in the summary
+
+
+def class_names(text: str | None) -> tuple[str, ...] | None:
+    """The names of ``--classes``, a list or a file with one per line; None if it is not given."""
+    if text is None:
+        return None
+    if "," not in text and _is_file_name(text):
+        return tuple(read_lines(Path(text), "class"))
+    try:  # a name may hold a comma in quotes
+        [names] = csv.reader([text], skipinitialspace=True, strict=True)
+    except (csv.Error, ValueError):
+        raise InputError(
+            "The list of --classes has a line break or an open quote: separate names by "
+            "commas, or write one per line into a file and name that."
+        ) from None
+    return tuple(name.strip() for name in names)
+
+
+def _is_file_name(text: str) -> bool:
+    """Whether a text without a comma means a file: one class alone is none."""
+    return text.endswith(".txt") or os.path.isfile(text)
 
 
 def model_options(command: F) -> F:
@@ -87,7 +81,7 @@ def model_options(command: F) -> F:
                      help="Views per image, the original included; the papers use 64."),
         click.option("--prompts", type=click.Choice(["template", "descriptions", "both"]),
                      default="template", show_default=True, help="What the classes are read from."),
-        click.option("--descriptions", type=_FILE,
+        click.option("--descriptions", type=FILE,
                      help="JSON file of sentences per class, in CuPL's form."),
         click.option("--template", "templates", multiple=True, metavar="TEXT",
                      help="Prompt with {} for the class; may be repeated.  "
@@ -101,19 +95,16 @@ def model_options(command: F) -> F:
 
 @click.command()
 @click.argument("images", nargs=-1, required=True, metavar="IMAGES...")
-@click.option("--classes", "text", metavar="LIST", help="Class names, separated by commas.")
-@click.option("--classes-file", type=_FILE, help="File with one class name per line.")
+@click.option("--classes", "text", metavar="LIST|FILE",
+              help="Class names, separated by commas, or a file with one per line.")  # fmt: skip
 @click.option("--method", default=None, help=f"Name of the method.  [default: {DEFAULT}]")
 @click.option("-o", "pairs", multiple=True, metavar="KEY=VALUE", help="Set a method's option.")
 @model_options
 @few_option
-@click.option("--out", type=_FILE, help="Write to this file.  [default: standard output]")
-@click.option("--format", "layout", type=click.Choice(["jsonl", "csv"]), default=None,
-              help="Form of the lines.  [default: by the suffix of --out, else jsonl]")  # fmt: skip
-@click.option("--save-state", type=_FILE, help="Keep what is learnt in this file.")
-@click.option("--load-state", type=_FILE, help="Continue with what an earlier stream learnt.")
-@click.option("--resume", is_flag=True, help="Continue with --out where an earlier call stopped.")
-@click.option("--overwrite", is_flag=True, help="Replace --out and --save-state if they exist.")
+@output_options
+@click.option("--corrections", "corrected", type=FILE, metavar="FILE",
+              help="Learn first what a person says some images show: CSV or JSON lines with path "
+                   "and label, as the page of crg review writes them.")  # fmt: skip
 @click.option("--skip-unreadable", is_flag=True,
               help="Give a broken image a line with its error, and go on.")  # fmt: skip
 @click.option("--watch", is_flag=True, help="Go on as files arrive, until Ctrl-C.")
@@ -125,61 +116,93 @@ def model_options(command: F) -> F:
 def predict(
     images: tuple[str, ...],
     text: str | None,
-    classes_file: Path | None,
     method: str | None,
     pairs: tuple[str, ...],
-    out: Path | None,
-    layout: Any,
-    save_state: Path | None,
-    load_state: Path | None,
-    resume: bool,
-    overwrite: bool,
+    corrected: Path | None,
     skip_unreadable: bool,
     watch: bool,
     idle: float | None,
     workers: int,
-    **model: Any,
+    **given: Any,
 ) -> None:
     """Say what images show, adapting as it goes; one line per image.
 
-    IMAGES are folders, globs in quotes, image files, a CSV file with a column "path", or -
-    for a list on standard input. No labels are needed and none are used.
+    IMAGES are folders, globs in quotes, image files, a CSV file with a column "path", a .txt
+    file with a path per line, or - for a list on standard input. No labels are needed and none
+    are used.
 
     \b
     Example:
       crg predict photos/ --classes "cat,dog,fox" --model ViT-B-16 --out answers.jsonl
-      find . -name '*.jpg' | crg predict - --classes-file names.txt --format csv
+      crg predict photos/ --classes names.txt --passes 2 --out answers.csv --sort-into sorted
       crg predict inbox/ --classes "cat,dog" --watch --save-state cats.crg
     """
-    _check_together(images, out, resume, watch, idle, save_state)
-    _check_outputs(images, out, save_state, load_state, resume, overwrite)
-    names = class_names(text, classes_file)
-    if names is None and load_state is None and not resume:
-        raise InputError("There are no class names: give them by --classes or --classes-file.")
+    outputs = Outputs.taken_from(given)
+    _check_stream(images, watch, idle, outputs)
+    outputs.check(images)
+    names = class_names(text)
+    if names is None and outputs.load_state is None and not outputs.resume:
+        raise InputError("There are no class names: give them by --classes.")
+    corrections = {} if corrected is None else read_corrections(corrected)
     live = watch or STANDARD_INPUT in images
-    listed = None if live else _some(list_images(images))
+    listed = None if live else _some(list_images(images, outputs.answered()), outputs.resume)
     with contextlib.ExitStack() as held:
-        for output in filter(None, (out, save_state)):
-            held.enter_context(locked(output))
-        kept = None if out is None else resume_folder(out)
-        if out is not None and overwrite:
-            _clear(out)
-        checkpoint = save_state or (kept and kept / "state")
-        state = checkpoint if resume and checkpoint and checkpoint.exists() else load_state
-        classifier = _classifier(names, method, parse_options(pairs), state, model)
-        written, settings = layout_of(out, layout), classifier.settings
-        answers = held.enter_context(AnswerFile(out or sys.stdout, written, resume, settings))
-        stream = ImageStream(classifier, answers, checkpoint,
+        kept = outputs.hold(held)
+        checkpoint = kept and kept / "state"
+        if outputs.passes == 1 and outputs.save_state is not None:
+            checkpoint = outputs.save_state
+        continued = outputs.resume and checkpoint is not None and checkpoint.exists()
+        state = checkpoint if continued else outputs.load_state
+        classifier = _classifier(names, method, parse_options(pairs), state, given)
+        if not outputs.resume:
+            check_corrections(corrections, classifier.task.class_names)
+        settings = {**classifier.settings, "corrections": digest_of(corrections)}
+        form = replace(outputs.form, corrected=bool(corrections))
+        answers = held.enter_context(outputs.open(settings, form.columns))
+        output = Output(answers, form, outputs.sorter(classifier.task.class_names))
+        knows = continued and (checkpoint != outputs.save_state or bool(output.final))
+        stream = ImageStream(classifier, output, checkpoint,
                              None if kept is None else Journal(kept / "journal"),
-                             skip_unreadable=skip_unreadable, workers=workers)  # fmt: skip
-        paths = listed if listed is not None else _live_paths(images, watch, idle)
-        _run(stream, paths, live, None if listed is None or out is None else len(listed))
+                             skip_unreadable=skip_unreadable, workers=workers,
+                             corrections=corrections, knows_corrections=knows)  # fmt: skip
+        paths = listed if listed is not None else _live_paths(images, watch, idle, output.counts)
+        if outputs.passes == 1:
+            work = [("images", stream.run(paths, live), len(listed or ()))]
+        else:
+            assert kept is not None  # as --passes makes sure
+            work = _two_passes(stream, outputs, kept, paths, live, held)
+        shown = listed is not None and (outputs.out is not None or not sys.stdout.isatty())
+        _run(work, output, outputs, shown)
 
 
-def _clear(out: Path) -> None:
-    """Remove the answers of an earlier call, with what was kept to continue with them."""
-    out.unlink(missing_ok=True)
-    shutil.rmtree(resume_folder(out), ignore_errors=True)
+def _two_passes(
+    stream: ImageStream,
+    outputs: Outputs,
+    kept: Path,
+    paths: Iterable[Path | None],
+    live: bool,
+    held: contextlib.ExitStack,
+) -> list[tuple[str, Iterator[Counts], int]]:
+    """The first pass, then the second one, which is closed to new images once it has begun."""
+    output, classifier = stream.output, stream.classifier
+    first = outputs.first_pass(kept)
+    learnt = Output(held.enter_context(AnswerFile(first, "jsonl", first.exists())))
+    features = Journal(kept / "features", keep_all=True)
+    stream.output, stream.journal = learnt, features
+    begun = bool(output.answers.before)
+    left = [] if begun else paths
+    if begun and any(path is not None and learnt.is_new(path) for path in paths):
+        note("images that came after the first pass are left out: --overwrite starts over.")
+
+    def second() -> Iterator[Counts]:
+        lines = read_answers(first, "jsonl")
+        yield from second_pass(classifier, lines, features, output, stream.workers)
+        if outputs.save_state is not None:
+            classifier.save(outputs.save_state)
+        features.clear()
+
+    total = len(left) if isinstance(left, Sequence) else 0
+    return [("first pass", stream.run(left, live), total), ("second pass", second(), total)]
 
 
 def _classifier(
@@ -189,7 +212,7 @@ def _classifier(
     state: Path | None,
     model: dict[str, Any],
 ) -> Classifier:
-    if model["model"] is None:
+    if model["model"] is None and state is None:
         note("the bundled model mini knows rendered shapes only; for photographs name another "
              "with --model.")  # fmt: skip
     settings = {**model, "model": model["model"] or DEFAULT_MODEL}
@@ -199,18 +222,27 @@ def _classifier(
     )
 
 
-def _run(stream: ImageStream, paths: Iterable[Path | None], live: bool, total: int | None) -> None:
-    counts, before = Counts(), signal.signal(signal.SIGTERM, _terminated)
+def _run(
+    work: Iterable[tuple[str, Iterator[Counts], int]],
+    output: Output,
+    outputs: Outputs,
+    shown: bool,
+) -> None:
+    before = signal.signal(signal.SIGTERM, _terminated)
     try:
-        with progress("images", total, shown=total is not None) as advance:
-            for counts in stream.run(paths, live):  # noqa: B007 - the last one is reported below
-                advance()
+        for what, tallies, total in work:
+            with progress(what, total, shown=shown and total > 0) as advance:
+                for _ in tallies:
+                    advance()
     except KeyboardInterrupt as stop:
-        click.echo(f"Stopped. {_told(counts)}{_how_to_continue(stream)}", err=True)
+        said = f"Stopped. {_told(output.counts)}{_how_to_continue(outputs)}"
+        click.echo(said, err=True)
         click.get_current_context().exit(TERMINATED if stop.args else INTERRUPTED)
     finally:
         signal.signal(signal.SIGTERM, before)
-    click.echo(_told(counts), err=True)
+    click.echo(_told(output.counts), err=True)
+    for line in _per_class(output.per_class):
+        click.echo(line, err=True)
 
 
 def _terminated(number: int, frame: Any) -> None:
@@ -218,83 +250,63 @@ def _terminated(number: int, frame: Any) -> None:
     raise KeyboardInterrupt("terminated")
 
 
-def _how_to_continue(stream: ImageStream) -> str:
-    return " The same command with --resume continues." if stream.journal is not None else ""
+def _how_to_continue(outputs: Outputs) -> str:
+    saved = [f"the answers are in {outputs.out}"] if outputs.out else []
+    if outputs.save_state is not None and outputs.passes == 1:
+        saved.append(f"what was learnt is in {outputs.save_state}")
+    said = ", and ".join(saved)
+    said = f" {said[0].upper()}{said[1:]}." if said else ""
+    return f"{said} The same command with --resume continues." if outputs.out else said
 
 
 def _told(counts: Counts) -> str:
+    unsure = f", {counts.unsure} unsure" if counts.unsure else ""
+    unsure += f", {counts.corrected} corrected" if counts.corrected else ""
     broken = f", {counts.unreadable} unreadable" if counts.unreadable else ""
     images = "1 image" if counts.answered == 1 else f"{counts.answered} images"
-    return f"{images} answered, {counts.changed} of them changed by adaptation{broken}."
+    return f"{images} answered, {counts.changed} of them changed by adaptation{unsure}{broken}."
+
+
+def _per_class(counts: Counter[str]) -> Iterator[str]:
+    """How many images each class has, the most frequent first; a long list is cut."""
+    named = sorted(((n, name) for name, n in counts.items() if name), key=lambda x: (-x[0], x[1]))
+    rows = [(printable(name), n) for n, name in named[:_CLASSES_SHOWN]]
+    rest = named[_CLASSES_SHOWN:]
+    if rest:
+        rows.append((f"{len(rest)} more classes", sum(n for n, _ in rest)))
+    if counts[""]:
+        rows.append(("(unsure)", counts[""]))
+    width = max((len(name) for name, _ in rows), default=0)
+    for name, n in rows:
+        yield f"  {name:{width}} {n:7}"
 
 
 def _live_paths(
-    arguments: tuple[str, ...], watch: bool, idle: float | None
+    arguments: tuple[str, ...], watch: bool, idle: float | None, counts: Counts
 ) -> Iterator[Path | None]:
     if not watch:
         yield from iter_lines(sys.stdin)
         return
     list_images(arguments)  # what is not there at the start is refused
-    given = 0
     for path in iter_arrivals(lambda: list_images(arguments), idle=idle):
         if path is None:
-            note(f"watching {', '.join(arguments)}, {given} images so far.")
-        given += path is not None
+            note(f"watching {', '.join(arguments)}, {counts.answered} answered.")
         yield path
 
 
-def _some(paths: list[Path]) -> list[Path]:
-    if not paths:
+def _some(paths: list[Path], resume: bool) -> list[Path]:
+    if not (paths or resume):
         raise InputError("No images were found: give a folder, a glob or files that hold some.")
     return paths
 
 
-def _check_together(
-    images: tuple[str, ...],
-    out: Path | None,
-    resume: bool,
-    watch: bool,
-    idle: float | None,
-    save_state: Path | None,
+def _check_stream(
+    images: tuple[str, ...], watch: bool, idle: float | None, outputs: Outputs
 ) -> None:
     if STANDARD_INPUT in images and (len(images) > 1 or watch):
         raise InputError("A list on standard input stands alone: leave out the rest and --watch.")
-    if resume and out is None:
-        raise InputError("--resume needs the file that the earlier call wrote: name it with --out.")
     if idle is not None and not watch:
         raise InputError("--idle ends a watch: add --watch or leave it out.")
-    if save_state is not None:
-        check_place(save_state)
-
-
-def _check_outputs(
-    images: tuple[str, ...],
-    out: Path | None,
-    save_state: Path | None,
-    load_state: Path | None,
-    resume: bool,
-    overwrite: bool,
-) -> None:
-    """What is not ours is not overwritten."""
-    if resume and overwrite:
-        raise InputError("--resume keeps what --overwrite replaces: use one of them.")
-    inputs = {Path(each).resolve() for each in images}
-    for option, output in (("--out", out), ("--save-state", save_state)):
-        if output is not None and output.resolve() in inputs:
-            raise InputError(f"{option} {output} is among the images: choose another name.")
-    if save_state is None:
-        return
-    if out is not None and out.resolve() == save_state.resolve():
-        raise InputError("--out and --save-state are the same file: choose two names.")
-    if save_state.suffix.lower() in IMAGE_SUFFIXES:
-        raise InputError(f"--save-state {save_state} is named like an image: choose another name.")
-    if not save_state.exists():
-        return
-    if not state_file.is_state(save_state):
-        raise InputError(f"{save_state} exists and is not a saved state: choose another name.")
-    same = load_state is not None and load_state.resolve() == save_state.resolve()
-    if not (same or resume or overwrite):
-        raise InputError(
-            f"{save_state} exists already: continue with it by --load-state or --resume, or "
-            "replace it by --overwrite."
-        )
+    if watch and outputs.passes > 1:
+        raise InputError("A watch has no end, after which a second pass could begin: leave out "
+                         "--watch or --passes.")  # fmt: skip

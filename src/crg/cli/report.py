@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import click
 
-from crg.atomic import replacing
+from crg.atomic import check_ours, locked, locked_folder, replacing
 from crg.cli.shared import note
 from crg.results.papers import with_papers
 
 PAGE = Path("report.html")
 _MARKDOWN, _LATEX = "## {}\n\nLines are those of {}.", "% {}, lines of {}"
+_MARKDOWN_MARK, _LATEX_MARK = "<!-- crg report -->", "% crg report"  # first lines
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -50,23 +52,33 @@ def report(
     from crg.report.figures import save_pdf
     from crg.report.study import read_experiments
 
-    wants_page = out is not None or not (markdown or latex or figures)
-    target = out or PAGE
-    if wants_page:
-        page.check(target)
-    chosen = [name.strip() for name in methods.split(",") if name.strip()]
-    experiments = read_experiments(results, chosen, with_papers(reported), note)
-    if markdown:
-        _write(markdown, overview.whole_text(experiments, tables.to_markdown, _MARKDOWN))
-    if latex:
-        _write(latex, overview.whole_text(experiments, tables.to_latex, _LATEX))
-    if figures:
-        count = len(save_pdf(experiments, figures))
-        click.echo(f"{figures} holds {count} figures.", err=True)
-    if wants_page:
-        page.write(experiments, target)
-        many = "s" if len(experiments) > 1 else ""
-        click.echo(f"{target} shows {len(experiments)} experiment{many}.", err=True)
+    target = out or (None if markdown or latex or figures else PAGE)
+    with contextlib.ExitStack() as held:
+        for path, mark, option in (
+            (target, page.MARK, "--out"),
+            (markdown, _MARKDOWN_MARK, "--markdown"),
+            (latex, _LATEX_MARK, "--latex"),
+        ):
+            if path is not None:
+                check_ours(path, mark.encode(), option)
+                held.enter_context(locked(path))
+        if figures:
+            held.enter_context(locked_folder(figures))
+        chosen = [name.strip() for name in methods.split(",") if name.strip()]
+        experiments = read_experiments(results, chosen, with_papers(reported), note)
+        if markdown:
+            text = overview.whole_text(experiments, tables.to_markdown, _MARKDOWN)
+            _write(markdown, f"{_MARKDOWN_MARK}\n\n{text}")
+        if latex:
+            text = overview.whole_text(experiments, tables.to_latex, _LATEX)
+            _write(latex, f"{_LATEX_MARK}\n\n{text}")
+        if figures:
+            count = len(save_pdf(experiments, figures))
+            click.echo(f"{figures} holds {count} figures.", err=True)
+        if target:
+            page.write(experiments, target)
+            many = "s" if len(experiments) > 1 else ""
+            click.echo(f"{target} shows {len(experiments)} experiment{many}.", err=True)
 
 
 def _write(path: Path, text: str) -> None:

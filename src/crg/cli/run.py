@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import click
@@ -9,7 +10,8 @@ import msgspec
 from rich.console import Group
 from rich.text import Text
 
-from crg.atomic import check_place
+from crg import state_file
+from crg.atomic import locked
 from crg.bench.sources import origin_of
 from crg.cli.shared import (
     few_option,
@@ -27,7 +29,7 @@ from crg.methods.registry import DEFAULT, typed_options
 from crg.report.tables import Column, Table, to_terminal
 from crg.results import ledger
 from crg.results.provenance import make_run
-from crg.types import Result
+from crg.types import InputError, Result
 
 _ROWS = (
     ("accuracy %", "accuracy", 100),
@@ -70,7 +72,8 @@ def run(
     options = typed_options(method, parse_options(pairs))
     features = read_with_few(file, few)
     _check_before_running(save_state, None if no_results else results_path)
-    with progress("images", len(features)) as advance:
+    keep = contextlib.nullcontext() if save_state is None else locked(save_state)
+    with keep, progress("images", len(features)) as advance:
         result = evaluate_run(
             features, method, options, seed, save_state=save_state, on_step=lambda step: advance()
         )
@@ -86,8 +89,9 @@ def run(
 
 
 def _check_before_running(save_state: Path | None, results_path: Path | None) -> None:
-    if save_state is not None:
-        check_place(save_state)
+    if save_state is not None and save_state.is_file():
+        fault = "already" if state_file.is_state(save_state) else "and is not a saved state"
+        raise InputError(f"{save_state} exists {fault}: choose another name with --save-state.")
     if results_path is not None:
         ledger.check_writable(results_path, or_none=True)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 
+from crg.spelling import nearest
 from crg.types import InputError
 
 SAMPLE_SIZE = 2000  # how many the paper draws of the large test sets
@@ -91,8 +91,7 @@ def get_entry(name: str) -> DatasetEntry:
     """The entry of that name; an unknown one is refused with the nearest known name."""
     entry = find_entry(name)
     if entry is None:
-        near = difflib.get_close_matches(_key(name), list(catalogue()), n=1)
-        hint = f"did you mean {near[0]}?" if near else "crg datasets lists them."
+        hint = nearest(_key(name), catalogue(), "crg datasets lists them.")
         raise InputError(f"There is no dataset {name!r}: {hint}")
     return entry
 

@@ -12,7 +12,6 @@ Images come in the order of the list, or by class and then by name.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +29,7 @@ from crg.datasets.places import (
     subfolders,
 )
 from crg.images.image_set import ImageSet
-from crg.types import InputError
+from crg.types import InputError, parsed_json
 
 Row: TypeAlias = tuple[str, int]  # path below the folder of the images, label
 _AGAIN = "get the file again and leave it as it is."
@@ -47,7 +46,7 @@ class SplitFile:
 def read_split_file(path: Path) -> SplitFile:
     """All splits with the class names, which are collected from all of them."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parsed_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"{path} is not a split file ({_line(error)}): {_AGAIN}") from None
     if not isinstance(content, dict):

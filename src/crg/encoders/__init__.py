@@ -6,11 +6,11 @@ import fnmatch
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib.util import find_spec
 
 from crg.encoders.base import Encoder, library
 from crg.needs import TEXT_ENCODER, PromptableTextEncoder
+from crg.spelling import near
 from crg.types import InputError, Task
 
 __all__ = [
@@ -44,8 +44,8 @@ def load_encoder(name: str, *, device: str | None = None, precision: str | None 
 
 def _check_spelling(name: str) -> None:
     """Where open_clip is not there to know its models, a slip in ours is reported."""
-    if find_spec("open_clip") is None and get_close_matches(name.lower(), ["mini"], cutoff=0.7):
-        raise InputError(f"There is no model {name!r}: did you mean mini?")
+    if find_spec("open_clip") is None and near(name, ["mini"]):
+        raise InputError(f"There is no model {name!r}: did you mean 'mini'?")
 
 
 def _mini(device: str | None, precision: str | None) -> Encoder:

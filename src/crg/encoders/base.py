@@ -77,8 +77,7 @@ def library(name: str, extra: str) -> Any:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise InputError(
-            f"{error.name or name} is not installed: in the clone of crg, run "
-            f"pip install -c constraints.txt '.[{extra}]'."
+            f"{error.name or name} is not installed: in the clone of crg, run {install(extra)}."
         ) from None
     except Exception as error:  # compiled parts that do not fit raise whatever they like
         raise InputError(
@@ -86,8 +85,13 @@ def library(name: str, extra: str) -> Any:
             "install builds of torch and torchvision that belong together."
             if "torchvision" in str(error)
             else f"{name} is installed but cannot be loaded ({first_line(error)}): "
-            f"install crg-tta[{extra}] anew."
+            f"in the clone of crg, run {install(extra)} --force-reinstall."
         ) from None
+
+
+def install(extra: str) -> str:
+    """The command that installs an extra, in a clone: no package index has the distribution."""
+    return f"python -m pip install -c constraints.txt '.[{extra}]'"
 
 
 def first_line(error: BaseException) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import pickle
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from crg.encoders.base import first_line, library
+from crg.spelling import nearest
 from crg.types import InputError
 
 _FOLDERS = ("local-dir:", "hf-hub:")  # open_clip's own forms: configuration and weights together
@@ -67,12 +67,8 @@ def _known_model(given: str) -> str:
     asked = given.replace("/", "-").lower()
     if asked in same:
         return same[asked]
-    near = difflib.get_close_matches(asked, same, n=3, cutoff=0.5)
-    names = ", ".join(["mini", *(same[each] for each in near)])
-    raise InputError(
-        f"There is no model {given!r}: did you mean one of {names}, "
-        "or see crg encoders for all of them?"
-    )
+    hint = nearest(asked, [*known, "mini"], "crg encoders lists them.")
+    raise InputError(f"There is no model {given!r}: {hint}")
 
 
 def _default_tag(model: str) -> str:

@@ -26,7 +26,6 @@ a store, is read like a file.
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections import Counter
 from collections.abc import Mapping
@@ -40,6 +39,7 @@ from crg.atomic import file_sha256
 from crg.features.formats import read_raw, write_raw
 from crg.features.store import read_store
 from crg.needs import FEW, GENERATED, FewShot
+from crg.spelling import near
 from crg.types import InputError, SampleId, Task, like
 
 Numbers = np.ndarray[Any, Any]
@@ -87,6 +87,7 @@ class Features:
         if (self.few_features is None) != (self.few_labels is None):
             raise InputError("few_features and few_labels belong together: give both or neither.")
         if self.few_features is not None and self.few_labels is not None:
+            object.__setattr__(self, "few_features", _floats("few_features", self.few_features))
             _check_vectors("few_features", self.few_features, (2,), self.task.width)
             few = _checked_labels("few_labels", self.few_labels, len(self.few_features), k)
             object.__setattr__(self, "few_labels", few)
@@ -114,7 +115,7 @@ class Features:
 
     def views(self, row: int) -> Numbers:
         """The views (V, D) of one image in the precision of the task."""
-        image = np.atleast_2d(self.image_features[row])
+        image = np.atleast_2d(np.asarray(self.image_features[row]))
         return image.astype(self.task.text_features.dtype, copy=False)
 
 
@@ -154,7 +155,7 @@ def write_features(path: str | os.PathLike[str], features: Features) -> None:
 
 
 def _assembled(source: Path, raw: Mapping[str, Any], digest: str) -> Features:
-    images = np.asarray(raw["image_features"])
+    images = np.asanyarray(raw["image_features"])  # a store's stay on disk
     text = _floats("text_features", raw["text_features"])
     precision = np.float64 if images.dtype == np.float64 else np.float32
     task = Task(
@@ -183,7 +184,7 @@ def check_complete(source: Path, raw: Mapping[str, Any]) -> None:
         if key in raw:
             continue
         spare = [name for name in raw if name not in (*REQUIRED, *OPTIONAL)]
-        close = difflib.get_close_matches(key, spare, n=1)
+        close = near(key, spare)
         hint = f" (the nearest name in it is {close[0]!r})" if close else ""
         raise InputError(
             f"{source} holds no {key!r}{hint}: "
@@ -203,7 +204,8 @@ def open_store(path: str | os.PathLike[str], verify: bool = True) -> Features:
 
 def _check_vectors(what: str, array: Any, ndims: tuple[int, ...], width: int) -> None:
     """Refuse what is no stack of finite vectors of this width that point somewhere."""
-    shape = _floats(what, array).shape
+    array = _floats(what, array)
+    shape = array.shape
     if len(shape) not in ndims:
         allowed = " or ".join({2: "(N, D)", 3: "(N, V, D)"}[n] for n in ndims)
         raise InputError(f"{what} has shape {shape}: store it as {allowed}.")
@@ -245,7 +247,7 @@ def _peaks(rows: Numbers) -> Numbers:
 
 def _checked_labels(what: str, labels: Any, count: int, n_classes: int) -> Numbers:
     """``count`` class numbers as int64."""
-    array = np.asarray(labels)
+    array = _array(what, labels)
     if array.shape != (count,):
         raise InputError(
             f"{what} has shape {array.shape} but there are {count} images: store one label each."
@@ -266,7 +268,7 @@ def _checked_labels(what: str, labels: Any, count: int, n_classes: int) -> Numbe
 
 def _checked_generated(stored: Any, n_views: int) -> int:
     """How many of the views a generator made: at least one, and never the original."""
-    number = np.asarray(stored)
+    number = _array("generated", stored)
     if number.size != 1 or number.dtype.kind not in "iu" or not 0 < int(number.item()) < n_views:
         raise InputError(
             f"generated is {stored} but there are {n_views} views, of which the first is the "
@@ -277,7 +279,7 @@ def _checked_generated(stored: Any, n_views: int) -> int:
 
 def _checked_ids(ids: Any, count: int) -> tuple[SampleId, ...]:
     """``count`` distinct names of images."""
-    array = np.asarray(ids)
+    array = _array("ids", ids)
     if array.shape != (count,):
         raise InputError(
             f"ids has shape {array.shape} but there are {count} images: store one id each."
@@ -293,7 +295,7 @@ def _checked_ids(ids: Any, count: int) -> tuple[SampleId, ...]:
 
 def _names_of(stored: Any) -> tuple[str, ...]:
     """The class names as text."""
-    array = np.asarray(stored)
+    array = _array("class_names", stored)
     if array.ndim != 1 or array.dtype.kind not in "US":
         raise InputError("class_names is not a list of strings: store one name per class.")
     return tuple(_decoded(array).tolist())
@@ -307,7 +309,7 @@ def _text_kind_of(stored: Any) -> str | None:
     """
     if stored is None:
         return None
-    array = np.asarray(stored)
+    array = _array("text_kind", stored)
     if array.size != 1 or array.dtype.kind not in "US":
         raise InputError("text_kind is not one text: store a word such as simulated.")
     kind = str(_decoded(array).item()).strip()
@@ -321,9 +323,16 @@ def _decoded(array: Numbers) -> Numbers:
         raise InputError("A stored name is not UTF-8 text: store names as strings.") from None
 
 
+def _array(what: str, stored: Any) -> Numbers:
+    try:
+        return np.asanyarray(stored)
+    except ValueError:
+        raise InputError(f"{what} has rows of several lengths: store a full array.") from None
+
+
 def _floats(what: str, array: Any) -> Numbers:
     """An array of floating-point numbers, as they were stored."""
-    values = np.asarray(array)
+    values = _array(what, array)
     if values.dtype.kind != "f":
         raise InputError(
             f"{what} holds {values.dtype} values: store the encoder's output as float16 or float32."
@@ -333,7 +342,7 @@ def _floats(what: str, array: Any) -> Numbers:
 
 def _one_number(stored: Any) -> float:
     """The logit scale."""
-    array = np.asarray(stored)
+    array = _array("logit_scale", stored)
     if array.size != 1 or array.dtype.kind not in "fiu":
         raise InputError("logit_scale is not one number: store the model's scale, 100 for CLIP.")
     return float(array.reshape(()))

@@ -7,6 +7,7 @@ other. Nothing is ever unpickled, so a file from a stranger cannot run code.
 from __future__ import annotations
 
 import json
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -18,11 +19,14 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_safetensors
 
 from crg.atomic import replacing
-from crg.types import InputError
+from crg.types import InputError, limit, parsed_json
 
 Raw = dict[str, Any]
+MAX_BYTES = limit("CRG_MAX_FEATURES", 8_000_000_000)  # of compressed members, decompressed
 
 _BROKEN_ZIP = (
+    tokenize.TokenError,  # NumPy reads the start of an array as Python text
+    SyntaxError,
     zipfile.BadZipFile,
     zlib.error,
     EOFError,
@@ -85,6 +89,7 @@ def _read_npz(path: Path, wanted: frozenset[str]) -> Raw:
         file.seek(0)
         try:
             with np.load(file, allow_pickle=False) as archive:
+                _check_growth(path, archive.zip)
                 return {
                     key: _npz_member(path, archive, key) if key in wanted else None
                     for key in archive.files
@@ -93,6 +98,16 @@ def _read_npz(path: Path, wanted: frozenset[str]) -> Raw:
             raise
         except _BROKEN_ZIP as error:
             raise _damaged(path, error) from None
+
+
+def _check_growth(path: Path, archive: zipfile.ZipFile) -> None:
+    """A small file must not become a large one in memory."""
+    packed = [each for each in archive.infolist() if each.compress_type != zipfile.ZIP_STORED]
+    if sum(each.file_size for each in packed) > MAX_BYTES:
+        raise InputError(
+            f"{path} holds more than {MAX_BYTES:,} bytes of compressed numbers: "
+            "store them without compression or set CRG_MAX_FEATURES."
+        )
 
 
 def _npz_member(path: Path, archive: Any, key: str) -> Any:
@@ -134,8 +149,8 @@ def _metadata(path: Path, metadata: Mapping[str, str], wanted: frozenset[str]) -
             values[key] = None
             continue
         try:
-            values[key] = json.loads(text)
-        except json.JSONDecodeError:
+            values[key] = parsed_json(text)
+        except ValueError:
             raise InputError(
                 f"{path} holds {key!r} in its metadata, but not as JSON: "
                 "store json.dumps of the value."

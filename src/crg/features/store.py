@@ -23,11 +23,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 
-from crg.types import InputError
+from crg.types import InputError, parsed_json
 
 FORMAT = "crg-store"
 VERSION = 1
@@ -42,6 +44,19 @@ HALF = np.dtype("<f2")
 _LONGEST_PREAMBLE = 4096  # bytes; NumPy's are 128 long
 
 Numbers = np.ndarray[Any, Any]
+T = TypeVar("T")
+
+
+_Count = Annotated[int, Meta(ge=1)]
+
+
+class _Key(msgspec.Struct, rename={"generated": GENERATED, "prompts": "template list"}):
+    """What of a key is used: the rest of it is only compared."""
+
+    model: str | None = None
+    dataset: str | None = None
+    generated: int | None = None
+    prompts: list[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -52,12 +67,29 @@ class Header:
     class_names: list[str]
     logit_scale: float
     logit_bias: float
-    shape: list[int]  # N, V, D
-    block: int  # images that share a checksum
+    shape: Annotated[list[_Count], Meta(min_length=3, max_length=3)]  # N, V, D
+    block: _Count  # images that share a checksum
     finished: bool = False
     checksums: dict[str, str] = field(default_factory=dict)  # of the small files
     preamble: str = ""  # checksum of what comes before the numbers in image_features.npy
     blocks: list[str] = field(default_factory=list)  # checksums of the numbers
+
+
+class Mapped(np.memmap[Any, Any]):
+    """Numbers in a file that are read when they are asked for.
+
+    Reading what was cut off meanwhile would end the process, so the length is looked at first.
+    """
+
+    def __getitem__(self, index: Any) -> Any:
+        """Part of the numbers; refused if the file has become shorter."""
+        content = getattr(self, "_mmap", None)
+        if content is not None and content.size() < len(content):
+            raise InputError(
+                f"{self.filename} has become shorter since it was opened: "
+                "restore it from a copy, or delete its folder and encode again."
+            )
+        return super().__getitem__(index)
 
 
 def checksum(data: Any) -> str:
@@ -89,7 +121,7 @@ def header_bytes(header: Header) -> bytes:
 def read_header(folder: Path) -> Header:
     """``store.json``, checked; anything else than what ``header_bytes`` gave is refused."""
     try:
-        facts = json.loads((folder / HEADER).read_bytes())
+        facts = parsed_json((folder / HEADER).read_bytes())
     except OSError as error:
         raise InputError(
             f"{folder / HEADER} cannot be read ({error.strerror}): "
@@ -107,7 +139,15 @@ def read_header(folder: Path) -> Header:
         )
     if facts.pop("sha256", None) != _digest(facts):
         raise _damaged(folder, f"the checksum of {HEADER} does not fit")
-    return Header(**facts)
+    try:
+        header = msgspec.convert(facts, Header)
+        msgspec.convert(header.key, _Key)
+    except (msgspec.ValidationError, UnicodeError) as error:
+        raise _damaged(folder, f"{HEADER} has a value of the wrong kind, {error}") from None
+    n_blocks = len(header.blocks) if header.finished else None
+    if n_blocks not in (None, len(spans(header.shape[0], header.block))):
+        raise _damaged(folder, f"{HEADER} has {n_blocks} checksums of images")
+    return header
 
 
 def read_store(folder: Path, verify: bool = True) -> tuple[dict[str, Any], str]:
@@ -129,24 +169,24 @@ def read_store(folder: Path, verify: bool = True) -> tuple[dict[str, Any], str]:
     small = {name: _small_file(folder, header, name) for name in (TEXT, IDS, SKIPPED)}
     raw = {
         "image_features": _images(folder, header, verify),
-        "text_features": np.load(io.BytesIO(small[TEXT])),
+        "text_features": _array(folder, TEXT, small[TEXT]),
         "class_names": header.class_names,
         "logit_scale": header.logit_scale,
-        "ids": json.loads(small[IDS]),
+        "ids": _listed(folder, IDS, small[IDS], str),
         "model": header.key.get("model"),
         "generated": header.key.get(GENERATED),
         "prompts": header.key.get("template list"),
         "dataset": header.key.get("dataset"),
     }
     if LABELS in header.checksums:
-        raw["labels"] = np.load(io.BytesIO(_small_file(folder, header, LABELS)))
+        raw["labels"] = _array(folder, LABELS, _small_file(folder, header, LABELS))
     return raw, _digest(asdict(header))
 
 
 def skipped_images(folder: Path) -> list[dict[str, str]]:
     """Id and reason of each image that was left out of a finished store."""
-    found: list[dict[str, str]] = json.loads(_small_file(folder, read_header(folder), SKIPPED))
-    return found
+    content = _small_file(folder, read_header(folder), SKIPPED)
+    return _listed(folder, SKIPPED, content, dict[str, str])
 
 
 def _images(folder: Path, header: Header, verify: bool) -> Numbers:
@@ -165,7 +205,7 @@ def _images(folder: Path, header: Header, verify: bool) -> Numbers:
         raise _damaged(folder, f"{IMAGES} is not as long as {HEADER} tells")
     if checksum(start) != header.preamble:
         raise _damaged(folder, f"the checksum of the start of {IMAGES} does not fit")
-    images = np.memmap(path, HALF, "r", offset, tuple(header.shape))
+    images = Mapped(path, HALF, "r", offset, tuple(header.shape))
     found = block_checksums(images, header.block) if verify else header.blocks
     for rows, told, is_now in zip(
         spans(len(images), header.block), header.blocks, found, strict=True
@@ -175,6 +215,21 @@ def _images(folder: Path, header: Header, verify: bool) -> Numbers:
                 folder, f"the checksum of images {rows.start} to {rows.stop - 1} does not fit"
             )
     return images
+
+
+def _array(folder: Path, name: str, content: bytes) -> Numbers:
+    try:
+        loaded: Numbers = np.lib.format.read_array(io.BytesIO(content))
+    except Exception:  # pickles, what is too large; a damaged start makes NumPy raise anything
+        raise _damaged(folder, f"{name} holds no numbers") from None
+    return loaded
+
+
+def _listed(folder: Path, name: str, content: bytes, kind: type[T]) -> list[T]:
+    try:
+        return msgspec.json.decode(content, type=list[kind])  # type: ignore[valid-type]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _damaged(folder, f"{name} is not a list as it should be, {error}") from None
 
 
 def _small_file(folder: Path, header: Header, name: str) -> bytes:

@@ -19,9 +19,10 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import filelock
+import msgspec
 import numpy as np
 
 from crg.atomic import replacing
@@ -81,7 +82,7 @@ class StorePlan:
 class JournalEntry:
     """One block that is on disk."""
 
-    block: int
+    block: Annotated[int, msgspec.Meta(ge=0)]
     sha256: str  # of its numbers
     content: str  # hash of all that they were made of
     skipped: Mapping[str, str]  # row -> why it was left out; JSON has no other keys than texts
@@ -95,16 +96,16 @@ def read_entries(folder: Path) -> dict[int, JournalEntry]:
         return {}
     pairs = [line.split(b" ", 1) for line in lines if b" " in line]
     whole = [text for digest, text in pairs if checksum(text).encode() == digest]
-    return {entry.block: entry for entry in (JournalEntry(**json.loads(text)) for text in whole)}
+    try:
+        entries = [msgspec.json.decode(text, type=JournalEntry) for text in whole]
+    except msgspec.MsgspecError:
+        return {}  # not written here, whatever its checksums say
+    return {entry.block: entry for entry in entries}
 
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of ``folder``; whoever else wants it meanwhile is refused.
-
-    The operating system lets go of the lock when its process ends, however it ends. What may
-    stay is a file, which means nothing.
-    """
+    """Hold the lock of ``folder``; it ends with the process, even if its file may stay."""
     lock = filelock.FileLock(folder / _LOCK)
     try:
         lock.acquire(timeout=0.2)  # its last holder may just be taking the file away
@@ -381,7 +382,6 @@ def _write_synced(path: Path, data: bytes | memoryview, place: int | None = None
 
 
 def _put(path: Path, content: bytes) -> None:
-    """Write a file, at once or not at all."""
     with replacing(path) as partial:
         partial.write_bytes(content)
 

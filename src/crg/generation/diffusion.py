@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from crg.encoders.base import choose_device, first_line, library
+from crg.encoders.base import choose_device, first_line, install, library
 from crg.generation.variations import seed_of
 from crg.images.preprocessing import Preprocessing
 from crg.types import InputError
@@ -94,8 +94,8 @@ def _pipeline_class() -> Any:
         return getattr(module, _PIPELINE)
     except Exception as error:  # it is only now that diffusers imports what it needs
         raise InputError(
-            f"{_PIPELINE} cannot be imported ({first_line(_root(error))}): install "
-            f"crg-tta[{_EXTRA}] anew, and a torchvision that belongs to that torch, or none."
+            f"{_PIPELINE} cannot be imported ({first_line(_root(error))}): in the clone of crg, "
+            f"run {install(_EXTRA)}, with a torchvision that belongs to that torch, or none."
         ) from None
 
 

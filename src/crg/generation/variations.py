@@ -22,10 +22,10 @@ from typing import Any, Protocol
 
 from PIL import Image, ImageEnhance, ImageOps
 
-from crg.atomic import make_folder, replacing
+from crg.atomic import locked_folder, make_folder, replacing
 from crg.images.image_set import ImageSet
 from crg.images.reading import IMAGE_SUFFIXES, read_image, shown
-from crg.types import InputError
+from crg.types import InputError, parsed_json
 
 
 class Generator(Protocol):
@@ -177,7 +177,21 @@ def generate(
     if count < 1:
         raise InputError(f"The number of variations is {count}: give one from 1 on.")
     folder = Path(out)
-    _claim(folder, {"seed": seed, **generator.describe()})
+    make_folder(folder.absolute().parent, "--out")
+    with locked_folder(folder):
+        _claim(folder, {"seed": seed, **generator.describe()})
+        return _made(images, generator, count, folder, seed, skip_unreadable, on_progress)
+
+
+def _made(
+    images: ImageSet,
+    generator: Generator,
+    count: int,
+    folder: Path,
+    seed: int,
+    skip_unreadable: bool,
+    on_progress: Callable[[GenerationProgress], None],
+) -> GenerationSummary:
     todo = [_missing(folder, name, count) for name in images.ids]
     total = count * len(images)
     summary = GenerationSummary(folder, len(images), n_reused=total - sum(map(len, todo)))
@@ -259,7 +273,7 @@ def _check_empty(folder: Path) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        stored = json.loads(path.read_bytes())
+        stored = parsed_json(path.read_bytes())
     except (OSError, ValueError):
         stored = None
     if not isinstance(stored, dict):

@@ -17,7 +17,7 @@ import stat
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from typing import Any
 
@@ -26,9 +26,14 @@ from PIL import Image, UnidentifiedImageError
 
 from crg.types import InputError, limit, printable
 
-# A decoder and the conversion to RGB may need 16 bytes per pixel: 1.9 GB for each worker thread.
 MAX_PIXELS = limit("CRG_MAX_PIXELS", 120_000_000)
 MAX_BYTES = limit("CRG_MAX_BYTES", 500_000_000)  # of one image file
+MAX_MEMORY = limit("CRG_MAX_MEMORY", 3_000_000_000)  # of all images in work at one time
+# Pillow's blocks of 16 MB stay with the thread that freed them; larger ones go back at once.
+Image.core.set_block_size(64 * 2**20)  # type: ignore[attr-defined]
+# Bytes per pixel at most while a file is decoded, turned upright and converted, as measured.
+_PLAIN, _OTHER = 12, 25
+_PLAIN_FORMATS, _PLAIN_MODES = ("JPEG", "PNG", "BMP", "GIF"), ("RGB", "L", "1", "P", "CMYK")
 IMAGE_SUFFIXES = frozenset(  # lower case, as in path.suffix.lower()
     [".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg",
      ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"]
@@ -53,24 +58,37 @@ _ANOTHER = "give another file or leave this one out"
 _ACCEPTED = "give a path, the bytes of a file, a PIL image or a NumPy array"
 
 
-def read_image(source: Any, max_pixels: int = MAX_PIXELS) -> Image.Image:
+def read_image(source: Any) -> Image.Image:
     """The image in RGB and upright, from a path, bytes, PIL image, array or ``.draw()``.
-
-    A file with more than ``max_pixels`` is refused before it is decoded.
 
     >>> read_image(np.zeros((2, 3), np.uint8)).size
     (3, 2)
     """
+    with reading(source) as image:
+        return image
+
+
+@contextmanager
+def reading(source: Any, max_pixels: int = MAX_PIXELS) -> Iterator[Image.Image]:
+    """The image that ``read_image`` gives, for work whose memory counts as that of reading it.
+
+    A file with more than ``max_pixels`` is refused before it is decoded.
+    """
+    with ExitStack() as held:
+        yield _read(source, held, max_pixels)
+
+
+def _read(source: Any, held: ExitStack, max_pixels: int) -> Image.Image:
     if isinstance(source, Image.Image):
-        return _finished(source, "The PIL image")
+        return _finished(source, "The PIL image", held)
     if isinstance(source, np.ndarray):
         return _laid_on_white(Image.fromarray(_bytes_of(source)))
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return _decoded(bytes(source), "The image", max_pixels)
+        return _decoded(bytes(source), "The image", held, max_pixels)
     if isinstance(source, (str, os.PathLike)):
-        return _decoded(_content(source), shown(source), max_pixels)
+        return _decoded(_content(source), shown(source), held, max_pixels)
     if callable(getattr(source, "draw", None)):
-        return _finished(source.draw(), "The drawn image")
+        return _finished(source.draw(), "The drawn image", held)
     raise InputError(f"A value of type {type(source).__name__} is not an image: {_ACCEPTED}.")
 
 
@@ -108,7 +126,7 @@ def _content(path: str | os.PathLike[str]) -> bytes:
         raise InputError(f"{name} cannot be read ({_reason(error)}): check the path.") from None
 
 
-def _decoded(content: bytes, name: str, max_pixels: int) -> Image.Image:
+def _decoded(content: bytes, name: str, held: ExitStack, max_pixels: int) -> Image.Image:
     if not content:
         raise InputError(f"{name} is empty, with zero bytes: {_ANOTHER}.")
     try:
@@ -122,15 +140,18 @@ def _decoded(content: bytes, name: str, max_pixels: int) -> Image.Image:
         ) from None
     except Exception as error:  # damaged headers make the decoders raise nearly anything
         raise _damaged(name, error) from None
-    return _finished(image, name, max_pixels)
+    return _finished(image, name, held, max_pixels)
 
 
-def _finished(image: Image.Image, name: str, max_pixels: int = MAX_PIXELS) -> Image.Image:
+def _finished(
+    image: Image.Image, name: str, held: ExitStack, max_pixels: int = MAX_PIXELS
+) -> Image.Image:
     """Loaded, upright and RGB; the image itself if it is all that already."""
     if image.width * image.height > max_pixels:
         raise _too_large(name, max_pixels)
     if 0 in image.size:
         raise InputError(f"{name} has no pixels: {_ANOTHER}.")
+    held.enter_context(_memory.taken(_needed(image), name))
     try:
         with _pillow_quiet():
             image.load()
@@ -140,6 +161,40 @@ def _finished(image: Image.Image, name: str, max_pixels: int = MAX_PIXELS) -> Im
         raise
     except Exception as error:  # damaged data make the decoders raise nearly anything
         raise _damaged(name, error) from None
+
+
+def _needed(image: Image.Image) -> int:
+    """How much memory it takes at most until the image is upright RGB."""
+    plain = image.format in _PLAIN_FORMATS and image.mode in _PLAIN_MODES
+    opaque = not image.has_transparency_data
+    return image.width * image.height * (_PLAIN if plain and opaque else _OTHER)
+
+
+class _Memory:
+    """What all threads may take together; who wants more waits for the others."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._taken, self._change = total, 0, threading.Condition()
+
+    @contextmanager
+    def taken(self, amount: int, name: str) -> Iterator[None]:
+        """Take some for a while; more than there can ever be is refused."""
+        if amount > self._total:
+            raise InputError(
+                f"{name} may need {amount:,} bytes of memory: scale it down or set CRG_MAX_MEMORY."
+            )
+        with self._change:
+            self._change.wait_for(lambda: self._taken + amount <= self._total)
+            self._taken += amount
+        try:
+            yield
+        finally:
+            with self._change:
+                self._taken -= amount
+                self._change.notify_all()
+
+
+_memory = _Memory(MAX_MEMORY)
 
 
 def _orientation(image: Image.Image) -> int:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
+from PIL import Image
 
 from crg.images.augmix import DRAWS_FOR_AUGMIX, mix, random_mixture
 from crg.images.preprocessing import (
@@ -29,7 +30,7 @@ from crg.images.preprocessing import (
     original,
     random_crop,
 )
-from crg.images.reading import read_image
+from crg.images.reading import reading
 from crg.images.resampling import ViewSource
 from crg.threads import processors
 from crg.types import InputError
@@ -84,7 +85,18 @@ def make_views(
     >>> make_views(Image.new("RGB", (640, 480)), clip, Recipe(views=3), "a.jpg").shape
     (3, 224, 224, 3)
     """
-    original = read_image(image)
+    with reading(image) as original:
+        return views_of(original, preprocessing, recipe, sample_id, threads)
+
+
+def views_of(
+    original: Image.Image,
+    preprocessing: Preprocessing,
+    recipe: Recipe,
+    sample_id: str,
+    threads: int | None,
+) -> Pixels:
+    """What ``make_views`` gives for an image that has been read."""
     draws = _random_numbers(recipe.seed, sample_id, recipe.views)
     crops = _crops(original.size, preprocessing, recipe, draws)
     source, views = (

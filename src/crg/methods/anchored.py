@@ -18,15 +18,17 @@ image is answered before it is learnt from. No gradient, no queue, one configura
 | 6. z + b + e tau G | _answer | b balance, F, Q sums of answers and of p, tau weight |
 | 7. ln tau += rate clip(...) | _weigh | |
 | 8. r_k = p_k^power, added to the sums | _learn, parts.soft_counts | r responsibilities |
+| second pass: r_k = answer_k^power, sums anew | finish | |
 | corrections: r is 0 or 1, and logits get W (x - mean) | correct, _shift | W shifts |
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from crg.methods.base import Method
+from crg.methods.base import Method, copied
 from crg.methods.options import option
 from crg.methods.registry import register
 from crg.ops import entropy, normalize, softmax, softmax_and_entropy
@@ -37,6 +39,7 @@ from crg.types import Array, Diagnostics, Prediction, Sample, SampleId, namespac
 
 _AGREEMENT = 0.85  # of the mean view with the original, above which both are blended
 _LEAST_VARIANCE = 1e-6  # of all dimensions together
+_HEAVIEST = 50.0  # ln tau: no stream gets near, and e^50 times a density still fits float32
 _SAME = 1e-6  # squared distance to the mean below which an image has no direction of its own
 _FALLBACK = "the covariance needed ten times the prior variance to be inverted"
 
@@ -121,7 +124,7 @@ class Anchored(Method):
 
     def step(self, sample: Sample) -> Prediction:
         """Answer one image, then learn from it."""
-        x, text = self._feature(sample.views), self.task.text_features
+        x, text = self._feature(sample.views, count=True), self.task.text_features
         zero_shot = self.task.logit_scale * (text @ x)
         p, h = softmax_and_entropy(zero_shot)
         logits, probs, sight = zero_shot, p, None
@@ -136,16 +139,51 @@ class Anchored(Method):
         facts = Diagnostics(float(h), label, events=events, learnt=r, extra=self._extra())
         return self._predicted(logits, facts, probs)
 
-    def _feature(self, views: Array) -> Array:
+    def answer(self, sample: Sample) -> Prediction:
+        """Answer one image by the Gaussian as it is."""
+        if self._has_evidence() and not self.refreshed_at:
+            (refreshed := copied(self))._refresh()
+            return refreshed.answer(sample)
+        x, text = self._feature(sample.views), self.task.text_features
+        logits = zero_shot = self.task.logit_scale * (text @ x)
+        p, h = softmax_and_entropy(zero_shot)
+        if self._has_evidence():
+            logits = self._logits(x, zero_shot, self._densities(self._see(x)))
+        facts = Diagnostics(float(h), int(namespace(p).argmax(p)), extra=self._extra())
+        return self._predicted(logits, facts)
+
+    def finish(self, samples: Iterable[Sample]) -> None:
+        """Make the sums anew: an image counts by its answer by all, or by what a person said."""
+        if not self._has_evidence():
+            return
+        self._refresh()
+        learnt, text = copied(self), self.task.text_features
+        self.seen, self.recent = SoftCounts(text), RecentImages(text, self.config.memory)
+        self.refreshed_at = 0.0
+        for sample in samples:
+            x, answer = self._feature(sample.views), learnt.answer(sample)
+            r, label = learnt._said(sample.id), answer.diagnostics.pseudo_label
+            r = self._responsibilities(answer.probs, label, sample.id) if r is None else r
+            self._learn(x, softmax(self.task.logit_scale * (text @ x)), r, sample.id, None)
+        self.answered, self.expected = learnt.answered, learnt.expected  # they do not fade twice
+        self._refresh()
+
+    def _said(self, sample_id: SampleId) -> Array | None:
+        """r of an image that was corrected and is still remembered, (K,)."""
+        known = self.recent.find(sample_id) if self.n_corrections else None
+        return known.counted if known and float(known.counted @ known.counted) == 1.0 else None
+
+    def _feature(self, views: Array, count: bool = False) -> Array:
         """x: normalise(f_0 + normalise(mean of all views)) where the two agree often enough."""
         original, how = views[0, :], self.config.views
         if views.shape[0] == 1 or how == "original":
             return original
         xp, text = namespace(views), self.task.text_features
         mean = normalize(xp.mean(views, axis=0))
-        both = xp.argmax(text @ xp.stack([original, mean], axis=1), axis=0)
-        self.n_views += 1
-        self.n_agreed += int(both[0] == both[1])
+        if count:  # an image that is learnt from
+            both = xp.argmax(text @ xp.stack([original, mean], axis=1), axis=0)
+            self.n_views += 1
+            self.n_agreed += int(both[0] == both[1])
         if how == "blend" and self.n_agreed < _AGREEMENT * self.n_views:
             return original
         return normalize(original + mean)
@@ -307,7 +345,7 @@ class Anchored(Method):
         """The image counts one for ``label`` and nothing else, whatever it counted before."""
         known, r = self.recent.find(sample.id), self._certain(label)
         if known is None:
-            x = self._feature(sample.views)
+            x = self._feature(sample.views, count=True)
             self._learn(x, r, r, sample.id, None)
         else:
             x, faded = known.feature, 1.0
@@ -337,6 +375,10 @@ class Anchored(Method):
             self.shifts[label, :] += step
             self.shifts[other, :] -= step
         self.n_corrections += 1
+
+    def _is_sound(self) -> bool:
+        xp, counts = namespace(self.answered), (self.answered, self.expected)
+        return abs(self.log_weight) <= _HEAVIEST and all(bool(xp.all(n >= 0.0)) for n in counts)
 
     def add_class(self, text: Array) -> None:
         """A class that stands at its anchor until images count for it."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar, TypeVar
 
 from crg.ops import confident_views, softmax, softmax_and_entropy
 from crg.parts.cache import Cache, Filing
@@ -19,6 +20,8 @@ from crg.types import (
     Task,
     namespace,
 )
+
+M = TypeVar("M", bound="Method")
 
 
 class Method(Stateful, ABC):
@@ -58,6 +61,19 @@ class Method(Stateful, ABC):
     def step_many(self, samples: Sequence[Sample]) -> list[Prediction]:
         """What ``step`` gives for each of ``samples`` in turn; override where a batch is faster."""
         return [self.step(sample) for sample in samples]
+
+    def answer(self, sample: Sample) -> Prediction:
+        """Predict one sample with what was learnt so far; nothing is learnt.
+
+        Override where a copy of the method for each sample is too slow.
+        """
+        return (self if self.forgets else copied(self)).step(sample)
+
+    def finish(self, samples: Iterable[Sample]) -> None:
+        """The stream has ended; here are all its samples again, before ``answer`` is asked.
+
+        Override where they can be learnt better together than one by one.
+        """
 
     def batches(self, samples: Sequence[Sample]) -> Iterator[Sequence[Sample]]:
         """``samples`` in the portions that one call of ``step_many`` takes."""
@@ -109,10 +125,17 @@ class Method(Stateful, ABC):
         """The answer that follows from ``logits``; give ``probs`` where they are known."""
         label = int(namespace(logits).argmax(logits))
         probs = softmax(logits) if probs is None else probs
-        return Prediction(logits, probs, label, self.task.class_names[label], diagnostics)
+        names = self.task.class_names
+        return Prediction(logits, probs, label, names[label], diagnostics, names)
 
     def _predicted_plainly(self, logits: Array) -> Prediction:
         """The answer that follows from ``logits`` (K,) without any cache."""
         probs, entropy = softmax_and_entropy(logits)
         label = int(namespace(logits).argmax(logits))
         return self._predicted(logits, Diagnostics(float(entropy), label), probs)
+
+
+def copied(method: M) -> M:
+    """A copy that shares what no step changes: task, options and what the task brings."""
+    shared = (method.task, method.config, *method.task.resources.values())
+    return copy.deepcopy(method, {id(each): each for each in shared})

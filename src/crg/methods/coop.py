@@ -47,6 +47,7 @@ from crg.parts.context import (
     Numbers,
     TrainingPlan,
     check_fit,
+    check_replaceable,
     check_width,
     epochs_for,
     learn_once,
@@ -231,3 +232,4 @@ def _check_folder(path: str | os.PathLike[str]) -> None:
             f"The context cannot be saved to {path} because its folder does not exist: "
             "make the folder first."
         )
+    check_replaceable(path)

@@ -110,14 +110,26 @@ class CRG(Method):
         change = self.cache.offer(seen.label, seen.feature, seen.entropy, sample.id)
         if change is not None:
             self._follow(change)
-        f = sample.views[0, :] if c.predict_on == "original" else seen.feature
-        frame = self.gaussian.frame(f)
-        lengths = self.text.known_lengths
-        moved = self.motion(StepInput(self.residual, seen, f, text, self.visual, frame, lengths))
+        moved = self._move(sample, seen)
         logits = self._logits(moved)
         probs, entropy = softmax_and_entropy(logits)
         self._evolve(float(entropy), moved.text)
         return self._predicted(logits, self._facts(seen, change), probs)
+
+    def answer(self, sample: Sample) -> Prediction:
+        """Steps 1 and 4 to 6: nothing is cached and no text prototype evolves."""
+        share = self.config.view_share
+        seen = self.select(sample.views, self.text.rows, self.task.logit_scale, share)
+        logits = self._logits(self._move(sample, seen), learn=False)
+        facts = Diagnostics(seen.entropy, seen.label, cache_fill=self.cache.fill)
+        return self._predicted(logits, facts)
+
+    def _move(self, sample: Sample, seen: Confident) -> Moved:
+        """Step 4: prototypes after the gradient step for one image."""
+        f = sample.views[0, :] if self.config.predict_on == "original" else seen.feature
+        frame, lengths = self.gaussian.frame(f), self.text.known_lengths
+        given = StepInput(self.residual, seen, f, self.text.rows, self.visual, frame, lengths)
+        return self.motion(given)
 
     def _follow(self, change: Change) -> None:
         """Step 3: what is derived from the cache follows its change."""
@@ -125,12 +137,13 @@ class CRG(Method):
         if self.config.gaussian:
             self.gaussian.update(self.cache, change)
 
-    def _logits(self, moved: Moved) -> Array:
+    def _logits(self, moved: Moved, learn: bool = True) -> Array:
         """Steps 5 and 6: s f . t' + lambda1 h(f), or A(f . v+'), + B(f . v-')."""
         c = self.config
         logits = self.task.logit_scale * moved.text_cosine
         if c.gaussian:
-            logits = logits + c.lambda1 * self.gaussian.logits(moved.expansion, moved.means)
+            h = self.gaussian.logits(moved.expansion, moved.means, refer=learn)
+            logits = logits + c.lambda1 * h
         elif c.positive:
             logits = logits + attraction(moved.positive_cosine, c.lambda1, c.beta)
         if c.negative:

@@ -68,16 +68,30 @@ class DPE(Method):
         text, c = self.text.rows, self.config
         seen = confident_views(sample.views, text, self.task.logit_scale, c.view_share)
         change = self.cache.offer(seen.label, seen.feature, seen.entropy, sample.id)
-        visual, classes = self._visual()
-        text_residual, visual_residual = self._residuals(seen.feature, visual, classes)
-        moved_text = normalize(text + text_residual)
-        moved_visual = normalize(visual + visual_residual)
-        logits = self._logits(sample.views[0, :], moved_text, moved_visual, classes)
+        logits, moved_text = self._moved(sample.views[0, :], seen.feature)
         facts = Diagnostics(seen.entropy, seen.label, change is not None, self.cache.fill)
         probs, uncertainty = softmax_and_entropy(logits)
         if float(uncertainty) / math.log2(self.task.n_classes) < c.evolve_below:
             self.text.evolve(moved_text)  # a cumulative mean over confident predictions
         return self._predicted(logits, facts, probs)
+
+    def answer(self, sample: Sample) -> Prediction:
+        """Take one step and predict the original view; nothing is cached, nothing evolves."""
+        text, share = self.text.rows, self.config.view_share
+        seen = confident_views(sample.views, text, self.task.logit_scale, share)
+        if not self.cache.counts.any():  # no image has been cached, so there is nothing to step to
+            return self._predicted_plainly(self.task.logit_scale * (text @ sample.views[0, :]))
+        logits, _ = self._moved(sample.views[0, :], seen.feature)
+        return self._predicted(
+            logits, Diagnostics(seen.entropy, seen.label, cache_fill=self.cache.fill)
+        )
+
+    def _moved(self, f: Array, x: Array) -> tuple[Array, Array]:
+        """Logits of ``f`` (K,) and text prototypes (K, D) after one step for ``x``."""
+        visual, classes = self._visual()
+        text_residual, visual_residual = self._residuals(x, visual, classes)
+        text = normalize(self.text.rows + text_residual)
+        return self._logits(f, text, normalize(visual + visual_residual), classes), text
 
     def _visual(self) -> tuple[Array, Array]:
         """Means of the queues that are not empty (C, D), and their classes (C,)."""

@@ -6,13 +6,13 @@ A field reads ``queue_size: int = option(12, "slots per queue", at_least=1)``.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crg.presets import PRESET, with_preset
+from crg.spelling import nearest
 from crg.types import InputError
 
 _WORDS = {"true": True, "yes": True, "on": True, "1": True} | {
@@ -73,15 +73,6 @@ def build_config(method: str, config_type: type[Any], options: Mapping[str, Any]
         if name not in fields:
             raise InputError(f"Method {method!r} has no option {name!r}: {nearest(name, fields)}")
     return config_type(**{name: _checked(fields[name], value) for name, value in options.items()})
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence, which offers the nearest of the known names."""
-    names, name = sorted(known), str(name)
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    if close:
-        return "did you mean " + " or ".join(repr(word) for word in close) + "?"
-    return "there is " + ", ".join(names) + "." if names else "it has none."
 
 
 def _checked(field: dataclasses.Field[Any], value: Any) -> Any:

@@ -18,8 +18,9 @@ from typing import Any, TypeVar
 
 import crg.methods as package
 from crg.methods.base import Method
-from crg.methods.options import build_config, nearest
+from crg.methods.options import build_config
 from crg.presets import with_preset
+from crg.spelling import nearest
 from crg.types import InputError
 
 M = TypeVar("M", bound=type[Method])
@@ -63,8 +64,13 @@ def get_method(name: str) -> type[Method]:
 
 def list_methods() -> list[str]:
     """Names of all known methods, sorted."""
+    return sorted(registered())
+
+
+def registered() -> dict[str, type[Method]]:
+    """All known methods by name, as they are now."""
     _discover()
-    return sorted(_methods)
+    return dict(_methods)
 
 
 def _find(name: str) -> None:

@@ -25,7 +25,7 @@ import numpy as np
 from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
-from crg.ops import confident_views
+from crg.ops import Confident, confident_views
 from crg.parts.cache import Cache
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
@@ -76,9 +76,20 @@ class TDA(Method):
             noted = self.negative.offer(seen.label, seen.feature, seen.entropy, sample.id)
             if noted is not None:
                 self.masks[noted.label, noted.place, :] = seen.probs > c.mask_above
+        return self._answered(seen, added is not None)
+
+    def answer(self, sample: Sample) -> Prediction:
+        """Add what the caches say to the zero-shot logits; nothing is cached."""
+        task, share = self.task, self.config.view_share
+        seen = confident_views(sample.views, task.text_features, task.logit_scale, share)
+        return self._answered(seen, cached=False)
+
+    def _answered(self, seen: Confident, cached: bool) -> Prediction:
+        """s f . t + positive - negative."""
+        task = self.task
         logits = task.logit_scale * (task.text_features @ seen.feature)
         logits = logits + self._positive(seen.feature) - self._negative(seen.feature)
-        facts = Diagnostics(seen.entropy, seen.label, added is not None, self.positive.fill)
+        facts = Diagnostics(seen.entropy, seen.label, cached, self.positive.fill)
         return self._predicted(logits, facts)
 
     def _positive(self, feature: Array) -> Array:

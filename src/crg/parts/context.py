@@ -25,7 +25,7 @@ from safetensors.numpy import save as to_bytes
 from crg.atomic import replacing
 from crg.needs import PromptableTextEncoder
 from crg.parts.prompting import Tensor, gradients_enabled
-from crg.types import Array, InputError, Task
+from crg.types import Array, InputError, Task, parsed_json
 
 FORMAT = "crg-context"
 VERSION = 1
@@ -76,6 +76,18 @@ def write_context(path: str | os.PathLike[str], context: Context) -> None:
         partial.write_bytes(to_bytes({"context": vectors}, {"crg": json.dumps(header)}))
 
 
+def check_replaceable(path: str | os.PathLike[str]) -> None:
+    """Refuse a place that holds something else than a context."""
+    if not Path(path).is_file():
+        return
+    try:
+        read_context(path)
+    except InputError:
+        raise InputError(
+            f"{path} exists and is not a learnt context: choose another name."
+        ) from None
+
+
 def read_context(path: str | os.PathLike[str]) -> Context:
     """Read what ``write_context`` wrote; anything else is refused in one sentence."""
     header, vectors = _contents(Path(path))
@@ -98,13 +110,13 @@ def _contents(path: Path) -> tuple[dict[str, Any], Numbers]:
         raise InputError(f"{path} is a folder: give a file that coop wrote.")
     try:
         with safe_open(path, framework="np") as file:
-            header = json.loads((file.metadata() or {}).get("crg", "{}"))
+            header = parsed_json((file.metadata() or {}).get("crg", "{}"))
             if not isinstance(header, dict) or header.get("format") != FORMAT:
                 raise InputError(f"{path} is not a learnt context: give a file that coop wrote.")
             return header, file.get_tensor("context")
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error}): check the path.") from None
-    except (SafetensorError, json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (SafetensorError, ValueError) as error:
         raise _damaged(path, " ".join(str(error).split())) from None
 
 

@@ -78,8 +78,11 @@ class Gaussian(Stateful):
         spread = xp.astype(xp.sqrt(self.precision.diagonal), x.dtype)
         return Frame(projected, self.reference, self.solved, spread)
 
-    def logits(self, expansion: Expansion, means: Array) -> Array:
-        """h_k for the class means ``means`` (K, D) that were expanded; zero without a trace."""
+    def logits(self, expansion: Expansion, means: Array, refer: bool = True) -> Array:
+        """h_k for the class means ``means`` (K, D) that were expanded; zero without a trace.
+
+        Classes that moved far get a new reference, unless not to ``refer`` leaves all as it is.
+        """
         xp, width, ridge = namespace(means), means.shape[1], self.precision.ridge
         if not ridge:
             return xp.zeros_like(self.quadratic)
@@ -89,12 +92,13 @@ class Gaussian(Stateful):
         limit = _TOLERANCE[means.dtype.itemsize] * float(xp.max(xp.abs(h)))
         if float(xp.max(left_out)) > limit:
             far = left_out > limit
-            stirred = xp.nonzero(far & expansion.stirred)[0]
+            stirred = xp.nonzero(far & expansion.stirred if refer else far)[0]
             d = xp.take(means, stirred, axis=0) - xp.take(self.reference, stirred, axis=0)
             h[stirred] -= 0.5 * width * self.precision.form(d)
-            moved = xp.nonzero(far & ~expansion.stirred)[0]
-            self._refer(moved, means)
-            h[moved] = width * (expansion.linear[moved] - 0.5 * self.quadratic[moved])
+            if refer:
+                moved = xp.nonzero(far & ~expansion.stirred)[0]
+                self._refer(moved, means)
+                h[moved] = width * (expansion.linear[moved] - 0.5 * self.quadratic[moved])
         return h
 
     def _refer_all(self) -> None:

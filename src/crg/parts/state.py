@@ -6,12 +6,15 @@ attribute named in ``_not_saved`` is configuration or scratch, rebuilt by the co
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import array_api_compat
 
 from crg.types import Array, InputError, like, namespace
+
+_LARGEST = 1e12  # of a number in an array: three of them multiplied still fit float32
 
 
 class Stateful:
@@ -77,11 +80,19 @@ def _below(prefix: str, state: Mapping[str, Any]) -> dict[str, Any]:
 def _fitted(name: str, saved: Any, current: Array) -> Array:
     if not array_api_compat.is_array_api_obj(saved) or saved.shape != tuple(current.shape):
         raise _unfit(name)
-    found = like(saved, current)
-    same_kind = saved.dtype.kind == getattr(current.dtype, "kind", saved.dtype.kind)
-    if not same_kind or bool(namespace(found).any(found != found)):  # NaN
+    same_kind = saved.dtype.name == str(current.dtype).removeprefix("torch.")
+    if not same_kind or not _is_in_range(saved, current):
         raise _unfit(name)
-    return found
+    return like(saved, current)
+
+
+def _is_in_range(saved: Array, current: Array) -> bool:
+    """Whether no number is NaN or too large; infinity stands only where a new array has it too."""
+    xp = namespace(saved)
+    fits = xp.abs(saved) <= _LARGEST
+    if bool(namespace(current).any(current == math.inf)):
+        fits = fits | (saved == math.inf)
+    return bool(xp.all(fits))
 
 
 def _plain(name: str, saved: Any, current: Any) -> Any:

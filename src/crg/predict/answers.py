@@ -8,30 +8,32 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import io
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Literal, Self, TypeAlias
 
 from crg.atomic import not_writable, replacing
+from crg.predict.lines import (
+    FIELDS,
+    Line,
+    csv_line,
+    csv_row,
+    json_line,
+    parse_csv,
+    parse_json_lines,
+)
 from crg.types import InputError
 
 Format: TypeAlias = Literal["jsonl", "csv"]
-Line: TypeAlias = dict[str, Any]
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")  # how a formula may begin, or what marks one
-FIELDS = (
-    "path",
-    "label",
-    "probability",
-    "zero_shot_label",
-    "zero_shot_probability",
-    "changed",
-    "step",
-    "error",
-)
+Layout: TypeAlias = Literal["jsonl", "csv", "parquet"]
+LAYOUTS: dict[str, Layout] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".parquet": "parquet",
+}
 
 
 class AnswerFile:
@@ -43,12 +45,14 @@ class AnswerFile:
         layout: Format,
         resume: bool = False,
         settings: Mapping[str, Any] | None = None,
+        columns: Sequence[str] = FIELDS,
     ) -> None:
         """Open ``target``; a file that exists is only touched to ``resume`` it.
 
-        ``settings`` are kept beside a file, so that nobody resumes it with others.
+        ``settings`` are kept beside a file, so that nobody resumes it with others; ``columns``
+        are those of a table.
         """
-        self._layout = layout
+        self._layout, self._columns = layout, columns
         self._owned = isinstance(target, Path)
         self._name = str(target) if isinstance(target, Path) else "standard output"
         self.before: list[Line] = []  # the lines that were there
@@ -59,10 +63,14 @@ class AnswerFile:
                 check_settings(target, settings)
                 self.before = read_answers(target, layout)
             self._file = _opened(target, resume)
-            if settings is not None:
-                _keep_settings(target, settings)
-        if layout == "csv" and not (isinstance(target, Path) and target.stat().st_size):
-            self._write(csv_line(FIELDS))
+        try:
+            if isinstance(target, Path) and settings is not None:
+                keep_settings(target, settings)
+            if layout == "csv" and not (isinstance(target, Path) and target.stat().st_size):
+                self._write(csv_row(columns))
+        except BaseException as error:
+            self.__exit__(error)  # nobody else will close it
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -78,12 +86,8 @@ class AnswerFile:
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Write one line."""
-        whole = {field: line.get(field) for field in FIELDS}
-        if self._layout == "csv":
-            self._write(csv_line(["" if value is None else value for value in whole.values()]))
-        else:
-            known = {field: value for field, value in whole.items() if value is not None}
-            self._write(json_line(known))
+        is_table = self._layout == "csv"
+        self._write(csv_line(line, self._columns) if is_table else json_line(line))
 
     def sync(self) -> None:
         """Have the lines on the disk, whatever happens to the machine."""
@@ -134,7 +138,8 @@ def resume_folder(path: Path) -> Path:
     return path.with_name(f"{path.name}.resume")
 
 
-def _keep_settings(path: Path, settings: Mapping[str, Any]) -> None:
+def keep_settings(path: Path, settings: Mapping[str, Any]) -> None:
+    """Write down the settings of a file of answers."""
     settings_file(path).parent.mkdir(exist_ok=True)
     with replacing(settings_file(path)) as partial:
         partial.write_text(json.dumps(settings, indent=1, ensure_ascii=False) + "\n", "utf-8")
@@ -149,15 +154,12 @@ def read_answers(path: Path, layout: Format) -> list[Line]:
     """The whole lines of a file; numbers and truth values in their types."""
     text = _whole_lines(path)
     try:
-        if layout == "jsonl":
-            lines = [json.loads(line) for line in text.split("\n")[:-1]]
-        else:
-            lines = [_typed(row) for row in csv.DictReader(io.StringIO(text, newline=""))]
+        lines = parse_json_lines(text) if layout == "jsonl" else parse_csv(text)
         if not all(map(_is_answer, lines)):
             raise ValueError("a line is not an answer")
     except (ValueError, TypeError, KeyError, RecursionError, csv.Error) as error:
         raise InputError(
-            f"{path} holds no predictions ({error}): name another file with --out."
+            f"{path} holds no predictions ({error}): name a file that crg predict wrote."
         ) from None
     return lines
 
@@ -169,11 +171,28 @@ def _is_answer(line: Any) -> bool:
     return type(line.get("step")) is int or isinstance(line.get("error"), str)
 
 
-def layout_of(path: Path | None, asked: Format | None) -> Format:
-    """The format that was asked for, or the one that the suffix names, or JSON lines."""
-    if asked is not None:
-        return asked
-    return "csv" if path is not None and path.suffix.lower() == ".csv" else "jsonl"
+def layout_of(path: Path | None, asked: Layout | None) -> Layout:
+    """The format that was asked for, or the one that the suffix names; JSON lines without a file.
+
+    >>> layout_of(Path("answers.csv"), None)
+    'csv'
+    """
+    if asked is not None or path is None:
+        return asked or "jsonl"
+    if path.suffix.lower() not in LAYOUTS:
+        raise InputError(
+            f"The suffix of {path} names no format: end it with {', '.join(LAYOUTS)}, or say "
+            "which one with --format."
+        )
+    return LAYOUTS[path.suffix.lower()]
+
+
+def exists_already(path: Path) -> InputError:
+    """The sentence for a file of answers that is there."""
+    return InputError(
+        f"{path} exists already: continue with it by --resume, replace it by --overwrite or "
+        "choose another name."
+    )
 
 
 def _opened(path: Path, resume: bool) -> IO[str]:
@@ -185,10 +204,7 @@ def _opened(path: Path, resume: bool) -> IO[str]:
         file.truncate(whole)  # a line that a crash cut off is decided again
         return file
     except FileExistsError:
-        raise InputError(
-            f"{path} exists already: continue with it by --resume, replace it by --overwrite or "
-            "choose another name."
-        ) from None
+        raise exists_already(path) from None
     except OSError as error:
         raise not_writable(path, error) from None
 
@@ -202,37 +218,3 @@ def _whole_lines(path: Path) -> str:
     while path.suffix.lower() == ".csv" and data.count(b'"') % 2:  # cut off within a cell
         data = data[: data.rfind(b"\n", 0, len(data) - 1) + 1]
     return data.decode("utf-8", "surrogateescape")
-
-
-def json_line(known: Mapping[str, Any]) -> str:
-    """One line of JSON; whatever would break the line or a terminal is spelled out."""
-    line = json.dumps(known, ensure_ascii=False)
-    if not line.isprintable():
-        line = json.dumps(known)  # what is not UTF-8, or breaks lines or terminals, is spelled out
-    return line + "\n"
-
-
-def csv_line(values: Any) -> str:
-    """One line of CSV in which no cell is taken for a formula."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\r\n").writerow(map(_harmless, values))
-    return text.getvalue()[:-2] + "\n"  # cells that hold either of the two are quoted
-
-
-def _harmless(value: Any) -> Any:
-    """A cell that a spreadsheet would take for a formula gets an apostrophe, as they show it."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in _FORMULA else value
-
-
-def _typed(row: Mapping[str, str]) -> Line:
-    if None in row:
-        raise ValueError("a line has too many cells")
-    line: Line = {
-        name: value[1:] if value[0] == "'" and value[1:2] in _FORMULA else value
-        for name, value in row.items()
-        if value
-    }
-    if "step" in line:
-        line["step"] = int(line["step"])
-        line["changed"] = line["changed"] == "True"
-    return line

@@ -7,24 +7,30 @@ import errno
 import glob
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from crg.images.reading import IMAGE_SUFFIXES
 from crg.types import InputError, printable
 
 STANDARD_INPUT = "-"
+LIST_SUFFIX = ".txt"
 TABLE_SUFFIXES = {".csv": ",", ".tsv": "\t"}
 _GLOB_CHARACTERS = frozenset("*?[")
 
 
-def list_images(arguments: Iterable[str]) -> list[Path]:
+def list_images(arguments: Iterable[str], gone: Container[str] = ()) -> list[Path]:
     """Every image that the arguments mean, each once, in a fixed order.
 
     A folder means all images below it, a ``.csv`` or ``.tsv`` file those of its column
-    ``path``, a glob whatever it matches, and any other file itself.
+    ``path``, a ``.txt`` file those of its lines, a glob whatever it matches, and any other file
+    itself. Files that may be ``gone`` by now need not be there.
     """
-    found = [path for argument in arguments for path in _meant(argument)]
+    found = [
+        path
+        for argument in arguments
+        for path in ([Path(argument)] if argument in gone else _meant(argument))
+    ]
     return list(dict.fromkeys(found))
 
 
@@ -67,15 +73,33 @@ def _meant(argument: str) -> Sequence[Path]:
     if path.is_dir():
         return images_below(path)
     if path.is_file():
-        delimiter = TABLE_SUFFIXES.get(path.suffix.lower())
-        return [path] if delimiter is None else _listed(path, delimiter)
+        suffix = path.suffix.lower()
+        if suffix == LIST_SUFFIX:
+            return [path.parent / name for name in read_lines(path, "image")]
+        return _listed(path, TABLE_SUFFIXES[suffix]) if suffix in TABLE_SUFFIXES else [path]
     if _GLOB_CHARACTERS & set(argument):
         return [Path(each) for each in sorted(glob.glob(argument, recursive=True))
                 if _is_image_name(os.path.basename(each))]  # fmt: skip
     raise InputError(
         f"{argument} does not exist: give a folder, a glob in quotes, a CSV file, "
-        "images, or - for a list on standard input."
+        "a list of paths in a .txt file, images, or - for a list on standard input."
     )
+
+
+def read_lines(file: Path, what: str) -> list[str]:
+    """The lines of a text file that are not empty, each the name of a ``what``."""
+    try:
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8"
+        wrong = f"cannot be read ({why})" if file.exists() else "does not exist"
+        raise InputError(
+            f"{file} {wrong}: give a text file in UTF-8 with one {what} per line."
+        ) from None
+    names = [line.strip() for line in lines if line.strip()]
+    if not names:
+        raise InputError(f"{file} names no {what}: write one per line.")
+    return names
 
 
 def _listed(table: Path, delimiter: str) -> list[Path]:

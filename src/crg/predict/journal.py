@@ -2,11 +2,14 @@
 
 After a crash the state is older than the answers. The journal brings it up to them without the
 images, which may have been moved away meanwhile. It is a file of records, each with its step,
-its shape, the features and a checksum; what a crash cut off at the end is left out.
+its shape, the features and a checksum; what a crash cut off at the end is left out. With
+``keep_all`` it holds the features of the whole stream, for a second pass. It is read record by
+record, so that its size does not matter.
 """
 
 from __future__ import annotations
 
+import os
 import struct
 import zlib
 from collections.abc import Iterator
@@ -27,8 +30,8 @@ Numbers = np.ndarray[Any, Any]
 class Journal:
     """Records are added one by one, and cleared when the state has been saved."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, keep_all: bool = False) -> None:
+        self.path, self.keep_all = path, keep_all
 
     def add(self, step: int, views: Numbers) -> None:
         """One image more, with its views (V, D) as they were given to the adapter."""
@@ -47,19 +50,32 @@ class Journal:
         """The state has all that is here."""
         self.path.unlink(missing_ok=True)
 
+    def cut_after(self, step: int) -> None:
+        """Leave out what a crash cut off, and what belongs to later steps than ``step``."""
+        end = 0
+        for found, _, place in self._records():
+            if found > step:
+                break
+            end = place
+        if self.path.exists():
+            os.truncate(self.path, end)
+
     def __iter__(self) -> Iterator[tuple[int, Numbers]]:
         """Step and views (V, D) of every whole record."""
-        content = self.path.read_bytes() if self.path.exists() else b""
-        place = 0
-        while len(content) - place >= _HEAD.size:
-            step, n_views, width = _HEAD.unpack_from(content, place)
-            if n_views * width > _MOST:
-                return
-            end = place + _HEAD.size + 4 * n_views * width
-            if len(content) < end + _CHECK.size:
-                return
-            if _CHECK.unpack_from(content, end)[0] != zlib.crc32(content[place:end]):
-                return
-            rows = np.frombuffer(content, "<f4", n_views * width, place + _HEAD.size)
-            yield step, rows.reshape(n_views, width).astype(np.float32)
-            place = end + _CHECK.size
+        for step, views, _ in self._records():
+            yield step, views
+
+    def _records(self) -> Iterator[tuple[int, Numbers, int]]:
+        """Step, views and where the record ends, of every whole record."""
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as file:
+            while len(head := file.read(_HEAD.size)) == _HEAD.size:
+                step, n_views, width = _HEAD.unpack(head)
+                if n_views * width > _MOST:
+                    return
+                content, check = file.read(4 * n_views * width), file.read(_CHECK.size)
+                if check != _CHECK.pack(zlib.crc32(content, zlib.crc32(head))):
+                    return
+                rows = np.frombuffer(content, "<f4").reshape(n_views, width)
+                yield step, rows.astype(np.float32), file.tell()

@@ -8,14 +8,19 @@ the answers are never behind the state, and the journal has what the state does 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from crg.classifier import Answer, Classifier
 from crg.encoders.base import Vectors
-from crg.predict.answers import AnswerFile, Line
+from crg.predict.answers import AnswerFile
+from crg.predict.corrections import learn
 from crg.predict.journal import Journal
+from crg.predict.lines import CORRECTED, SORTED_TO, Form, Line
+from crg.predict.sorting import Sorter
 from crg.threads import HeldSignals
 from crg.types import InputError
 
@@ -27,6 +32,71 @@ class Counts:
     answered: int = 0
     changed: int = 0
     unreadable: int = 0
+    unsure: int = 0
+    corrected: int = 0  # by a person
+
+
+@dataclass
+class Output:
+    """Where answers go: a file, and perhaps folders that the images are sorted into."""
+
+    answers: AnswerFile
+    form: Form = field(default_factory=Form)
+    sorter: Sorter | None = None
+    counts: Counts = field(default_factory=Counts)  # of this call
+    per_class: Counter[str] = field(default_factory=Counter)  # of the whole file; "" for unsure
+    known: dict[str, str | None] = field(default_factory=dict)  # path: error, None if answered
+    final: set[str] = field(default_factory=set)  # full paths of images that a person corrected
+
+    def __post_init__(self) -> None:
+        for line in self.answers.before:
+            self._know(line)
+            if "error" not in line:
+                self.per_class[line["label"]] += 1
+        if self.sorter is not None:
+            self.sorter.repair(self.answers.before)
+
+    def is_new(self, path: str | Path) -> bool:
+        """Whether an image has no answer yet."""
+        if self.known.get(str(path), "none") is None:
+            return False
+        return not self.final or os.path.abspath(path) not in self.final
+
+    def answer(self, path: Path, answer: Answer, classes: Sequence[str]) -> None:
+        """Write the line of an image, then put the image where it belongs."""
+        self._write(path, self.form.line(path, answer, classes))
+
+    def corrected(self, path: str, label: str, step: int) -> None:
+        """Write what a person said of an image, unless it was written before."""
+        if self.is_new(path):
+            line = {"path": path, "label": label, "probability": 1.0, "step": step}
+            self._write(Path(path), {**line, CORRECTED: True})
+
+    def _write(self, path: Path, line: Line) -> None:
+        if self.sorter is not None:
+            line[SORTED_TO] = str(self.sorter.place_for(path, line["label"]))
+        self.answers.add(line)
+        self._know(line)
+        self.counts.answered += 1
+        self.counts.changed += line.get("changed", False)
+        self.counts.corrected += line.get(CORRECTED, False)
+        self.counts.unsure += line.get("unsure", False)
+        self.per_class[line["label"]] += 1
+        if self.sorter is not None:
+            self.answers.sync()  # a file is never put where no line says
+            self.sorter.put(path, Path(line[SORTED_TO]))
+
+    def _know(self, line: Line) -> None:
+        self.known[line["path"]] = line.get("error")
+        if line.get(CORRECTED):
+            self.final.add(os.path.abspath(line["path"]))
+
+    def unreadable(self, path: Path, error: str) -> None:
+        """Write the line of an image that cannot be read, unless the same was said before."""
+        self.counts.unreadable += 1
+        if self.known.get(str(path)) != error:
+            self.answers.add({"path": str(path), "error": error})
+        self.known[str(path)] = error
 
 
 @dataclass
@@ -34,13 +104,14 @@ class ImageStream:
     """Where images go: a classifier, a file of answers, perhaps files to continue with."""
 
     classifier: Classifier
-    answers: AnswerFile
+    output: Output
     state: Path | None = None
     journal: Journal | None = None
     save_every: int = 100  # images
     skip_unreadable: bool = False
     workers: int = 1
-    _known: dict[str, str | None] = field(default_factory=dict, init=False)  # None: answered
+    corrections: Mapping[str, str] = field(default_factory=dict)  # label by path
+    knows_corrections: bool = False  # whether the state has learnt them
     _last: int = field(default=0, init=False)  # step of the last line
 
     def run(self, paths: Iterable[Path | None], live: bool = False) -> Iterator[Counts]:
@@ -49,27 +120,41 @@ class ImageStream:
         One that could not be read before is tried again. With ``live`` each image is decided
         before the next path is asked for; None among the paths says that none is waiting, which
         is a good time to save. Signals take effect between images. The state is saved whatever
-        ends the stream.
+        ends the stream. Corrected images come first.
         """
-        self.recover()
-        self._known = {line["path"]: line.get("error") for line in self.answers.before}
-        counts = Counts()
+        self._begin()
+        counts = self.output.counts
         try:
             for path, features in self._one_by_one(paths) if live else self._in_batches(paths):
                 if path is None:
                     self.save()
                     continue
                 with HeldSignals():
-                    self._decide(path, features, counts)
+                    self._decide(path, features)
                 if counts.answered % self.save_every == 0:
                     self.save()
                 yield counts
         finally:
             self.save()
 
+    def _begin(self) -> None:
+        """Learn the corrections, bring the state up to the answers, write what was corrected."""
+        if not self.knows_corrections:
+            learn(self.classifier, self.corrections, self.workers)
+        first = self.classifier.adapter.n_steps
+        self.recover()
+        if self.corrections and not self.knows_corrections:
+            self.save()
+        for path, label in self.corrections.items():
+            self.output.corrected(path, label, first)
+
     def recover(self) -> None:
         """Bring the state up to the answers, by the journal or else by the images themselves."""
-        lines = {line["step"]: line for line in self.answers.before if "step" in line}
+        lines = {
+            line["step"]: line
+            for line in self.output.answers.before
+            if "step" in line and not line.get(CORRECTED)
+        }
         adapter, first = self.classifier.adapter, self.classifier.adapter.n_steps
         self._last = max(lines, default=first)
         if self._last < first:
@@ -77,50 +162,50 @@ class ImageStream:
                 f"The state has seen {first} images but the answers end at {self._last}: "
                 "give the state and the answers of the same stream."
             )
+        if self.journal is not None:
+            self.journal.cut_after(self._last)
         for step, views in self.journal or ():
             if step == adapter.n_steps + 1 and step in lines:
                 self.classifier.answer(views, lines[step]["path"])
-        missing = [Path(lines[step]["path"]) for step in sorted(lines) if step > adapter.n_steps]
-        for name, features in self.classifier.encode_many(missing, workers=self.workers):
+        missing = [lines[step] for step in sorted(lines) if step > adapter.n_steps]
+        files, names = map(_file_of, missing), [line["path"] for line in missing]
+        for name, features in self.classifier.encode_many(files, names, self.workers):
             if isinstance(features, InputError):
                 raise InputError(
                     f"{name} was readable before the interruption and is not now ({features}): "
                     "put it back or start over."
                 )
-            self.classifier.answer(features, name)
+            answer = self.classifier.answer(features, name)
+            if self.journal is not None:
+                self.journal.add(answer.step, features)
 
     def save(self) -> None:
         """Answers first, then the state that knows them and nothing beyond them."""
         if self.state is None or self.classifier.adapter.n_steps != self._last:
             return  # a step whose line could not be written is done again
         with HeldSignals():
-            self.answers.sync()
+            self.output.answers.sync()
             self.classifier.save(self.state)
-            if self.journal is not None:
+            if self.journal is not None and not self.journal.keep_all:
                 self.journal.clear()
 
-    def _decide(self, path: Path, features: Vectors | InputError, counts: Counts) -> None:
+    def _decide(self, path: Path, features: Vectors | InputError) -> None:
         """Answer one image and write its line."""
         if isinstance(features, InputError):
             if not self.skip_unreadable:
-                raise features
-            counts.unreadable += 1
-            if self._known.get(str(path)) != str(features):  # said once is enough
-                self.answers.add({"path": str(path), "error": str(features)})
-            self._known[str(path)] = str(features)
+                raise InputError(f"{str(features).rstrip('.')}, or add --skip-unreadable.")
+            self.output.unreadable(path, str(features))
             return
         answer = self.classifier.answer(features, str(path))
         if self.journal is not None:
             self.journal.add(answer.step, answer.features)
-        self.answers.add(as_line(path, answer))
-        self._known[str(path)], self._last = None, answer.step
-        counts.answered += 1
-        counts.changed += answer.changed
+        self.output.answer(path, answer, self.classifier.task.class_names)
+        self._last = answer.step
 
     def _in_batches(
         self, paths: Iterable[Path | None]
     ) -> Iterator[tuple[Path, Vectors | InputError]]:
-        left = (path for path in paths if path is not None and self._is_new(path))
+        left = (path for path in paths if path is not None and self.output.is_new(path))
         encoded = self.classifier.encode_many(left, workers=self.workers)
         with contextlib.closing(encoded):  # type: ignore[type-var]
             for name, features in encoded:
@@ -132,25 +217,14 @@ class ImageStream:
         for path in paths:
             if path is None:
                 yield None, InputError("no image is waiting.")
-            elif self._is_new(path):
+            elif self.output.is_new(path):
                 try:
                     yield path, self.classifier.encode(path, str(path))
                 except InputError as error:
                     yield path, error
 
-    def _is_new(self, path: Path) -> bool:
-        """Whether an image has no answer yet."""
-        return self._known.get(str(path), "none") is not None
 
-
-def as_line(path: Path, answer: Answer) -> Line:
-    """The fields of an answer that are written down."""
-    return {
-        "path": str(path),
-        "label": answer.label,
-        "probability": round(answer.probability, 6),
-        "zero_shot_label": answer.zero_shot_label,
-        "zero_shot_probability": round(answer.zero_shot_probability, 6),
-        "changed": answer.changed,
-        "step": answer.step,
-    }
+def _file_of(line: Line) -> Path:
+    """Where the image of a line is now."""
+    moved = Path(line.get(SORTED_TO) or line["path"])
+    return moved if moved.exists() else Path(line["path"])

@@ -5,13 +5,12 @@ Names are matched without regard to case, and an underscore is a space.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from crg.types import InputError
+from crg.types import InputError, parsed_json
 
 Descriptions: TypeAlias = Mapping[str, Sequence[str]] | str | os.PathLike[str]
 _SHOWN = 5  # names that an error lists before it says how many more there are
@@ -21,10 +20,10 @@ def read_descriptions(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     """The sentences of each class from a JSON file."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
-        content = json.loads(text, object_pairs_hook=_without_repeats)
+        content = parsed_json(text, _without_repeats)
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}): check the path.") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         reason = str(error).rstrip(".").replace("\n", " ")
         raise InputError(
             f"{path} is not a file of descriptions ({reason}): "

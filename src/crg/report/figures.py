@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crg.atomic import replacing
+from crg.atomic import check_ours, make_folder, replacing
 from crg.report.overview import row_name, source_name
 from crg.report.study import Comparison, Experiment, MethodResult
 from crg.results.schema import Row
 from crg.types import InputError
 
 COLD_START = 500  # images
-REMEDY = "pip install -c constraints.txt '.[report]'"
+CREATOR = "crg report"  # by which our PDF files are known
+PDF_MARK = f"/Creator ({CREATOR})".encode()
+REMEDY = "python -m pip install -c constraints.txt '.[report]'"
 _INK = "#1a2b3c"  # becomes the colour of the page's text
 _INCHES = (4.2, 2.9)
 _ENOUGH_ANSWERS = 20  # of similar confidence, for their accuracy to be drawn
@@ -116,14 +118,16 @@ def drawings_of(experiment: Experiment, kind: str | None = None) -> list[Drawing
 
 def save_pdf(experiments: Iterable[Experiment], folder: Path) -> list[Path]:
     """A PDF per panel, named by experiment and dataset."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder, "--figures")
     paths = []
     for experiment in experiments:
         for drawing in drawings_of(experiment):
             name = re.sub(r"[^\w.-]+", "-", f"{experiment.outline.name}-{drawing.title}").strip("-")
             paths.append(folder / f"{name}.pdf")
+            check_ours(paths[-1], PDF_MARK, "--figures")
+            facts = {"CreationDate": None, "Creator": CREATOR}
             with replacing(paths[-1]) as partial:
-                drawing.figure.savefig(partial, format="pdf", metadata={"CreationDate": None})
+                drawing.figure.savefig(partial, format="pdf", metadata=facts)
     return paths
 
 

@@ -15,9 +15,9 @@ from crg.report.tables import Table
 from crg.results.schema import ENOUGH_IMAGES, ENOUGH_ORDERS
 from crg.types import InputError
 
-GENERATOR = '<meta name="generator" content="crg">'
+MARK = 'content="crg"'  # by which our pages are known
+GENERATOR = f'<meta name="generator" {MARK}>'
 TITLE = "Test-time adaptation: what was measured"
-_HEAD = 2000  # bytes in which the mark of our pages stands
 _CALIBRATED = ("table",)  # kinds of experiment that show a reliability diagram too
 
 
@@ -55,17 +55,6 @@ def write(experiments: Sequence[Experiment], path: Path, title: str = TITLE) -> 
     text = render(experiments, title)
     with replacing(path) as partial:
         partial.write_text(text, encoding="utf-8")
-
-
-def check(path: Path, option: str = "--out") -> None:
-    """Refuse, before any work, a place that cannot be written or holds something else."""
-    if path.exists() and b'content="crg"' not in path.read_bytes()[:_HEAD].replace(b"'", b'"'):
-        raise InputError(f"{path} exists and is no page of ours: choose another with {option}.")
-    if not path.absolute().parent.is_dir():
-        raise InputError(
-            f"{path} cannot be written because its folder does not exist: "
-            f"make it or choose another with {option}."
-        )
 
 
 def render(experiments: Sequence[Experiment], title: str = TITLE) -> str:

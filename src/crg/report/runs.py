@@ -91,8 +91,8 @@ def figures_of(runs: Sequence[MeasuredRun], once: bool) -> dict[str, Any]:
 def _reliability(own: Iterable[Metrics]) -> tuple[tuple[int, float, float], ...]:
     """The bins of all orders together, without the empty ones."""
     tables = [each.reliability for each in own if each.reliability]
-    if not tables:
-        return ()
+    if len({len(each) for each in tables}) != 1:
+        return ()  # none, or bins of several sizes
     rows = np.array(tables, dtype=float)  # (orders, bins, 3); None has become NaN
     counts = rows[:, :, 0]
     sums = np.nansum(rows[:, :, 1:] * counts[:, :, None], axis=0)

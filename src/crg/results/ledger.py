@@ -176,12 +176,29 @@ def check_writable(path: PathLike, or_none: bool = False) -> None:
     A file that holds something else, such as a feature file named by mistake, is left alone.
     ``or_none``: the command also runs without one, which the refusal names.
     """
-    with contextlib.suppress(OSError), Path(path).open("rb") as file:
-        if file.read(1) not in (b"", b"{"):
-            raise InputError(
-                f"{path} is no results file: choose another with --results, which may be new."
-            )
+    if not _is_ours(Path(path)):
+        raise InputError(
+            f"{path} is no results file: choose another with --results, which may be new."
+        )
     _append_bytes(Path(path), b"", " or none with --no-results" if or_none else "")
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a file is new, empty, or has a line of results at its start or anywhere at all."""
+    try:
+        if not path.is_file() or not path.stat().st_size:
+            return path.suffix != ".gz"  # nothing is added to a compressed file
+        with path.open("rb") as file:
+            return file.read(1) == b"{" and file.seek(0) == 0 and any(map(_is_line, file))
+    except OSError:
+        return True  # what is wrong the write will say
+
+
+def _is_line(line: bytes) -> bool:
+    try:
+        return bool(decode(line).key)
+    except LineError as error:
+        return "not ours" not in str(error)
 
 
 def make_folder(path: PathLike) -> None:

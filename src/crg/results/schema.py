@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from crg.streams import Scenario
-from crg.types import InputError, Result
+from crg.types import DEEPEST, InputError, Result, parsed_json
 
 SCHEMA = 1
 LABELLED_IMAGES = "labelled images"  # among the needs of a row
@@ -284,7 +284,9 @@ def decode(line: bytes) -> Entry:
     """What a line holds; a ``LineError`` says in a few words why it cannot be read."""
     try:
         head = msgspec.json.decode(line, type=_Head)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        if line.count(b"[") + line.count(b"{") > DEEPEST:
+            parsed_json(line)  # for its depth
+    except (ValueError, RecursionError):
         raise LineError("is truncated or not ours") from None
     if head.schema != SCHEMA:
         raise LineError(f"is of the schema {head.schema!r}, which this crg does not read")
@@ -294,7 +296,7 @@ def decode(line: bytes) -> Entry:
         entry = msgspec.json.decode(line, type=kind)
         if isinstance(entry, Run):
             _ = entry.measured, entry.baseline
-    except (msgspec.MsgspecError, InputError) as error:
+    except (msgspec.MsgspecError, InputError, UnicodeDecodeError) as error:
         raise LineError(f"is not valid ({error}), so run it again with crg bench") from None
     return entry
 
@@ -309,7 +311,7 @@ def read_toml(content: bytes, kind: type[T], file: str) -> T:
     """A TOML file as a struct, with one sentence that names the file and the place of a mistake."""
     try:
         return msgspec.toml.decode(content, type=kind)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{file} is not valid ({error}): correct it there.") from None
 
 

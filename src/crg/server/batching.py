@@ -17,8 +17,8 @@ from PIL import Image
 
 from crg.encoders.base import Encoder, Vectors
 from crg.images.preprocessing import Pixels
-from crg.images.reading import read_image
-from crg.images.views import Recipe, make_views
+from crg.images.reading import reading
+from crg.images.views import Recipe, views_of
 from crg.server.metrics import Metrics
 from crg.server.problems import refused
 from crg.types import InputError
@@ -164,10 +164,10 @@ class Batcher:
                 self._reading -= 1
 
     def _views(self, content: bytes, recipe: Recipe) -> _Views:
-        image = read_image(content, self._max_pixels)
         name = "" if recipe.views == 1 else hashlib.sha256(content).hexdigest()
-        pixels = make_views(image, self._encoder.preprocessing, recipe, name, 1)
-        return pixels, thumbnail_of(image) if self._thumbnails else None
+        with reading(content, self._max_pixels) as image:
+            pixels = views_of(image, self._encoder.preprocessing, recipe, name, 1)
+            return pixels, thumbnail_of(image) if self._thumbnails else None
 
     def _encode(self, batch: list[_Views]) -> list[Encoded]:
         pixels = batch[0][0] if len(batch) == 1 else np.concatenate([views for views, _ in batch])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi import Path as Place
@@ -13,7 +13,7 @@ from fastapi.responses import FileResponse, StreamingResponse
 from msgspec import json
 from PIL import Image
 
-from crg.predict.answers import csv_line, json_line
+from crg.predict.lines import csv_line, csv_row, json_line
 from crg.server.problems import Problem
 from crg.server.routes import BINARY, actions_of, service_of
 from crg.server.schema import problems
@@ -62,18 +62,15 @@ def _kind_wanted(request: Request) -> str:
 
 async def _lines(service: Service, number: int, suffix: str) -> AsyncIterator[str]:
     if suffix == "csv":
-        yield csv_line(_FIELDS)
+        yield csv_row(_FIELDS)
     after = 0
     while rows := await service.read(service.log.answers, number, after):
         after = rows[-1][0]
         found = [{**json.decode(detail), "corrected": corrected} for _, detail, corrected in rows]
         lines = [{name: each[name] for name in _FIELDS} for each in found]
-        yield "".join(csv_line(_cells(line)) if suffix == "csv" else json_line(line)
-                      for line in lines)  # fmt: skip
-
-
-def _cells(line: dict[str, Any]) -> list[Any]:
-    return ["" if value is None else value for value in line.values()]
+        yield "".join(
+            csv_line(line, _FIELDS) if suffix == "csv" else json_line(line) for line in lines
+        )
 
 
 @router.get(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 from PIL import Image, ImageFilter
 
 from crg.shapes.drawing import SIDE, clouds
+from crg.spelling import nearest
 from crg.types import InputError
 
 SEVERITIES = range(1, 6)
@@ -86,8 +86,7 @@ SHIFTS: dict[str, Shift] = {
 def check_shift(shift: str | None, severity: int) -> None:
     """Refuse a shift or a severity that there is not, naming the nearest."""
     if shift is not None and shift not in SHIFTS:
-        near = difflib.get_close_matches(str(shift), SHIFTS, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(SHIFTS)}."
+        hint = nearest(shift, SHIFTS, f"choose one of {', '.join(SHIFTS)}.")
         raise InputError(f"There is no shift {shift!r}: {hint}")
     if isinstance(severity, bool) or severity not in SEVERITIES:
         raise InputError(

@@ -1,0 +1,171 @@
+"""The review page: answers with thumbnails in one file, where a person corrects labels.
+
+The page needs neither a network nor a server. Everything about an image is data that its script
+puts on the screen as text, so that no class or file name ever becomes markup.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib import resources
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from crg.atomic import replacing
+from crg.images.reading import read_image
+from crg.predict.answers import LAYOUTS, read_answers, settings_file
+from crg.predict.lines import CORRECTED, TOP, Line
+from crg.predict.parquet import read_parquet
+from crg.types import InputError
+
+MARK = 'content="crg review"'  # by which our pages are known
+MOST = 5000  # images on a page: about 15 MB
+THUMBNAIL_BYTES = 3000
+_SIZES = ((112, 70), (112, 45), (112, 25), (64, 40), (32, 40))  # side in pixels, JPEG quality
+_TEXTS = ("path", "label", "zero_shot_label", "error")
+_NUMBERS = ("probability", "zero_shot_probability")
+
+
+def read_lines(path: Path) -> dict[str, Line]:
+    """The answers of a file by the path of the image; of several about one image the last."""
+    layout = LAYOUTS.get(path.suffix.lower(), "jsonl")
+    found = read_parquet(path) if layout == "parquet" else read_answers(path, layout)
+    lines = {line["path"]: line for line in found}
+    if not lines:
+        raise InputError(f"{path} holds no answers yet: name a file that crg predict has filled.")
+    return lines
+
+
+def known_classes(answers: Path, lines: Mapping[str, Line]) -> list[str]:
+    """The classes that the answers were chosen from; those that occur if no settings are kept."""
+    found = dict.fromkeys(_classes_kept(answers))
+    for line in lines.values():
+        found |= dict.fromkeys(filter(None, (line.get("label"), line.get("zero_shot_label"))))
+    return list(found) if _classes_kept(answers) else sorted(found)
+
+
+def write(
+    target: Path,
+    lines: Mapping[str, Line],
+    classes: Sequence[str],
+    title: str,
+    before: Mapping[str, Line] | None = None,
+    most: int = MOST,
+    workers: int = 1,
+    advance: Callable[[], None] = lambda: None,
+) -> int:
+    """Write the page of some answers, replacing an older one; returns how many images are missing.
+
+    Of more than ``most`` images the corrected and the least sure ones are shown. ``before`` are
+    earlier answers: images whose label has changed since are marked. ``advance`` is called after
+    each thumbnail.
+    """
+    first = sorted(lines.values(), key=lambda line: (not line.get(CORRECTED), _confidence(line)))
+    shown = sorted(first[:most], key=_confidence)
+    with ThreadPoolExecutor(workers) as pool:
+        images = []
+        for line, jpeg in zip(shown, pool.map(_thumbnail, shown), strict=True):
+            images.append(_entry(line, jpeg, before))
+            advance()
+    content = {
+        "title": title,
+        "key": digest_of(lines.values()),
+        "classes": list(classes),
+        "images": images,
+        "left_out": len(lines) - len(shown),
+        "compared": before is not None,
+    }
+    with replacing(target) as partial:
+        partial.write_text(_rendered(title, content), encoding="utf-8")
+    return sum("thumbnail" not in image for image in images)
+
+
+def digest_of(lines: Iterable[Line]) -> str:
+    """A name for some answers, under which a browser keeps the corrections to them."""
+    facts = [(line["path"], line.get("label")) for line in lines]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+
+def thumbnail(source: Any) -> bytes:
+    """A small JPEG of an image, of at most about 3 kB."""
+    small = read_image(source).copy()
+    for side, quality in _SIZES:
+        file = io.BytesIO()
+        small.thumbnail((side, side))
+        small.save(file, "JPEG", quality=quality, optimize=True)
+        if file.tell() <= THUMBNAIL_BYTES:
+            break
+    return file.getvalue()
+
+
+def _thumbnail(line: Line) -> bytes | None:
+    try:
+        return thumbnail(line["path"])
+    except InputError:  # the page has a placeholder
+        return None
+
+
+def _entry(line: Line, jpeg: bytes | None, before: Mapping[str, Line] | None) -> dict[str, Any]:
+    """One image as the script of the page reads it."""
+    entry: dict[str, Any] = {name: str(line[name]) for name in _TEXTS if line.get(name)}
+    entry |= {name: _number(line[name]) for name in _NUMBERS if name in line}
+    entry |= {name: True for name in ("changed", "corrected") if line.get(name) is True}
+    if line.get(TOP):
+        entry[TOP] = [str(label) for label, _ in line[TOP]]
+    if jpeg is not None:
+        entry["thumbnail"] = base64.b64encode(jpeg).decode()
+    earlier = None if before is None else before.get(line["path"])
+    if earlier is not None and (earlier.get("label") or "") != (line.get("label") or ""):
+        entry["was"] = earlier.get("label") or ""
+    return entry
+
+
+def _confidence(line: Line) -> float:
+    """What the answers are sorted by; an image that could not be read comes last."""
+    return 2.0 if line.get("error") else _number(line.get("probability"))
+
+
+def _number(value: Any) -> float:
+    """A probability as a number, whatever stands in its place in a file."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return 0.0
+    return number if 0.0 <= number <= 1.0 else 0.0
+
+
+def _classes_kept(answers: Path) -> list[str]:
+    try:
+        classes = json.loads(settings_file(answers).read_text(encoding="utf-8"))["classes"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return []
+    return [name for name in classes if isinstance(name, str)] if isinstance(classes, list) else []
+
+
+def _rendered(title: str, content: Mapping[str, Any]) -> str:
+    style, script = _file("review.css"), _file("review.js")
+    return Template(_file("review.html")).substitute(
+        generator=f'<meta name="generator" {MARK}>',
+        policy=f"default-src 'none'; img-src data:; style-src {_source(style)}; "
+        f"script-src {_source(script)}; base-uri 'none'; form-action 'none'",
+        title=html.escape(title),
+        style=style,
+        script=script,
+        content=json.dumps(content).replace("<", "\\u003c"),  # so that nothing ends the element
+    )
+
+
+def _file(name: str) -> str:
+    return resources.files("crg.predict").joinpath(name).read_text("utf-8")
+
+
+def _source(text: str) -> str:
+    """What a policy calls an inline style or script: its digest."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,132 @@
+"""Sorting: images copied, linked or moved into a folder per class; nothing is overwritten."""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import re
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from crg.atomic import make_folder
+from crg.types import InputError
+
+By: TypeAlias = Literal["copy", "link", "move"]
+
+UNSURE = "unsure"  # the folder of images without a label
+_FORBIDDEN = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]')  # in names, on one system or another
+_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # by Windows
+_LONGEST = 100  # bytes of a folder's name
+
+
+def folder_names(class_names: Sequence[str]) -> dict[str, str]:
+    """A folder for each class, and for "", no class: distinct, and allowed on every system.
+
+    >>> folder_names(["a/b", "a_b", "..", "CON"])
+    {'': 'unsure', 'a/b': 'a_b', 'a_b': 'a_b 2', '..': '__', 'CON': 'CON_'}
+    """
+    names, taken = {"": UNSURE}, {UNSURE}
+    for name in class_names:
+        number, folder = 1, _allowed(name)
+        while folder.casefold() in taken:
+            number += 1
+            folder = f"{_allowed(name)} {number}"
+        taken.add(folder.casefold())
+        names[name] = folder
+    return names
+
+
+def _allowed(name: str) -> str:
+    text = _FORBIDDEN.sub("_", name.strip())
+    text = text.encode("utf-8", "replace")[:_LONGEST].decode("utf-8", "ignore")
+    text = re.sub(r"^\.+|[. ]+$", lambda dots: "_" * len(dots.group()), text)
+    return f"{text}_" if _RESERVED.fullmatch(text) else text
+
+
+class Sorter:
+    """Puts images into the folders of their classes, below one folder."""
+
+    def __init__(self, folder: Path, by: By, class_names: Sequence[str]) -> None:
+        self.folder, self.by = folder, by
+        self._names = folder_names(class_names)
+
+    def place_for(self, path: Path, label: str) -> Path:
+        """A name that is free, in the folder of ``label``; "" is the folder of unsure ones."""
+        folder = self.folder / self._names[label]
+        place, number = folder / path.name, 1
+        while os.path.lexists(place):
+            number += 1
+            place = folder / f"{path.stem} {number}{path.suffix}"
+        return place
+
+    def put(self, path: Path, place: Path) -> None:
+        """Copy, link or move an image to a place that is free."""
+        make_folder(place.parent, "--sort-into")
+        try:
+            if self.by == "link":
+                place.symlink_to(path.absolute())
+            elif self.by == "copy" or not _renamed(path, place):
+                _copy(path, place)
+                if self.by == "move":
+                    path.unlink()
+        except OSError as error:
+            raise InputError(
+                f"{path} cannot be put at {place} ({error.strerror}): make room and allow "
+                "writing there, or choose another --by or --sort-into."
+            ) from None
+
+    def repair(self, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Complete the last line of an earlier call: it may have ended before the image was put."""
+        sorted_lines = [line for line in lines if line.get("sorted_to")]
+        if not sorted_lines:
+            return
+        path, place = Path(sorted_lines[-1]["path"]), Path(sorted_lines[-1]["sorted_to"])
+        if not os.path.lexists(place) and path.exists():
+            self.put(path, place)
+        elif self.by == "move" and path.exists() and filecmp.cmp(path, place, shallow=False):
+            path.unlink()
+
+
+def check_apart(folder: Path, arguments: Iterable[str]) -> None:
+    """Refuse a folder among the images, from which sorted ones would be read again."""
+    target = folder.resolve()
+    for argument in arguments:
+        given = _folder_of(argument)
+        if given is None:
+            continue
+        if target.is_relative_to(given) or given.is_relative_to(target):
+            raise InputError(
+                f"--sort-into {folder} and the images of {argument} lie in each other, so that "
+                "sorted images would be read again: choose a folder beside them."
+            )
+
+
+def _folder_of(argument: str) -> Path | None:
+    """The folder that is searched for images, if one is; globs of one folder need no search."""
+    path = Path(argument)
+    if path.is_dir():
+        return path.resolve()
+    above = path.parts[:-1]
+    magic = [bool(re.search(r"[*?\[]", part)) for part in above]
+    return Path(*above[: magic.index(True)]).resolve() if any(magic) else None
+
+
+def _renamed(path: Path, place: Path) -> bool:
+    """Whether a file could be moved by its name alone, as within one disk."""
+    try:
+        path.rename(place)
+    except OSError:
+        return False
+    return True
+
+
+def _copy(path: Path, place: Path) -> None:
+    """Copy a file, whose new name is there only when all of it is."""
+    partial = place.with_name(f".{place.name}.partial")
+    try:
+        shutil.copy2(path, partial)
+        partial.replace(place)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,29 @@
+"""Slips of the pen: what a name that is not known was probably meant to be."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+NEAR = 0.7  # similarity from which a name is offered; one letter off in four is 0.75
+
+
+def near(name: str, known: Iterable[str]) -> list[str]:
+    """Up to three known names that ``name`` may be a misspelling of, the nearest first."""
+    by_key = {each.lower(): each for each in sorted(known)}
+    close = difflib.get_close_matches(str(name).lower(), by_key, n=3, cutoff=NEAR)
+    return [by_key[key] for key in close]
+
+
+def nearest(name: str, known: Iterable[str], otherwise: str | None = None) -> str:
+    """The end of a sentence: names that are near, or else ``otherwise``, or else all names.
+
+    >>> nearest("nigth", ["night", "fog"]), nearest("rain", ["night", "fog"])
+    ("did you mean 'night'?", 'there is fog, night.')
+    """
+    names = sorted(known)
+    if close := near(name, names):
+        return "did you mean " + " or ".join(repr(word) for word in close) + "?"
+    if otherwise is not None:
+        return otherwise
+    return "there is " + ", ".join(names) + "." if names else "it has none."

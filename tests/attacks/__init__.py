@@ -1,0 +1,38 @@
+"""Attacks of our own making, in families, each case repeatable by its seed."""
+
+from attacks.arrays import odd_arrays
+from attacks.base import Family as Family
+from attacks.files import descriptions, designs, features, results, stores
+from attacks.images import hostile_images
+from attacks.processes import (
+    killed_compare,
+    killed_encode,
+    killed_predict,
+    two_compares,
+    two_encodes,
+    two_predicts,
+)
+from attacks.resumes import full_disk, odd_names, resumed
+from attacks.states import damaged, edited_state, odd_options
+
+FAMILIES = (
+    Family("damaged-states", damaged, 2500),
+    Family("edited-states", edited_state, 2500),
+    Family("options", odd_options, 300),
+    Family("arrays", odd_arrays, 500),
+    Family("images", hostile_images, 500),
+    Family("resumed", resumed, 150),
+    Family("names", odd_names, 20),
+    Family("features", features, 200),
+    Family("stores", stores, 100),
+    Family("results", results, 40),
+    Family("designs", designs, 200),
+    Family("descriptions", descriptions, 100),
+    Family("full-disk", full_disk, 8),
+    Family("killed-predict", killed_predict, 4),
+    Family("two-predicts", two_predicts, 2),
+    Family("killed-encode", killed_encode, 3),
+    Family("two-encodes", two_encodes, 3),
+    Family("killed-compare", killed_compare, 1),
+    Family("two-compares", two_compares, 1),
+)

@@ -1,0 +1,277 @@
+"""Attacks on processes at work: killed at any moment, and two of them at one output.
+
+The processes are forked, so that a case takes fractions of a second; what they do is what the
+command line does.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from attacks.base import Outcome, check_said, command, refused, require
+from crg.bench.rerun import measured_values
+from crg.cli import main
+from crg.features import store_writer
+from crg.images.image_set import ImageSet
+from crg.results import ledger
+from crg.results.schema import Run
+from crg.shapes import shape_images
+from crg.types import InputError
+from encoding_fakes import HashEncoder, contents, dot_files
+from killed_encoding import SlowEncoder, run_job
+from made_files import save_stream
+
+_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+_ENDED = (0, 2, -signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGINT, 128 + signal.SIGTERM)
+_CLASSES = "red circle,blue square,green star,white netted star"
+_IMAGES, _BLOCKS = 16, 6
+
+
+class Child:
+    """A process of its own that does some work, with all that it says in one file."""
+
+    def __init__(self, work: Callable[[], None], said: Path) -> None:
+        said.unlink(missing_ok=True)
+        self._said = said
+        sys.stdout.flush()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # until the child has its own handlers
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # threads of whoever runs the tests do not matter here
+            self.pid = os.fork()
+        if self.pid == 0:
+            _be_child(work, said)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+
+    def end(self, number: int | None = None) -> int:
+        """Its exit code, after a signal if one is given; what it said is looked at."""
+        if number is not None:
+            os.kill(self.pid, number)
+        _, status = os.waitpid(self.pid, 0)
+        said = self._said.read_text() if self._said.exists() else ""
+        check_said(said)
+        code = os.waitstatus_to_exitcode(status)
+        require(code in _ENDED, f"exit code {code}: {said}")
+        return code
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended; it can still be asked for its exit code."""
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self.pid, flags) is not None
+
+
+def _be_child(work: Callable[[], None], said: Path) -> None:
+    """Do the work as the interpreter does a script, and end."""
+    code: Any = 70
+    try:
+        handle = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        for number in (1, 2):
+            os.dup2(handle, number)
+        sys.stdout, sys.stderr = (os.fdopen(n, "w", buffering=1, closefd=False) for n in (1, 2))
+        signal.alarm(0)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        work()
+        code = 0
+    except SystemExit as end:
+        code = end.code or 0
+    except InputError as error:  # as the command line answers it
+        print(f"Error: {error}", file=sys.stderr)
+        code = 2
+    except KeyboardInterrupt:
+        code = 128 + signal.SIGINT
+    except BaseException:
+        traceback.print_exc()
+    os._exit(int(code))
+
+
+def _at_a_moment(
+    dice: random.Random, child: Child, progress: Callable[[], int], last: int, first: int = 0
+) -> None:
+    """Wait until some of the work is done, and a little longer."""
+    wanted = dice.randint(first, last)
+    while not child.is_over and progress() < wanted:
+        time.sleep(0.001)
+    time.sleep(dice.choice((0, 0.001, dice.uniform(0, 0.03))))
+
+
+# Predict
+
+
+def _predict(folder: Path, out: str, *more: str) -> None:
+    os.chdir(folder)
+    words = ("predict", "in", "--classes", _CLASSES, "--model", "mini", "--views", "2")
+    main([*words, "--workers", "1", "--out", out, *more], prog_name="crg")
+
+
+@functools.cache
+def _shapes() -> Path:
+    """A folder of rendered shapes, and the answers of a run that nothing stopped."""
+    folder = Path(tempfile.mkdtemp(prefix="crg-attacks-"))
+    os.environ["CRG_CACHE"] = str(folder / "cache")
+    (folder / "in").mkdir()
+    for i, source in enumerate(shape_images("fog", 2, _IMAGES, 3).sources):
+        source.draw().save(folder / "in" / f"{i:03}.png")  # type: ignore[union-attr]
+    for layout in ("jsonl", "csv"):
+        done = Child(lambda out=f"whole.{layout}": _predict(folder, out), folder / "said")  # type: ignore[misc]
+        require(done.end() == 0, (folder / "said").read_text())
+    return folder
+
+
+def _fresh(place: Path) -> Path:
+    folder = place / "run"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(_shapes() / "in", folder / "in")
+    return folder
+
+
+def _n_lines(out: Path) -> int:
+    return out.read_bytes().count(b"\n") if out.exists() else 0
+
+
+def killed_predict(dice: random.Random, place: Path) -> Outcome:
+    """Stopped once or twice, with answered images gone: the bytes of a run that nothing stopped."""
+    folder, name = _fresh(place), f"parts.{dice.choice(('jsonl', 'csv'))}"
+    out = folder / name
+    moved = name.endswith("jsonl") and dice.random() < 0.5
+    for _ in range(dice.randint(1, 2)):
+        child = Child(lambda: _predict(folder, name, "--resume"), folder / "said")
+        _at_a_moment(dice, child, lambda: _n_lines(out), _IMAGES)
+        child.end(dice.choice(_SIGNALS))
+        answered = out.read_bytes().split(b"\n")[:-1] if moved and out.exists() else []
+        for line in answered:
+            (folder / json.loads(line)["path"]).unlink(missing_ok=True)
+    if any((folder / "in").iterdir()):
+        last = Child(lambda: _predict(folder, name, "--resume"), folder / "said")
+        require(last.end() == 0, (folder / "said").read_text())
+    whole = _shapes() / f"whole{out.suffix}"
+    require(out.read_bytes() == whole.read_bytes(), "other answers after a stop")
+    return "handled"
+
+
+def two_predicts(dice: random.Random, place: Path) -> Outcome:
+    """Two processes want one output: one of them is refused, and the other's bytes are whole."""
+    folder, shared = _fresh(place), dice.choice(("out", "state"))
+    first = Child(lambda: _predict(folder, "a.jsonl", "--save-state", "state"), folder / "said")
+    lock = folder / (".a.jsonl.lock" if shared == "out" else ".state.lock")
+    while not lock.exists() and not first.is_over:
+        time.sleep(0.001)
+    out, state = ("a.jsonl", "b") if shared == "out" else ("b.jsonl", "state")
+    second = Child(lambda: _predict(folder, out, "--save-state", state), folder / "said 2")
+    codes = sorted((first.end(), second.end()))
+    require(codes == [0, 2], f"exit codes {codes}")
+    answers = [folder / name for name in ("a.jsonl", "b.jsonl") if (folder / name).exists()]
+    whole = (_shapes() / "whole.jsonl").read_bytes()
+    require([each.read_bytes() for each in answers] == [whole], "answers are not whole")
+    return "refused"
+
+
+# Encode
+
+
+@functools.cache
+def _dots() -> tuple[ImageSet, dict[str, bytes]]:
+    """Images, and the files of a store of them that nothing stopped."""
+    folder = Path(tempfile.mkdtemp(prefix="crg-attacks-"))
+    images = dot_files(folder / "images", 5 * _BLOCKS)
+    run_job(images, folder / "whole", HashEncoder())
+    return images, contents(folder / "whole")
+
+
+def _encode(folder: Path) -> None:
+    run_job(_dots()[0], folder, SlowEncoder())
+
+
+def killed_encode(dice: random.Random, place: Path) -> Outcome:
+    """Stopped up to three times: the bytes of a store that nothing stopped."""
+    (_, whole), folder = _dots(), place / "store"
+    shutil.rmtree(folder, ignore_errors=True)
+    for _ in range(dice.randint(1, 3)):
+        child = Child(lambda: _encode(folder), place / "said")
+        _at_a_moment(dice, child, lambda: len(store_writer.read_entries(folder)), _BLOCKS)
+        child.end(dice.choice(_SIGNALS))
+    require(Child(lambda: _encode(folder), place / "said").end() == 0, "it does not go on")
+    require(contents(folder) == whole, "another store after a stop")
+    return "handled"
+
+
+def two_encodes(dice: random.Random, place: Path) -> Outcome:
+    """Two jobs for one store: the second is refused, and the first one's bytes are whole."""
+    (_, whole), folder = _dots(), place / "store"
+    shutil.rmtree(folder, ignore_errors=True)
+    child = Child(lambda: _encode(folder), place / "said")
+    _at_a_moment(dice, child, lambda: len(store_writer.read_entries(folder)), _BLOCKS)
+    told = refused(lambda: _encode(folder))
+    require(child.end() in ((0,) if told else (0, 2)), "the first one was disturbed")
+    require(contents(folder) == whole, "another store beside a second job")
+    return "refused" if told else "handled"
+
+
+# Compare
+
+
+def _compare(folder: Path, out: str) -> None:
+    """Anew, because its workers are spawned and would load whatever was started here."""
+    os.chdir(folder)
+    words = ("compare", str(_stream()), "--methods", "tda", "--orders", "3", "--workers", "1")
+    os.execv(sys.executable, [sys.executable, "-m", "crg", *words, "--results", out])
+
+
+@functools.cache
+def _stream() -> Path:
+    return save_stream(Path(tempfile.mkdtemp(prefix="crg-attacks-")) / "stream.npz")
+
+
+@functools.cache
+def _compared() -> dict[str, Any]:
+    folder = _stream().parent
+    require(Child(lambda: _compare(folder, "whole.jsonl"), folder / "said").end() == 0, "no run")
+    return _measured(folder / "whole.jsonl")
+
+
+def _measured(path: Path) -> dict[str, Any]:
+    """What was measured of each run, without times and memory; each run is there once."""
+    runs = [each for each in ledger.read(path).entries.values() if isinstance(each, Run)]
+    require(len({each.key for each in runs}) == len(runs), "a run is there twice")
+    return {each.key: measured_values(each) for each in runs}
+
+
+def killed_compare(dice: random.Random, place: Path) -> Outcome:
+    """Stopped once, then continued: all runs, each once, equal but for times and memory."""
+    expected, out = _compared(), place / "results.jsonl"
+    out.unlink(missing_ok=True)
+    child = Child(lambda: _compare(place, out.name), place / "said")
+    _at_a_moment(dice, child, lambda: _n_lines(out), 6, first=1)
+    child.end(dice.choice(_SIGNALS))
+    require(Child(lambda: _compare(place, out.name), place / "said").end() == 0, "it stays ended")
+    require(_measured(out) == expected, "other results after a stop")
+    return "handled"
+
+
+def two_compares(dice: random.Random, place: Path) -> Outcome:
+    """Two commands write one results file: refused, or every run is there once."""
+    expected, out = _compared(), place / "results.jsonl"
+    out.unlink(missing_ok=True)
+    first, second = (
+        Child(lambda: _compare(place, out.name), place / f"said {n}") for n in range(2)
+    )
+    codes = sorted((first.end(), second.end()))
+    require(codes in ([0, 0], [0, 2]), f"exit codes {codes}")
+    require(_measured(out) == expected, "other results beside a second command")
+    done = command("rerun", f"{out}:2")
+    require(done.exit_code in (0, 1), "a line that cannot be repeated")
+    return "refused" if 2 in codes else "handled"

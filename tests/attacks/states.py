@@ -1,0 +1,172 @@
+"""Attacks on state files: damaged bytes, and edited ones whose digest fits again."""
+
+from __future__ import annotations
+
+import functools
+import json
+import random
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save as to_bytes
+
+import crg
+from attacks.base import Outcome, attempt, bent, edited, odd_value, require
+from crg import state_file
+from crg.checks.base import furnished, make_stream, make_task, on_host
+from crg.methods.registry import get_method
+from crg.needs import TEXT_ENCODER
+
+Tensors = dict[str, np.ndarray[Any, Any]]
+_SLOW = ("coop", "difftpt", "tpt")  # their steps train, so few of them are taken
+_KINDS = ("<f2", "<f4", "<f8", "<i4", "<i8", "|b1", "|u1")
+
+
+class Material:
+    """A state of one method, as bytes and in parts, and what to load and use it with."""
+
+    def __init__(self, method: str) -> None:
+        task = furnished(make_task(n_classes=5, width=8), get_method(method).needs)
+        options: dict[str, Any] = {"epochs": 2} if method == "coop" else {}
+        adapter = crg.create(method, task, **options)
+        self.views = make_stream(task, 12, 8)
+        for views in self.views[: 2 if method in _SLOW else 12]:
+            adapter.step(views)
+        encoder = task.resources.get(TEXT_ENCODER)
+        self.resources = {} if encoder is None else {TEXT_ENCODER: encoder}
+        self.adapter, self.slow = adapter, method in _SLOW
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "state")
+            adapter.save(path)
+            self.content = path.read_bytes()
+            self.header, self.tensors = state_file._contents(path)
+        del self.header["sha256"]
+
+
+@functools.cache
+def material(method: str) -> Material:
+    """Made once for all cases."""
+    return Material(method)
+
+
+def damaged(dice: random.Random, place: Path) -> Outcome:
+    """Bytes change at random: the file is refused, or what is loaded is equal."""
+    given = material(dice.choice(crg.list_methods()))
+    path = place / "state"
+    path.write_bytes(bent(dice, given.content))
+    loaded = attempt(lambda: crg.load(path, given.resources))
+    if loaded is None:
+        return "refused"
+    require(same_state(loaded, given.adapter), "another state was loaded")
+    return "handled"
+
+
+def edited_state(dice: random.Random, place: Path) -> Outcome:
+    """A program changes header or tensors and signs them: refused, or the next steps are finite."""
+    given = material(dice.choice(crg.list_methods()))
+    header, tensors = given.header, dict(given.tensors)
+    if dice.random() < 0.5:
+        header = _edited_header(dice, header)
+    else:
+        _edit_tensor(dice, tensors)
+    path = place / "state"
+    path.write_bytes(_signed(header, tensors))
+    loaded = attempt(lambda: crg.load(path, given.resources))
+    if loaded is None:
+        return "refused"
+    if not given.slow or dice.random() < 0.05:
+        _use(loaded, given)
+    return "handled"
+
+
+def same_state(one: crg.Adapter, other: crg.Adapter) -> bool:
+    """Whether two adapters agree in everything that the next step depends on."""
+    left, right = one._method.state(), other._method.state()
+    return (
+        (one.name, one.n_steps, one.config) == (other.name, other.n_steps, other.config)
+        and one.task.class_names == other.task.class_names
+        and one.task.logit_scale == other.task.logit_scale
+        and np.array_equal(on_host(one.task.text_features), on_host(other.task.text_features))
+        and left.keys() == right.keys()
+        and all(_equal(left[name], right[name]) for name in left)
+    )
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if hasattr(one, "shape"):
+        return on_host(one).tobytes() == on_host(other).tobytes()
+    return bool(one == other)
+
+
+def _edited_header(dice: random.Random, header: dict[str, Any]) -> Any:
+    part = dice.choice(("all", "plain", "options"))
+    if part == "all":
+        return edited(dice, header)
+    return {**header, part: edited(dice, header[part])}
+
+
+def _edit_tensor(dice: random.Random, tensors: Tensors) -> None:
+    """One tensor with other numbers, another kind or shape, another name, or none."""
+    name, other = dice.choice(list(tensors)), dice.choice(list(tensors))
+    tensor, kind = tensors[name], dice.randrange(7)
+    if kind == 0:
+        del tensors[name]
+    elif kind == 1:
+        tensors[name], tensors[other] = tensors[other], tensor
+    elif kind == 2:
+        tensors[dice.choice(("state.new", "new", "few_features", ""))] = tensor
+    elif kind == 3:
+        with np.errstate(all="ignore"):
+            tensors[name] = tensor.astype(dice.choice(_KINDS))
+    elif kind == 4 and tensor.ndim:
+        tensors[name] = np.ascontiguousarray(np.roll(tensor, 1, 0)[dice.choice((0, 1)) :])
+    elif kind == 5:
+        tensors[name] = tensor.reshape(dice.choice(((-1,), (1, -1), (*tensor.shape, 1))))
+    else:
+        tensors[name] = _other_numbers(dice, tensor)
+
+
+def _other_numbers(dice: random.Random, tensor: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    changed = tensor.copy()
+    if tensor.dtype.kind == "f":
+        value = dice.choice((np.nan, np.inf, -np.inf, 0.0, 1e300, -1e18, 1e-320, 1e6, -1.0))
+    else:
+        value = dice.choice((-1, 0, 1, 2, 100, 2**31 - 1)) if tensor.dtype.kind == "i" else 1
+    with np.errstate(all="ignore"):
+        if dice.random() < 0.5 or not changed.size:
+            changed[...] = value
+        else:
+            changed.reshape(-1)[dice.randrange(changed.size)] = value
+    return changed
+
+
+def _signed(header: Any, tensors: Tensors) -> bytes:
+    """A state file whose digest fits, whatever it holds."""
+    if isinstance(header, dict):
+        header = {**header, "sha256": state_file._digest(header, tensors)}
+    return bytes(to_bytes(tensors, {"crg": json.dumps(header)}))
+
+
+def _use(adapter: crg.Adapter, given: Material) -> None:
+    """The state goes through what a stream does with one, and gives only finite answers."""
+    views = given.views[:, :, : adapter.task.width]
+    for each in views[-1:] if given.slow else views[-4:]:
+        answer = attempt(functools.partial(adapter.step, each))
+        if answer is not None:
+            require(bool(np.all(np.isfinite(on_host(answer.logits)))), "logits are not finite")
+            require(0 <= answer.label < adapter.task.n_classes, "a label that is no class")
+
+
+def odd_options(dice: random.Random, place: Path) -> Outcome:
+    """Options of odd kinds: refused, or the method works with them."""
+    method = dice.choice([name for name in crg.list_methods() if name not in _SLOW])
+    given = material(method)
+    names = list(given.header["options"]) or ["none"]
+    options = {dice.choice(names): odd_value(dice)}
+    made = attempt(lambda: crg.create(method, given.adapter.task, **options))
+    if made is None:
+        return "refused"
+    _use(made, given)
+    return "handled"

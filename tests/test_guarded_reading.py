@@ -1,0 +1,257 @@
+"""Files from strangers: whatever they hold is refused in one sentence or read as it is."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import struct
+import threading
+import time
+import zlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from safetensors.numpy import save as to_safetensors
+
+from crg import state_file
+from crg.bench.design import read_design
+from crg.datasets.readers import read_split_file
+from crg.encoding import Wording, encode
+from crg.features import formats, store
+from crg.features.files import open_store, read_features
+from crg.features.store_writer import read_entries
+from crg.generation.variations import ABOUT, generate
+from crg.images import reading
+from crg.images.views import Recipe
+from crg.parts.context import read_context
+from crg.prompts.descriptions import read_descriptions
+from crg.results import ledger
+from crg.results.papers import with_papers
+from crg.types import DEEPEST, parsed_json
+from encoding_fakes import HashEncoder, dots
+from sentences import refused_in_one_sentence
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished store of 40 images with 3 views."""
+    folder = tmp_path_factory.mktemp("stores") / "made"
+    encode(dots(), HashEncoder(), Recipe(views=3), folder, wording=Wording(cache=None))
+    return folder
+
+
+@pytest.fixture
+def copy(made: Path, tmp_path: Path) -> Path:
+    """A copy of it to spoil."""
+    return Path(shutil.copytree(made, tmp_path / "copy"))
+
+
+def nested(levels: int) -> str:
+    """A JSON list in a list in a list."""
+    return "[" * levels + "]" * levels
+
+
+def test_json_is_read_to_a_depth_and_no_further() -> None:
+    """Fifty levels are read, one more and a hundred thousand more are refused alike."""
+    assert parsed_json(nested(DEEPEST)) == json.loads(nested(DEEPEST))
+    for levels in (DEEPEST + 1, 900, 100_000):
+        with pytest.raises(ValueError, match="nested"):
+            parsed_json(nested(levels))
+    with pytest.raises(ValueError, match="nested"):
+        parsed_json('{"a":' * 900 + "1" + "}" * 900)
+
+
+def _tensors(path: Path, **texts: str) -> None:
+    path.write_bytes(to_safetensors({"context": np.zeros((1, 1), np.float32)}, texts))
+
+
+def _store(path: Path, text: str) -> None:
+    path.mkdir()
+    (path / store.HEADER).write_text(text)
+
+
+def _generated(path: Path, text: str) -> None:
+    path.mkdir()
+    (path / ABOUT).write_text(text)
+
+
+class _Never:
+    def describe(self) -> dict[str, Any]:
+        return {}
+
+    def generate(self, *args: Any) -> Any:
+        raise AssertionError
+
+
+DEEP_FILES: dict[str, tuple[Callable[[Path, str], Any], Callable[[Path], Any]]] = {
+    "state": (lambda path, text: _tensors(path, crg=text), state_file.read),
+    "context": (lambda path, text: _tensors(path, crg=text), read_context),
+    "deep.safetensors": (lambda path, text: _tensors(path, class_names=text), read_features),
+    "store": (_store, open_store),
+    "split": (Path.write_text, read_split_file),
+    "descriptions": (Path.write_text, read_descriptions),
+    "made": (_generated, lambda path: generate(dots(), _Never(), 1, path)),
+    "design.toml": (lambda path, text: path.write_text(f"name = {text}"), read_design),
+    "papers.toml": (lambda path, text: path.write_text(f"paper = {text}"), with_papers),
+}
+
+
+@pytest.mark.parametrize("name", DEEP_FILES)
+@pytest.mark.parametrize("levels", [900, 100_000])
+def test_deep_nesting_is_refused_wherever_it_is_read(
+    tmp_path: Path, name: str, levels: int
+) -> None:
+    """No file of JSON or TOML ends a command with a traceback by its depth."""
+    write, read = DEEP_FILES[name]
+    write(tmp_path / name, nested(levels))
+    with refused_in_one_sentence(name):
+        read(tmp_path / name)
+
+
+def test_a_deep_line_of_results_is_left_out(tmp_path: Path) -> None:
+    """A line that is nested too deeply for whoever walks through it later is not used."""
+    path = tmp_path / "a.jsonl"
+    path.write_text(f'{{"schema": 1, "key": "k", "kind": "x", "options": {nested(900)}}}\n')
+    known = ledger.read(path)
+    assert not known.entries and [line.number for line in known.left_out] == [1]
+
+
+def _rewrite(folder: Path, **changes: Any) -> None:
+    """Another header with a digest that fits it."""
+    facts = asdict(store.read_header(folder)) | changes
+    top = {"format": store.FORMAT, "version": store.VERSION, "sha256": store._digest(facts)}
+    (folder / store.HEADER).write_text(json.dumps(top | facts))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"shape": [40, 3]}, {"shape": ["40", 3, 8]}, {"shape": [-40, -3, 8]}, {"shape": None},
+        {"block": 0}, {"block": "8"}, {"block": 7}, {"blocks": []}, {"blocks": [1, 2]},
+        {"checksums": []}, {"preamble": 5}, {"key": []}, {"key": {"model": 5}},
+        {"key": {"template list": 7}}, {"key": {"dataset": {}}}, {"class_names": "abc"},
+        {"class_names": [1, 2, 3]}, {"logit_scale": "50"}, {"logit_scale": float("nan")},
+        {"logit_bias": None}, {"finished": "yes"},
+        {"key": {"generated views": 1.5}},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_header_of_wrong_kinds_is_refused(copy: Path, change: dict[str, Any]) -> None:
+    """A digest that fits does not make a value of the wrong kind right."""
+    _rewrite(copy, **change)
+    with refused_in_one_sentence(str(copy)):
+        open_store(copy)
+
+
+def _saved(array: Any) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=True)
+    return buffer.getvalue()
+
+
+def _endless() -> bytes:
+    """The start of an array of a petabyte."""
+    buffer = io.BytesIO()
+    facts = {"descr": "<f4", "fortran_order": False, "shape": (10**9, 10**6)}
+    np.lib.format.write_array_header_1_0(buffer, facts)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (store.IDS, b"{}"), (store.IDS, b"[[1], [1, 2]]"), (store.IDS, nested(900).encode()),
+        (store.IDS, b"no JSON"), (store.SKIPPED, b"[1]"), (store.SKIPPED, nested(9000).encode()),
+        (store.TEXT, _saved(np.array([{}]))), (store.TEXT, _endless()), (store.TEXT, b""),
+        (store.LABELS, _saved(np.array(["a"] * 40))), (store.LABELS, b"PK\x03\x04"),
+    ],
+)  # fmt: skip
+def test_small_files_of_wrong_kinds_are_refused(copy: Path, name: str, content: bytes) -> None:
+    """Nothing is unpickled and no size is believed, even where every checksum fits."""
+    (copy / name).write_bytes(content)
+    sums = store.read_header(copy).checksums | {name: store.checksum(content)}
+    _rewrite(copy, checksums=sums)
+    with refused_in_one_sentence(str(copy)):
+        open_store(copy)
+        store.skipped_images(copy)
+
+
+@pytest.mark.parametrize("entry", ['{"block": "0"}', "[]", '{"block": -1}', nested(9000)])
+def test_a_journal_of_wrong_kinds_counts_for_nothing(tmp_path: Path, entry: str) -> None:
+    """An unfinished store whose journal is not ours is encoded from the start."""
+    line = f"{store.checksum(entry.encode())} {entry}\n"
+    (tmp_path / "journal.jsonl").write_text(line)
+    assert read_entries(tmp_path) == {}
+
+
+def test_a_store_that_becomes_shorter_is_refused(copy: Path) -> None:
+    """Truncation under a reader is a sentence and does not end the process."""
+    features = open_store(copy)
+    features.views(39)
+    os.truncate(copy / store.IMAGES, 200)
+    with refused_in_one_sentence("shorter", "encode again"):
+        features.views(39)
+    with refused_in_one_sentence("shorter"):
+        features.image_features[:, 0]
+
+
+def test_a_compressed_feature_file_does_not_grow_without_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compressed numbers count by what they become; numbers as they are count by the disk."""
+    monkeypatch.setattr(formats, "MAX_BYTES", 100_000)
+    arrays: dict[str, Any] = {
+        "image_features": np.ones((9, 4000), np.float32), "text_features": np.eye(2, 4000),
+        "class_names": np.array(["a", "b"]), "logit_scale": np.array(100.0),
+    }  # fmt: skip
+    np.savez_compressed(tmp_path / "bomb.npz", **arrays)
+    np.savez(tmp_path / "large.npz", **arrays)
+    assert len(read_features(tmp_path / "large.npz")) == 9
+    with refused_in_one_sentence("bomb.npz", "CRG_MAX_FEATURES"):
+        read_features(tmp_path / "bomb.npz")
+
+
+def test_decoders_share_one_limit_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that decode wait for each other, and what can never fit is one refused image."""
+    clear = Image.new("RGBA", (100, 100))  # 25 bytes for each pixel
+    monkeypatch.setattr(reading, "_memory", reading._Memory(2 * 25 * 100 * 100))
+    at_once: list[int] = []
+    inside = threading.Semaphore(8)
+    convert = reading._as_rgb
+
+    def counting(image: Image.Image, name: str) -> Image.Image:
+        with inside:
+            at_once.append(8 - inside._value)
+            time.sleep(0.01)  # so that the others come meanwhile
+            return convert(image, name)
+
+    monkeypatch.setattr(reading, "_as_rgb", counting)
+    with ThreadPoolExecutor(8) as pool:
+        assert len(list(pool.map(reading.read_image, [clear] * 16))) == 16
+    assert max(at_once) == 2
+    with refused_in_one_sentence("CRG_MAX_MEMORY"):
+        reading.read_image(Image.new("RGBA", (300, 300)))
+    assert reading.read_image(clear).size == (100, 100)
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    checksum = struct.pack(">I", zlib.crc32(kind + data))
+    return struct.pack(">I", len(data)) + kind + data + checksum
+
+
+@pytest.mark.parametrize("kind", [b"zTXt", b"iCCP"])
+def test_what_hides_in_a_png_does_not_grow_without_bound(kind: bytes) -> None:
+    """A text or a profile that decompresses to many times its size is one refused image."""
+    start = _chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0))
+    bomb = _chunk(kind, b"k\0\0" + zlib.compress(b"a" * 5_000_000))
+    end = _chunk(b"IDAT", zlib.compress(b"\0\0\0\0")) + _chunk(b"IEND", b"")
+    with refused_in_one_sentence("too large"):
+        reading.read_image(b"\x89PNG\r\n\x1a\n" + start + bomb + end)

@@ -1,0 +1,85 @@
+"""What a notebook shows of answers, predictions and classifiers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import crg
+from colour_encoder import ColourEncoder, save_stream
+from crg.classifier import Answer, Classifier
+from crg.notebook import bars
+
+NASTY = ("red", "<script>alert(1)</script> blue", '"green" onload="x')
+
+
+@pytest.fixture
+def classifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Classifier:
+    """A classifier of colours with names that would do harm in a page."""
+    monkeypatch.setenv("CRG_CACHE", str(tmp_path / "cache"))
+    return Classifier(ColourEncoder(), NASTY)
+
+
+def test_an_answer_shows_image_and_bars(classifier: Classifier, tmp_path: Path) -> None:
+    """An image and, for each class, the adapted probability beside the zero-shot one."""
+    [path, *others] = save_stream(tmp_path, 4)
+    for answer in (classifier.predict(path), *classifier.predict_many(others)):
+        assert isinstance(answer, Answer) and answer.pixels is not None
+        html = answer._repr_html_()
+        assert html.count("data:image/jpeg;base64,") == 1
+        assert html.count("zero-shot ") == 3
+        assert f"{answer.probability:.1%}" in html and f"{answer.zero_shot_probability:.1%}" in html
+
+
+def test_names_are_escaped(classifier: Classifier) -> None:
+    """Whatever a class or an image is called, it is text in the page."""
+    answer = classifier.predict(Image.new("RGB", (9, 9), "blue"), sample_id="<img src=x>")
+    shown = [answer._repr_html_(), answer.prediction._repr_html_(), classifier._repr_html_()]
+    for html in shown:
+        assert "<script" not in html and '"green" on' not in html and "<img src=x" not in html
+    assert all("&lt;script&gt;" in html for html in shown[:2])
+
+
+def test_the_likeliest_classes_are_shown() -> None:
+    """Five classes, and zero-shot's choice even where it is not among them."""
+    names, probs = [f"c{k}" for k in range(9)], np.linspace(0.2, 0.0, 9)
+    html = crg.Prediction(probs, probs, 0, "c0", crg.Diagnostics(0.0, 0), names)._repr_html_()
+    assert re.findall(r'title="(c\d)"', html) == names[:5]
+    both = bars(names, probs.tolist(), [0.0] * 8 + [1.0])
+    assert re.findall(r'title="(c\d)"', both) == [*names[:5], "c8"]
+
+
+def test_a_prediction_without_names_numbers_the_classes() -> None:
+    """A method that made its prediction by hand is shown too."""
+    probs = np.array([0.25, 0.75])
+    prediction = crg.Prediction(probs, probs, 1, "dog", crg.Diagnostics(0.0, 1))
+    assert "class 0" in prediction._repr_html_() and "75.0%" in prediction._repr_html_()
+    assert repr(prediction) == "Prediction('dog', 0.750, 2 classes)"
+
+
+def test_a_classifier_counts_what_it_chose(classifier: Classifier, tmp_path: Path) -> None:
+    """Model, method, classes, images seen, and the images that each class got."""
+    list(classifier.predict_many(save_stream(tmp_path, 6)))
+    html = classifier._repr_html_()
+    assert "anchored on colours" in html and "3 classes, 6 images seen" in html
+    assert sum(classifier.chosen.values()) == 6 and 'title="red"' in html
+
+
+def test_a_repr_is_one_short_line(classifier: Classifier) -> None:
+    """No array is printed."""
+    answer = classifier.predict(Image.new("RGB", (9, 9), "red"))
+    assert re.fullmatch(r"Answer\('red', \d\.\d+, zero-shot 'red' \d\.\d+, step 1\)", repr(answer))
+    assert repr(classifier) == (
+        "Classifier('colours', method='anchored', 3 classes, 1 images seen)"
+    )
+
+
+def test_the_copy_of_an_image_is_small(classifier: Classifier) -> None:
+    """An answer keeps at most 64 pixels a side, and not the views that they are from."""
+    answer = classifier.predict(Image.new("RGB", (900, 700), "red"))
+    assert answer.pixels is not None and answer.pixels.base is None
+    assert max(answer.pixels.shape) <= 64

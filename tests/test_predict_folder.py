@@ -1,0 +1,287 @@
+"""A folder of images: what can be acted on, sorted images, two passes, and stops in any of them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from PIL import Image
+
+from colour_encoder import ColourEncoder, save_image, save_stream
+from crg.classifier import Answer, Classifier
+from crg.cli import main
+from crg.cli.predict import _per_class
+from crg.predict import run
+from crg.predict.answers import read_answers
+from crg.predict.sorting import Sorter, check_apart, folder_names
+from documents import ROOT, code_blocks, commands
+from sentences import refused_in_one_sentence
+
+NAMES = ("--classes", "red,green,blue")
+N_IMAGES = 12
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with images in ``in``, and a model that knows colours."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CRG_CACHE", str(tmp_path / "cache"))
+
+    def with_colours(**given: Any) -> Classifier:
+        return Classifier(**{**given, "model": ColourEncoder()})
+
+    monkeypatch.setattr("crg.cli.predict.Classifier", with_colours)
+    save_stream(Path("in"), N_IMAGES)
+    for name in ("000", "005"):  # between red and green
+        Image.new("RGB", (24, 20), (125, 115, 35)).save(f"in/{name}.png")
+    return tmp_path
+
+
+def called(*words: str) -> Result:
+    """The command in this process."""
+    return CliRunner().invoke(main, ["predict", "in", *NAMES, *words])
+
+
+def finished(*words: str) -> Result:
+    """The command, which must go well."""
+    outcome = called(*words)
+    assert outcome.exit_code == 0, outcome.output
+    return outcome
+
+
+def stop_at(monkeypatch: pytest.MonkeyPatch, count: int, after: bool) -> None:
+    """Ctrl-C at the image of this number, before or after its line is written."""
+    answer, n_calls = run.Output.answer, Counter[str]()
+
+    def stopping(self: run.Output, path: Path, given: Answer, classes: Any) -> None:
+        n_calls["all"] += 1
+        if n_calls["all"] == count and not after:
+            raise KeyboardInterrupt
+        answer(self, path, given, classes)
+        if n_calls["all"] == count:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(run.Output, "answer", stopping)
+
+
+def test_top_and_unsure_answers() -> None:
+    """The best classes are listed; below the threshold the label is empty, and both are counted."""
+    outcome = finished("--out", "a.jsonl", "--top", "2", "--unsure-below", "0.9")
+    lines = read_answers(Path("a.jsonl"), "jsonl")
+    for line in lines:
+        (best, most), (_, next_most) = line["top"]
+        assert most == line["probability"] >= next_most
+        assert line["unsure"] == (most < 0.9)
+        assert line["label"] == ("" if line["unsure"] else best)
+        assert not (line["unsure"] and line["changed"])
+    unsure = sum(line["unsure"] for line in lines)
+    assert 0 < unsure < N_IMAGES
+    assert f"{unsure} unsure" in outcome.stderr
+    for name, count in Counter(line["label"] or "(unsure)" for line in lines).items():
+        assert f"  {name}" in outcome.stderr and f" {count}\n" in outcome.stderr
+
+
+def test_tables_have_the_same_answers() -> None:
+    """CSV is read again as the JSON lines are, top classes included; Parquet has the same rows."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    more = ("--top", "2", "--unsure-below", "0.9")
+    for out in ("a.jsonl", "a.csv", "a.parquet"):
+        finished("--out", out, *more)
+    lines = read_answers(Path("a.jsonl"), "jsonl")
+    for line, row in zip(lines, read_answers(Path("a.csv"), "csv"), strict=True):
+        same = ("path", "label", "top", "unsure", "changed", "step")
+        assert [line[name] for name in same] == [row[name] for name in same]
+    for line, row in zip(lines, parquet.read_table("a.parquet").to_pylist(), strict=True):
+        assert [list(each.values()) for each in row.pop("top")] == line.pop("top")
+        assert {name: value for name, value in row.items() if value is not None} == line
+
+
+def test_the_summary_of_many_classes_is_bounded() -> None:
+    """The twenty most frequent classes are listed, and the others counted together."""
+    counts = Counter({f"class {k:02}": 40 - k for k in range(30)})
+    *shown, rest = _per_class(counts)
+    assert len(shown) == 20 and shown[0].split() == ["class", "00", "40"]
+    assert rest.split() == ["10", "more", "classes", str(sum(40 - k for k in range(20, 30)))]
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("count", [5, N_IMAGES + 5])
+@pytest.mark.parametrize("out", ["a.csv", "a.parquet"])
+def test_two_passes_stopped_in_either_give_the_same(
+    monkeypatch: pytest.MonkeyPatch, count: int, after: bool, out: str
+) -> None:
+    """Stopped in the first or the second pass, --resume gives the bytes of a run never stopped."""
+    if out.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+    words = ("--passes", "2", "--views", "3")
+    finished(*words, "--out", f"whole-{out}", "--save-state", "whole.crg")
+    with monkeypatch.context() as patched:
+        stop_at(patched, count, after)
+        outcome = called(*words, "--out", out, "--save-state", "parts.crg")
+        assert outcome.exit_code == 130 and "--resume continues" in outcome.stderr
+    finished(*words, "--out", out, "--save-state", "parts.crg", "--resume")
+    assert Path(out).read_bytes() == Path(f"whole-{out}").read_bytes()
+    assert Path("parts.crg").read_bytes() == Path("whole.crg").read_bytes()
+    assert not Path(f"{out}.resume/features").exists()
+
+
+def test_the_second_pass_learns_nothing_twice() -> None:
+    """As many steps as images, every image answered, and other answers than in the first pass."""
+    finished("--out", "one.jsonl")
+    finished("--out", "two.jsonl", "--passes", "2")
+    one, two = (read_answers(Path(f"{name}.jsonl"), "jsonl") for name in ("one", "two"))
+    assert [line["step"] for line in two] == list(range(1, N_IMAGES + 1))
+    assert [line["path"] for line in one] == [line["path"] for line in two]
+    assert [line["zero_shot_probability"] for line in one] == [
+        line["zero_shot_probability"] for line in two
+    ]
+    assert one[0]["probability"] != two[0]["probability"]  # the first image had nothing before it
+
+
+def test_two_passes_without_a_file_and_with_a_broken_image() -> None:
+    """Standard output gets the second pass only; a broken image has its line there."""
+    Path("in/003.png").write_bytes(b"")
+    outcome = finished("--passes", "2", "--skip-unreadable")
+    lines = [json.loads(line) for line in outcome.stdout.splitlines()]
+    assert len(lines) == N_IMAGES and sum("error" in line for line in lines) == 1
+    assert "1 unreadable" in outcome.stderr
+
+
+def test_images_after_the_first_pass_are_left_out() -> None:
+    """What comes when the second pass has begun is said to be left out."""
+    finished("--passes", "2", "--out", "a.csv")
+    before = Path("a.csv").read_bytes()
+    save_image(Path("in/new.png"), "red")
+    assert "--overwrite" in finished("--passes", "2", "--out", "a.csv", "--resume").stderr
+    assert Path("a.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("by", ["copy", "link", "move"])
+def test_sorting_continues_without_repeating_or_losing(
+    monkeypatch: pytest.MonkeyPatch, by: str, after: bool
+) -> None:
+    """Stopped between a line and its file, or between images, every image is sorted once."""
+    words = ("--out", "a.jsonl", "--sort-into", "sorted", "--by", by, "--unsure-below", "0.9")
+    original = {path.name: path.read_bytes() for path in Path("in").iterdir()}
+    with monkeypatch.context() as patched:
+        if after:
+            stop_at(patched, 5, after=True)
+        else:
+            patched.setattr(Sorter, "put", _interrupted)
+        assert called(*words).exit_code == 130
+    finished(*words, "--resume")
+    finished(*words, "--resume")  # nothing is left to do
+    lines = read_answers(Path("a.jsonl"), "jsonl")
+    assert len(lines) == N_IMAGES
+    placed = sorted(path for path in Path("sorted").rglob("*.png"))
+    assert sorted(Path(line["sorted_to"]) for line in lines) == placed
+    for line in lines:
+        place = Path(line["sorted_to"])
+        assert place.parent.name == (line["label"] or "unsure")
+        assert place.read_bytes() == original[Path(line["path"]).name]
+        assert Path(line["path"]).exists() == (by != "move")
+        assert place.is_symlink() == (by == "link")
+
+
+def _interrupted(self: Sorter, path: Path, place: Path) -> None:
+    raise KeyboardInterrupt
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    """A name that is taken gets a number, whoever took it."""
+    sorter = Sorter(tmp_path / "sorted", "copy", ["red"])
+    for number, name in enumerate(("a", "b", "c")):
+        path = save_image(tmp_path / name / "x.png", "red", noise=number)
+        sorter.put(path, sorter.place_for(path, "red"))
+    found = sorted(path.name for path in (tmp_path / "sorted" / "red").iterdir())
+    assert found == ["x 2.png", "x 3.png", "x.png"]
+
+
+def test_a_move_that_ended_between_two_disks_is_completed(tmp_path: Path) -> None:
+    """If both files are there and the same, the original goes; if they differ, both stay."""
+    path = save_image(tmp_path / "x.png", "red")
+    place = save_image(tmp_path / "sorted" / "red" / "x.png", "blue")
+    line = {"path": str(path), "sorted_to": str(place)}
+    sorter = Sorter(tmp_path / "sorted", "move", ["red"])
+    sorter.repair([line])
+    assert path.exists() and place.exists()
+    place.write_bytes(path.read_bytes())
+    sorter.repair([line])
+    assert not path.exists() and place.exists()
+
+
+def test_folders_of_odd_classes_are_allowed_everywhere() -> None:
+    """Separators, dots, reserved and long names give distinct folders below the one asked for."""
+    odd = ["a/b", "a_b", "A_B", "..", ".", "CON", "nul.txt", "x" * 300, " b ", "unsure", "?", "é:"]
+    folders = folder_names(odd)
+    assert len({each.casefold() for each in folders.values()}) == len(odd) + 1
+    for each in folders.values():
+        assert Path(each).name == each and each.strip(" .") == each and len(each.encode()) <= 110
+        assert each.casefold() not in ("con", "nul.txt")
+
+
+@pytest.mark.parametrize(
+    ("argument", "refused"),
+    [("in", True), ("in/*/*.png", True), ("in/**/*.png", True), ("in/*.png", False)],
+)
+def test_sorted_images_are_not_read_again(argument: str, refused: bool) -> None:
+    """A folder that the next call would search is refused."""
+    if not refused:
+        check_apart(Path("in/sorted"), [argument])
+        return
+    with refused_in_one_sentence("beside"):
+        check_apart(Path("in/sorted"), [argument])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--out", "a.xlsx"], ".parquet"),
+        (["--format", "parquet"], "--out"),
+        (["--by", "move"], "--sort-into"),
+        (["--sort-into", "in/sorted"], "beside"),
+        (["--sort-into", "."], "beside"),
+        (["--passes", "2", "--watch"], "--passes"),
+        (["--passes", "2", "--load-state", "x"], "--load-state"),
+        (["--unsure-below", "2"], "--unsure-below"),
+        (["--top", "0"], "--top"),
+    ],
+)
+def test_what_cannot_be_is_refused(words: list[str], said: str) -> None:
+    """Exit code 2 and one sentence, before anything is written."""
+    before = sorted(Path().rglob("*"))
+    outcome = called(*words)
+    assert outcome.exit_code == 2 and said in outcome.stderr and outcome.stdout == ""
+    assert sorted(Path().rglob("*")) == before
+
+
+def test_other_options_do_not_continue_a_file() -> None:
+    """A file that was begun with other columns or folders is refused and stays."""
+    finished("--out", "a.csv", "--top", "2")
+    outcome = called("--out", "a.csv", "--resume", "--sort-into", "sorted")
+    assert outcome.exit_code == 2 and "other" in outcome.stderr
+
+
+def test_a_broken_image_says_how_to_go_on() -> None:
+    """The refusal names the option that skips such images."""
+    Path("in/003.png").write_bytes(b"")
+    outcome = called()
+    assert outcome.exit_code == 2 and "--skip-unreadable" in outcome.stderr
+
+
+def test_documented_commands_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands of docs/command-line.md on rendered shapes do what they say."""
+    pytest.importorskip("pyarrow")
+    monkeypatch.setattr("crg.cli.predict.Classifier", Classifier)
+    page = ROOT / "docs" / "command-line.md"
+    exec(code_blocks(page, "python")[0], {})
+    shown = [words[1:] for words in commands(page) if words[1:3] == ["predict", "shapes"]]
+    for words in shown[:3]:  # the others are those of crg review
+        outcome = CliRunner().invoke(main, words)
+        assert outcome.exit_code == 0 and "40 images answered" in outcome.stderr, outcome.output
+    assert sum(path.is_symlink() for path in Path("sorted").rglob("*.png")) == 40

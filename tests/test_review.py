@@ -1,0 +1,342 @@
+"""Answers are reviewed, corrected and learnt from: the way of a person with a folder of images."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from crg.cli import main
+from crg.predict import review
+from crg.predict.answers import read_answers
+from crg.predict.corrections import read_corrections
+from crg.shapes import shape_images
+from documents import ROOT, commands
+from made_images import noise
+
+SHAPES = shape_images("night", 4, 96, seed=1)
+CLASSES = ",".join(SHAPES.class_names)
+TRUTH = {
+    f"in/{number:03}.png": SHAPES.class_names[label]
+    for number, label in enumerate(SHAPES.labels or ())
+}
+
+
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of rendered shapes in ``in``, with the answers to them and their page."""
+    place = tmp_path_factory.mktemp("shapes")
+    (place / "in").mkdir()
+    for path, source in zip(TRUTH, SHAPES.sources, strict=True):
+        source.draw().save(place / path)  # type: ignore[union-attr]
+    before = Path.cwd()
+    os.chdir(place)
+    try:
+        done(predict("in", "--out", "answers.jsonl"))
+        done(crg("review", "answers.jsonl"))
+    finally:
+        os.chdir(before)
+    return place
+
+
+@pytest.fixture
+def folder(shapes: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder as working directory; files that a test adds are removed."""
+    monkeypatch.chdir(shapes)
+    known = set(shapes.rglob("*"))
+    yield shapes
+    for path in sorted(set(shapes.rglob("*")) - known, reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+
+
+def crg(*words: str) -> Result:
+    """A command in this process."""
+    return CliRunner().invoke(main, words)
+
+
+def predict(*words: str) -> Result:
+    """``crg predict`` with the bundled model."""
+    return crg("predict", *words, "--model", "mini", "--classes", CLASSES)
+
+
+def done(outcome: Result) -> Result:
+    """It went well."""
+    assert outcome.exit_code == 0, outcome.output
+    return outcome
+
+
+def labels(path: str) -> dict[str, str]:
+    """Label by image."""
+    return {line["path"]: line["label"] for line in read_answers(Path(path), "jsonl")}
+
+
+def content(path: str) -> dict[str, Any]:
+    """What the script of a page reads."""
+    [text] = re.findall(r'id="content">(.*?)</script>', Path(path).read_text(), re.DOTALL)
+    known: dict[str, Any] = json.loads(text)
+    return known
+
+
+def write_corrections(path: str, said: dict[str, str]) -> None:
+    """A file as the page writes it."""
+    lines = [json.dumps({"path": image, "label": label}) for image, label in said.items()]
+    Path(path).write_text("\n".join(lines) + "\n")
+
+
+def test_corrections_are_final_and_teach_the_rest(folder: Path) -> None:
+    """Corrected images keep their label, others get better, and the next page says what changed."""
+    first = labels("answers.jsonl")
+    wrong = [path for path in first if first[path] != TRUTH[path]]
+    said = {path: TRUTH[path] for path in wrong[::2]}
+    write_corrections("corrections.jsonl", said)
+    done(predict("in", "--corrections", "corrections.jsonl", "--out", "new.jsonl"))
+    second = labels("new.jsonl")
+    assert {path: second[path] for path in said} == said and second.keys() == first.keys()
+    rest = first.keys() - said.keys()
+    assert sum(second[p] == TRUTH[p] for p in rest) > sum(first[p] == TRUTH[p] for p in rest)
+    done(crg("review", "new.jsonl", "--before", "answers.jsonl", "--out", "new.html"))
+    images = content("new.html")["images"]
+    changed = {path: first[path] for path in first if first[path] != second[path]}
+    assert {image["path"]: image["was"] for image in images if "was" in image} == changed
+    assert {image["path"] for image in images if image.get("corrected")} == said.keys()
+
+
+def test_the_documented_way_works(
+    shapes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commands of the documentation run one after the other, on rendered shapes."""
+    monkeypatch.chdir(tmp_path)
+    Path("shapes").symlink_to(shapes / "in")
+    Path("names.txt").write_text("\n".join(SHAPES.class_names))
+    write_corrections("corrections.jsonl", {"shapes/000.png": SHAPES.class_names[0]})
+    shown = list(commands(ROOT / "docs" / "command-line.md"))
+    first = shown.index(["crg", "review", "first.jsonl", "--out", "review.html"]) - 1
+    for words in shown[first : first + 4]:
+        done(crg(*words[1:]))
+    assert labels("second.jsonl")["shapes/000.png"] == SHAPES.class_names[0]
+    assert content("changes.html")["compared"]
+
+
+def test_a_corrected_line_says_so(folder: Path) -> None:
+    """It comes first, is certain, and has no answer of the model; the state knows it."""
+    image = next(iter(TRUTH))
+    write_corrections("one.jsonl", {image: SHAPES.class_names[3]})
+    done(predict("in", "--corrections", "one.jsonl", "--out", "new.csv"))
+    line, *others = read_answers(Path("new.csv"), "csv")
+    assert line == {"path": image, "label": SHAPES.class_names[3], "probability": "1.0",
+                    "step": 0, "corrected": True}  # fmt: skip
+    assert [each["step"] for each in others] == list(range(1, len(TRUTH)))
+    same = (
+        Path("new.csv.resume/state").read_bytes() == Path("answers.jsonl.resume/state").read_bytes()
+    )
+    assert not same
+
+
+def test_a_corrected_image_under_another_name_is_not_asked_again(folder: Path) -> None:
+    """A file that the corrections name in full is the one that the folder has."""
+    image = next(iter(TRUTH))
+    write_corrections("one.jsonl", {str(folder / image): "red rippled ring"})
+    done(predict("in", "--corrections", "one.jsonl", "--out", "new.jsonl"))
+    found = labels("new.jsonl")
+    assert found[str(folder / image)] == "red rippled ring"
+    assert image not in found and len(found) == len(TRUTH)
+
+
+@pytest.mark.parametrize("kept", [0, 2, 3, 5, 40])
+def test_a_stream_with_corrections_resumes_to_the_same_bytes(folder: Path, kept: int) -> None:
+    """Wherever it stopped, and even if the state was lost, the answers come out the same."""
+    images = list(TRUTH)[:20]
+    write_corrections("three.jsonl", {path: TRUTH[path] for path in images[4:7]})
+    words = (*images, "--corrections", "three.jsonl")
+    done(predict(*words, "--out", "whole.jsonl"))
+    done(predict(*words, "--out", "cut.jsonl"))
+    whole = Path("whole.jsonl").read_bytes()
+    Path("cut.jsonl").write_bytes(b"".join(whole.splitlines(keepends=True)[:kept]))
+    Path("cut.jsonl.resume/state").unlink()
+    done(predict(*words, "--out", "cut.jsonl", "--resume"))
+    assert Path("cut.jsonl").read_bytes() == whole
+
+
+def test_corrections_are_learnt_once(folder: Path) -> None:
+    """Resuming with the state that knows them gives the bytes of a stream that never stopped."""
+    images = list(TRUTH)[:12]
+    write_corrections("two.jsonl", {path: TRUTH[path] for path in images[:2]})
+    words = ("--corrections", "two.jsonl")
+    done(predict(*images, *words, "--out", "whole.jsonl"))
+    done(predict(*images[:6], *words, "--out", "cut.jsonl"))
+    done(predict(*images, *words, "--out", "cut.jsonl", "--resume"))
+    assert Path("cut.jsonl").read_bytes() == Path("whole.jsonl").read_bytes()
+
+
+def test_other_corrections_are_not_resumed_with(folder: Path) -> None:
+    """Answers that were made with corrections are continued with the same ones only."""
+    images = list(TRUTH)[:4]
+    write_corrections("one.jsonl", {images[0]: TRUTH[images[0]]})
+    done(predict(*images, "--corrections", "one.jsonl", "--out", "new.jsonl"))
+    refused = predict(*images, "--out", "new.jsonl", "--resume")
+    assert refused.exit_code == 2 and "made with other corrections" in refused.output
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("path,label\nin/000.png,wolf\n", "to 'wolf' names no class: add it to the classes"),
+        ("path,label\nno.png,red rippled ring\n", "(no.png does not exist): put it back"),
+        ("path,label\nin/000.png,a\nin/000.png,b\n", "gives in/000.png two labels, 'a' and 'b'"),
+        ("path,label\nin/000.png\n", "holds no corrections"),
+        ("path,label\n", "holds no corrections"),
+        ("name,class\nin/000.png,a\n", "holds no corrections"),
+    ],
+    ids=["class", "image", "twice", "no label", "empty", "columns"],
+)
+def test_bad_corrections_are_refused_before_any_work(folder: Path, text: str, said: str) -> None:
+    """One sentence, and no file of answers is begun."""
+    Path("bad.csv").write_text(text)
+    refused = predict("in", "--corrections", "bad.csv", "--out", "new.jsonl")
+    assert refused.exit_code == 2 and said in refused.output
+    assert not Path("new.jsonl").exists()
+
+
+def test_corrections_are_read_as_people_write_them(tmp_path: Path) -> None:
+    """A byte order mark, CRLF, further columns, the same line twice and formulas are fine."""
+    (tmp_path / "a.csv").write_bytes(
+        b"\xef\xbb\xbflabel,path,by\r\ncat,'=a.png,me\r\ncat,'=a.png,\r\n"
+    )
+    assert read_corrections(tmp_path / "a.csv") == {"=a.png": "cat"}
+    (tmp_path / "a.jsonl").write_text('{"path": "\\udcff.png", "label": "cat"}\n\n')
+    assert read_corrections(tmp_path / "a.jsonl") == {"\udcff.png": "cat"}
+
+
+def test_the_page_offers_the_classes_of_the_model(folder: Path) -> None:
+    """Those that crg predict was given, in their order; else those that occur, or --classes."""
+    assert content("review.html")["classes"] == list(SHAPES.class_names)
+    lines = Path("answers.jsonl").read_text().splitlines()[:3]
+    Path("alone.jsonl").write_text("\n".join(lines) + "\n")
+    done(crg("review", "alone.jsonl", "--out", "alone.html"))
+    known = [json.loads(line) for line in lines]
+    occur = {line[name] for line in known for name in ("label", "zero_shot_label")}
+    assert content("alone.html")["classes"] == sorted(occur)
+    done(crg("review", "alone.jsonl", "--out", "alone.html", "--classes", "cat,dog"))
+    assert content("alone.html")["classes"] == ["cat", "dog"]
+
+
+def test_a_page_of_more_images_than_it_may_show_has_the_least_sure(folder: Path) -> None:
+    """The rest is counted on the page and in a note."""
+    said = done(crg("review", "answers.jsonl", "--out", "few.html", "--most", "5"))
+    assert f"the 5 least sure of {len(TRUTH)} images" in said.output
+    shown = content("few.html")
+    sure = sorted(line["probability"] for line in read_answers(Path("answers.jsonl"), "jsonl"))
+    assert [image["probability"] for image in shown["images"]] == sure[:5]
+    assert shown["left_out"] == len(TRUTH) - 5
+
+
+def test_corrected_images_are_always_on_the_page(tmp_path: Path) -> None:
+    """However sure they are, for the next download must have them too."""
+    lines = {name: {"path": name, "label": "cat", "probability": p, "step": 1, "corrected": p == 1}
+             for name, p in (("a", 0.1), ("b", 1.0), ("c", 0.2))}  # fmt: skip
+    review.write(tmp_path / "page.html", lines, ["cat"], "Two of three", most=2)
+    shown = content(str(tmp_path / "page.html"))["images"]
+    assert [image["path"] for image in shown] == ["a", "b"]
+
+
+def test_csv_answers_give_the_same_page(folder: Path) -> None:
+    """The form of the answers makes no difference, and of two lines about an image one counts."""
+    done(predict("in", "--out", "same.csv"))
+    with Path("same.csv").open("a") as file:
+        file.write("in/000.png,,,,,,,once it was unreadable\n")
+    done(crg("review", "same.csv", "--out", "same.html"))
+    one, other = content("review.html"), content("same.html")
+    assert len(other["images"]) == len(TRUTH)
+    ignored = "in/000.png"
+    assert [each for each in other["images"] if each["path"] != ignored] == [
+        each for each in one["images"] if each["path"] != ignored
+    ]
+
+
+def test_parquet_and_unsure_answers_are_shown(folder: Path) -> None:
+    """Answers without a label are unsure, with the likely classes to choose from."""
+    pytest.importorskip("pyarrow", reason="needs the extra parquet")
+    done(predict("in", "--out", "a.parquet", "--unsure-below", "0.9", "--top", "3"))
+    done(crg("review", "a.parquet", "--out", "a.html"))
+    images = content("a.html")["images"]
+    unsure = [image for image in images if "label" not in image]
+    assert len(images) == len(TRUTH) and 0 < len(unsure) < len(TRUTH)
+    assert all(image["probability"] < 0.9 and len(image["top"]) == 3 for image in unsure)
+
+
+def test_two_passes_keep_what_was_corrected(folder: Path) -> None:
+    """Corrected lines come last then, each image has one, and the others are taught by them."""
+    images = list(TRUTH)[:40]
+    said = {path: TRUTH[path] for path in images[:10]}
+    write_corrections("ten.jsonl", said)
+    words = (*images, "--passes", "2")
+    done(predict(*words, "--out", "plain.jsonl"))
+    done(predict(*words, "--corrections", "ten.jsonl", "--out", "new.jsonl"))
+    lines = read_answers(Path("new.jsonl"), "jsonl")
+    assert [line["path"] for line in lines] == [*images[10:], *images[:10]]
+    assert {line["path"]: line["label"] for line in lines if line.get("corrected")} == said
+    assert labels("plain.jsonl") != labels("new.jsonl")
+    cut = b"".join(Path("new.jsonl").read_bytes().splitlines(keepends=True)[:33])
+    whole = Path("new.jsonl").read_bytes()
+    Path("new.jsonl").write_bytes(cut)
+    done(predict(*words, "--corrections", "ten.jsonl", "--out", "new.jsonl", "--resume"))
+    assert Path("new.jsonl").read_bytes() == whole
+
+
+def test_corrected_images_are_sorted_by_what_was_said(folder: Path) -> None:
+    """They are moved into the folder of their class, after they were learnt."""
+    image, *others = list(TRUTH)[:4]
+    Path("own").mkdir()
+    copies = [str(shutil.copy(each, "own")) for each in (image, *others)]
+    write_corrections("one.jsonl", {copies[0]: "red rippled ring"})
+    words = ("--sort-into", "sorted", "--by", "move", "--out", "new.jsonl")
+    done(predict("own", "--corrections", "one.jsonl", *words))
+    assert Path("sorted/red rippled ring", Path(image).name).exists()
+    assert list(Path("own").iterdir()) == []
+
+
+def test_missing_images_are_noted(folder: Path) -> None:
+    """The page is written all the same, with a placeholder for each."""
+    Path("gone.jsonl").write_text('{"path": "gone.png", "label": "cat", "step": 1}\n')
+    said = done(crg("review", "gone.jsonl", "--out", "gone.html"))
+    assert "no thumbnail for 1 of 1 images" in said.output
+    assert "thumbnail" not in content("gone.html")["images"][0]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["none.jsonl"], "none.jsonl cannot be read"),
+        (["notes.txt"], "notes.txt holds no predictions"),
+        (["empty.jsonl"], "empty.jsonl holds no answers yet"),
+        (["answers.jsonl", "--out", "notes.txt"], "exists and is not ours"),
+        (["answers.jsonl", "--out", "no/page.html"], "no/page.html cannot be written"),
+    ],
+)
+def test_bad_input_is_refused_in_a_sentence(folder: Path, words: list[str], said: str) -> None:
+    """Nothing is written, and the remedy is named."""
+    Path("notes.txt").write_text("my notes\n")
+    Path("empty.jsonl").write_text("")
+    refused = crg("review", *words)
+    assert refused.exit_code == 2 and said in refused.output
+    assert Path("notes.txt").read_text() == "my notes\n"
+
+
+def test_odd_values_in_answers_do_no_harm(folder: Path) -> None:
+    """Numbers that are no probability count as zero, so that the page is read by any browser."""
+    Path("odd.jsonl").write_text('{"path": "a", "label": 5, "probability": NaN, "step": 1}\n')
+    done(crg("review", "odd.jsonl", "--out", "odd.html"))
+    [image] = content("odd.html")["images"]
+    assert (image["label"], image["probability"]) == ("5", 0.0)
+
+
+def test_thumbnails_are_small() -> None:
+    """Even noise, the hardest image to compress, stays within the limit."""
+    assert len(review.thumbnail(noise(900, 700))) <= review.THUMBNAIL_BYTES
