@@ -1,9 +1,8 @@
 // One session on the page: what happens in it comes as server-sent events, whoever causes it.
 import {createCamera} from "./camera.js";
 import {drawCounts, drawFraction} from "./charts.js";
-import {$, complain, make, say, several} from "./dom.js";
+import {$, complain, createPicker, make, percent, say, several} from "./dom.js";
 import {MOST, createGrid} from "./grid.js";
-import {createPicker} from "./picker.js";
 import {post, request} from "./requests.js";
 import {createUploads} from "./uploads.js";
 
@@ -17,8 +16,9 @@ export function createSession(about, leave) {
   let corrections = [];  // the steps at which somebody corrected
   let isRefreshing = false, isStale = false;
 
-  const grid = createGrid({onOpen: (image, card) => picker.open(image, card, pictureOf(image)), thumbnail: thumbnailOf});
-  const picker = createPicker({classes: () => info.classes, onPick: correct});
+  const grid = createGrid({onOpen: choose, thumbnail: thumbnailOf});
+  const picker = createPicker({classes: () => info.classes, likely, hint, onPick: correct,
+    noClass: "No class has this name: add it first."});
   const uploads = createUploads({limits: about.limits, onAnswers: take});
   const camera = createCamera({send, isBusy: uploads.isBusy});
 
@@ -171,6 +171,21 @@ export function createSession(about, leave) {
   // What a person does.
   function send(files) {
     if (id && files.length) uploads.add([...files]);
+  }
+
+  function choose(image, card) {
+    picker.open(image, card, {title: image.name ?? `image ${image.step}`, picture: pictureOf(image),
+      answers: [["Answer", image.label, image.probability], ["Corrected", image.corrected],
+        ["Zero-shot", image.zero_shot_label, image.zero_shot_probability]]});
+  }
+
+  function likely(image) {
+    return [image.corrected, image.label, ...image.top.map(({label}) => label), image.zero_shot_label];
+  }
+
+  function hint(image, name) {
+    const probability = percent(image.top.find(({label}) => label === name)?.probability);
+    return name === image.label ? `the answer · ${probability}` : probability;
   }
 
   async function correct(image, label) {

@@ -1,17 +1,33 @@
-// The picker: a combobox over the class names, the likely ones first.
-import {$, make, percent} from "./dom.js";
+"use strict";
+// What the page of crg review and the page of crg serve share: small helpers, and the picker of a
+// label. A plain script, because the first has it inside. Texts never become markup.
+function $(id) { return document.getElementById(id); }
 
-const SHOWN = 60;  // classes that are listed at once
+function make(tag, name, text) {
+  const element = document.createElement(tag);
+  if (name) element.className = name;
+  if (text !== undefined) element.textContent = text;
+  return element;
+}
 
-export function createPicker({classes, onPick}) {
+function percent(number) {
+  return number === undefined ? "" : (100 * number).toFixed(number > 0.995 || number < 0.0005 ? 0 : 1) + "%";
+}
+
+function several(n, what) {
+  return `${n.toLocaleString("en")} ${what}${n === 1 ? "" : what.endsWith("s") ? "es" : "s"}`;
+}
+
+// A combobox over the class names, the likely ones first. `image` is what `open` was given.
+function createPicker({classes, likely, hint, noClass, onPick}) {
+  const SHOWN = 60;  // classes that are listed at once
   let image = null, card = null;
 
-  function open(chosen, from, picture) {
+  function open(chosen, from, {title, answers, picture}) {
     [image, card] = [chosen, from];
-    $("picker-title").textContent = image.name ?? `image ${image.step}`;
-    $("picker-answers").textContent = [`Answer: ${image.label} ${percent(image.probability)}`,
-      `Zero-shot: ${image.zero_shot_label} ${percent(image.zero_shot_probability)}`,
-      image.corrected ? `Corrected: ${image.corrected}` : ""].join("\n").trim();
+    $("picker-title").textContent = title;
+    $("picker-answers").textContent = answers.filter(([, label]) => label)
+      .map(([what, label, probability]) => `${what}: ${label} ${percent(probability)}`.trim()).join("\n");
     $("picker-image").hidden = !picture;
     if (picture) $("picker-image").src = picture;
     $("query").value = "";
@@ -22,10 +38,7 @@ export function createPicker({classes, onPick}) {
 
   function matches(query) {
     const names = classes();
-    if (!query) {
-      const likely = [image.corrected, image.label, ...image.top.map(({label}) => label), image.zero_shot_label];
-      return [...new Set([...likely.filter(name => names.includes(name)), ...names])];
-    }
+    if (!query) return [...new Set([...likely(image).filter(name => names.includes(name)), ...names])];
     const found = [[], [], []];  // begins so, has a word that does, has it somewhere
     for (const name of names) {
       const text = name.toLowerCase(), words = text.split(/[^\p{L}\p{N}]+/u);
@@ -36,19 +49,15 @@ export function createPicker({classes, onPick}) {
 
   function suggest() {
     const names = matches($("query").value.trim().toLowerCase()), rest = names.length - SHOWN;
-    const probabilities = new Map(image.top.map(({label, probability}) => [label, probability]));
     $("options").replaceChildren(...names.slice(0, SHOWN).map((name, number) => {
-      const item = make("li", "", name), hints = [];
+      const item = make("li", "", name);
       item.id = "option-" + number;
       item.setAttribute("role", "option");
       item.label = name;
-      if (name === image.label) hints.push("the answer");
-      if (probabilities.has(name)) hints.push(percent(probabilities.get(name)));
-      item.append(make("small", "", hints.join(" · ")));
+      if (hint(image, name)) item.append(make("small", "", hint(image, name)));
       return item;
     }));
-    $("more").textContent = rest > 0 ? `and ${rest} more: type a part of the name`
-      : names.length ? "" : "No class has this name: add it first.";
+    $("more").textContent = rest > 0 ? `and ${rest} more: type a part of the name` : names.length ? "" : noClass;
     mark($("options").firstChild);
   }
 
@@ -61,9 +70,8 @@ export function createPicker({classes, onPick}) {
 
   function pick(item) {
     if (!item) return;
-    const chosen = image;
     $("picker").close();
-    onPick(chosen, item.label);
+    onPick(image, item.label);
   }
 
   function steer(event) {
