@@ -16,7 +16,10 @@ import crg
 from streams import clustered
 
 PATH = Path(__file__).parent / "golden.json"
-METHODS = ("zero_shot", "tda", "dpe", "crg", "anchored")
+METHODS = (
+    "zero_shot", "tda", "dpe", "crg", "anchored",
+    "dota", "oga", "onzeta", "logit_bias", "class_prior",
+)  # fmt: skip
 CHECKPOINTS = (0, 1, 5, 30, 149)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from torchvision_operators import _declared_operators
+from torchvision_operators import declared_operators
 
 SIDE = 16  # of the images that it makes
 
@@ -20,7 +20,7 @@ def libraries() -> tuple[Any, Any]:
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"{name} is not installed: install crg-tta[diffusion]")
     if importlib.util.find_spec("torchvision") is not None:
-        _declared_operators()
+        declared_operators()
     return importlib.import_module("diffusers"), importlib.import_module("transformers")
 
 

@@ -204,12 +204,17 @@ def test_load_needs_the_file_alone(tmp_path: Path) -> None:
     assert facts(again.predict(image)) == facts(first.predict(image))
 
 
-def test_a_state_never_names_a_file_to_load(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["onnx:some/folder", "hf:folder", "ViT-B-16:weights.pt"])
+def test_a_state_never_names_a_file_to_load(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A model that was read from a file of one's own has to be named again."""
+    monkeypatch.chdir(tmp_path)
+    Path(name.partition(":")[2]).mkdir(parents=True)
     encoder = ColourEncoder()
-    encoder.name = "onnx:some/folder"
+    encoder.name = name
     Classifier(encoder, NAMES).save(tmp_path / "state")
-    with refused_in_one_sentence("onnx:some/folder", "name the model too"):
+    with refused_in_one_sentence(name, "name the model too"):
         Classifier.load(tmp_path / "state")
     assert tuple(Classifier.load(tmp_path / "state", encoder).task.class_names) == NAMES
 

@@ -73,7 +73,7 @@ def test_a_seeded_queue_that_loses_its_only_image_gets_its_seed_back() -> None:
 def test_what_cannot_be_corrected_is_refused_in_a_sentence() -> None:
     """Methods that learn nothing, unknown classes and unknown images name the remedy."""
     adapter, stream = fed("zero_shot")
-    with pytest.raises(crg.InputError, match="does not learn from images"):
+    with pytest.raises(crg.InputError, match="cannot be corrected: use one that can"):
         adapter.correct(stream[0], "class 1")
     adapter, stream = fed("crg")
     with pytest.raises(crg.InputError, match="There is no class 'wolf'"):

@@ -48,7 +48,7 @@ class PlainDPE:
 
     def offer(self, f: Any) -> None:
         """Three most confident images per class."""
-        logits = self.scale * self.text @ f
+        logits = self.scale * unit(self.text) @ f
         queue = self.queues.setdefault(int(logits.argmax()), [])
         queue.append((float(entropy(logits)), f))
         queue.sort(key=lambda item: item[0])

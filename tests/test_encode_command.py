@@ -15,6 +15,7 @@ from crg import datasets
 from crg.cli import main
 from crg.datasets.catalog import get_entry
 from crg.encoders.base import Encoder
+from crg.features import class_features
 from crg.images.image_set import ImageSet
 from encoding_fakes import HashEncoder, StoppedAfter, contents, dot_files, dots, small_blocks
 from made_datasets import make_split_dataset, split_of
@@ -38,7 +39,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         made = dots(limit or 20)
         return made if name == "dots" else datasets.load_dataset(name, limit=limit, **which)
 
-    monkeypatch.setattr(command, "load_encoder", load_encoder)
+    monkeypatch.setattr(class_features, "load_encoder", load_encoder)
     monkeypatch.setattr(command, "load_dataset", load_dataset)
     monkeypatch.setenv("CRG_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)

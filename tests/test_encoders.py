@@ -45,7 +45,7 @@ def test_the_list_begins_with_mini_and_the_papers_models() -> None:
     open_clip()
     rows = list_encoders()
     names = [row.name for row in rows]
-    assert names == ["mini", "RN50:openai", "ViT-B-16:openai", "onnx:FOLDER"]
+    assert names == ["mini", "RN50:openai", "ViT-B-16:openai", "hf:USER/MODEL", "onnx:FOLDER"]
     assert rows[0].here and rows[0].needs is None
     assert all(row.source for row in rows)
 

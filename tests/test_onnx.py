@@ -213,13 +213,13 @@ def _cut(name: str) -> Callable[[Path], None]:
         (lambda folder: (folder / "text.onnx").unlink(), ["text.onnx", "missing"]),
         (lambda folder: (folder / "encoder.json").unlink(), ["make one with crg export"]),
         (shutil.rmtree, ["make one with crg export"]),
-        (_without("width"), ["'width' is missing"]),
-        (_without("files"), ["'files' is missing"]),
+        (_without("width"), ["missing", "'width'"]),
+        (_without("files"), ["missing", "'files'"]),
         (_with("preprocessing", {"size": 3}), ["damaged"]),
         (_with("tokenizer", {"kind": "magic"}), ["magic"]),
         (_with("tokenizer", 5), ["damaged"]),
         (_with("version", 99), ["version 99", "version 1"]),
-        (_with("logit_scale", "large"), ["large"]),
+        (_with("logit_scale", "large"), ["logit_scale"]),
     ],
 )
 def test_spoilt_folders_are_refused(

@@ -10,7 +10,8 @@ from typing import get_args
 import pytest
 
 from crg.predict import answers
-from crg.predict.answers import FIELDS, AnswerFile, Format, layout_of, read_answers
+from crg.predict.answers import AnswerFile, Format, layout_of, read_answers
+from crg.predict.lines import FIELDS
 from sentences import refused_in_one_sentence
 
 LINE = {"path": 'a, "b"\nä.png', "label": "cat", "probability": 0.5, "zero_shot_label": "dog",

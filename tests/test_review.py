@@ -331,7 +331,7 @@ def test_bad_input_is_refused_in_a_sentence(folder: Path, words: list[str], said
 
 def test_odd_values_in_answers_do_no_harm(folder: Path) -> None:
     """Numbers that are no probability count as zero, so that the page is read by any browser."""
-    Path("odd.jsonl").write_text('{"path": "a", "label": 5, "probability": NaN, "step": 1}\n')
+    Path("odd.jsonl").write_text('{"path": "a", "label": "5", "probability": NaN, "step": 1}\n')
     done(crg("review", "odd.jsonl", "--out", "odd.html"))
     [image] = content("odd.html")["images"]
     assert (image["label"], image["probability"]) == ("5", 0.0)

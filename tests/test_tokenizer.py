@@ -8,6 +8,7 @@ import unicodedata
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from crg.encoders import load_encoder
 from crg.encoders.export import export
-from crg.encoders.tokenizer import Tokenize, read_tokenizer, write_tokenizer
+from crg.encoders.tokenizer import Tokenize, Words, read_tokenizer, write_tokenizer
 from sentences import refused_in_one_sentence
 from small_models import MODELS, save_model
 from torchvision_operators import open_clip
@@ -103,8 +104,8 @@ def test_a_model_with_such_a_tokenizer_is_exported(tmp_path: Path) -> None:
 
 
 def _written_and_read(tokenizer: Any, folder: Path) -> Tokenize:
-    about = json.loads(json.dumps(write_tokenizer(tokenizer, folder)))
-    return read_tokenizer(about, folder)
+    about = msgspec.json.encode(write_tokenizer(tokenizer, folder))
+    return read_tokenizer(msgspec.json.decode(about, type=Words), folder)
 
 
 def _hugging_face_tokenizer(folder: Path, strip: bool) -> Any:

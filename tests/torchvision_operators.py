@@ -20,12 +20,12 @@ def open_clip() -> Any:
     """The module open_clip; the test is skipped where it is not installed."""
     if importlib.util.find_spec("open_clip") is None:
         pytest.skip("open_clip is not installed: install crg-tta[openclip]")
-    _declared_operators()
+    declared_operators()
     return importlib.import_module("open_clip")
 
 
 @functools.cache
-def _declared_operators() -> Any:
+def declared_operators() -> Any:
     """What keeps the declarations alive, or None if torchvision brings its own."""
     try:
         importlib.import_module("torchvision")

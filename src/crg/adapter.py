@@ -87,7 +87,8 @@ def restored(saved: Saved, resources: Mapping[str, Any] | None = None) -> Adapte
 
 def names_a_file(model: str) -> bool:
     """Whether a model is, or may be, a file: those are named by people, never by a state."""
-    return os.path.sep in model or "/" in model or bool(model and Path(model).exists())
+    places = [model, model.partition(":")[2]]  # MODEL:FILE, onnx:FOLDER, hf:FOLDER
+    return os.path.sep in model or "/" in model or any(p and Path(p).exists() for p in places)
 
 
 def _check_not_a_file(model: str) -> None:

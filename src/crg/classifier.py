@@ -19,8 +19,8 @@ import numpy as np
 from crg import notebook, state_file
 from crg.adapter import Adapter, create, restored
 from crg.answer import Answer, small_copy
-from crg.encoders import load_encoder
 from crg.encoders.base import Encoder, Vectors
+from crg.features.class_features import load_with_classes, read_class_features
 from crg.features.files import read_features
 from crg.features.joining import few_for
 from crg.images.preprocessing import Pixels
@@ -66,6 +66,7 @@ class Classifier:
         precision: str | None = None,
         state: str | os.PathLike[str] | None = None,
         few: str | os.PathLike[str] | None = None,
+        text_features: str | os.PathLike[str] | None = None,
         on_note: Callable[[str], None] | None = None,
     ) -> None:
         """Load the model and encode the class names.
@@ -73,16 +74,18 @@ class Classifier:
         ``state`` names a file that ``save`` wrote; model, classes, method and options are then
         those of the file unless they are given. With other classes than the file's, classes are
         added and removed. ``few`` names a feature file or store of labelled images, for methods
-        that need some. ``on_note`` gets a sentence for each thing that is worth a remark.
+        that need some. ``text_features`` names a file with ``class_names`` and ``text_features``,
+        for a model without a text encoder; its names are the classes unless others are given.
+        ``on_note`` gets a sentence for each thing that is worth a remark.
         """
         saved = None if state is None else state_file.read(state)
+        if classes is None and saved is None and text_features is not None:
+            classes = read_class_features(text_features).class_names
         names = _checked_names(classes, saved)
         self.recipe = Recipe(views=views, augment=augment, seed=seed, smallest=smallest_crop)
         named = model_of(saved, str(state)) if model is None else model
-        self.encoder: Encoder = (
-            load_encoder(named, device=device, precision=precision)
-            if isinstance(named, str)
-            else named
+        self.encoder: Encoder = load_with_classes(
+            named, text_features, device=device, precision=precision
         )
         if isinstance(descriptions, (str, os.PathLike)):
             descriptions = read_descriptions(descriptions)
@@ -110,16 +113,18 @@ class Classifier:
         *,
         device: str | None = None,
         precision: str | None = None,
+        text_features: str | os.PathLike[str] | None = None,
         on_note: Callable[[str], None] | None = None,
     ) -> Self:
         """What ``save`` wrote, with the same model, prompts and views.
 
         The weights are not in the file: the model is loaded by its name. One that was read from
-        files of yours is given again as ``model``.
+        files of yours is given again as ``model``, and so are ``text_features``.
         """
         about = checked_about(state_file.read(path), str(path))
         about["model"] = model  # None: the constructor decides whether it may be loaded
-        return cls(state=path, device=device, precision=precision, on_note=on_note, **about)
+        about |= {"device": device, "precision": precision, "text_features": text_features}
+        return cls(state=path, on_note=on_note, **about)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write what was learnt to one file, at once or not at all; ``load`` continues with it."""

@@ -2,10 +2,10 @@
 
 from attacks.arrays import odd_arrays
 from attacks.base import Family as Family
-from attacks.files import descriptions, designs, features, results, stores
+from attacks.files import corrections, descriptions, designs, features, results, stores
 from attacks.images import hostile_images
 from attacks.processes import (
-    killed_compare,
+    killed_bench,
     killed_encode,
     killed_predict,
     two_compares,
@@ -28,11 +28,12 @@ FAMILIES = (
     Family("results", results, 40),
     Family("designs", designs, 200),
     Family("descriptions", descriptions, 100),
+    Family("corrections", corrections, 100),
     Family("full-disk", full_disk, 8),
     Family("killed-predict", killed_predict, 4),
     Family("two-predicts", two_predicts, 2),
     Family("killed-encode", killed_encode, 3),
     Family("two-encodes", two_encodes, 3),
-    Family("killed-compare", killed_compare, 1),
+    Family("killed-bench", killed_bench, 1),
     Family("two-compares", two_compares, 1),
 )

@@ -29,6 +29,7 @@ from attacks.base import (
 from crg.bench.design import read_design
 from crg.features import store
 from crg.features.files import Features, read_features
+from crg.predict.corrections import check, read_corrections
 from crg.prompts.descriptions import read_descriptions
 from crg.report.study import read_experiments
 from crg.results import ledger
@@ -249,6 +250,18 @@ def descriptions(dice: random.Random, place: Path) -> Outcome:
     known = {"red": ["a red thing.", "something red."], "blue": ["a blue thing."]}
     path.write_bytes(bent_json(dice, known))
     return _by(lambda: read_descriptions(path))
+
+
+def corrections(dice: random.Random, place: Path) -> Outcome:
+    """Files of corrections, as the review page writes them."""
+    if dice.random() < 0.5:
+        path, content = place / "corrections.csv", b"path,label\na.png,red\nb.png,blue\n"
+        path.write_bytes(bent(dice, content))
+    else:
+        path = place / "corrections.jsonl"
+        lines = [{"path": "a.png", "label": "red"}, {"path": "b.png", "label": "blue"}]
+        path.write_bytes(b"\n".join(bent_json(dice, line) for line in lines) + b"\n")
+    return _by(lambda: check(read_corrections(path), ("red", "blue")))
 
 
 def _by(work: Callable[[], object]) -> Outcome:

@@ -96,7 +96,7 @@ def second_pass_answers_every_image(make: Make) -> None:
 
 
 def corrections_are_taken_in_or_refused(make: Make) -> None:
-    """A correction is refused because the method does not learn, or learnt, kept and not a step."""
+    """A correction is refused because the method takes none, or learnt, kept and not a step."""
     task = make_task()
     stream = make_stream(task, 80, 8)
     adapter = make(task)
@@ -106,8 +106,10 @@ def corrections_are_taken_in_or_refused(make: Make) -> None:
         try:
             adapter.correct(views[0], name, f"corrected {number}")
         except InputError as error:
-            learns = "does not learn" not in str(error)
-            require(not learns, f"A correction was refused, and not for want of learning: {error}")
+            refused = "cannot be corrected" in str(error)
+            require(
+                refused, f"A correction was refused without saying that none are taken: {error}"
+            )
             return
         require(adapter.n_steps == 40, "A correction was counted as a step")
     copied = copy.deepcopy(adapter)

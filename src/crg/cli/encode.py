@@ -12,12 +12,21 @@ from typing import Any
 import click
 from rich.console import Console
 
-from crg.cli.shared import INTERRUPTED, F, as_plain, note, print_json, print_skipped, progress
+from crg.cli.shared import (
+    INTERRUPTED,
+    F,
+    as_plain,
+    note,
+    print_json,
+    print_skipped,
+    progress,
+    text_features_option,
+)
 from crg.datasets import load_dataset
 from crg.datasets.catalog import SPLITS, TEST
-from crg.encoders import load_encoder
 from crg.encoding import EncodingProgress, EncodingSummary, Wording, summary_of
 from crg.encoding import encode as run_encoding
+from crg.features.class_features import load_with_classes
 from crg.generation.variations import Variations
 from crg.images.views import Recipe
 from crg.types import InputError
@@ -62,6 +71,7 @@ def _model_options(command: F) -> F:
     for option in reversed((
         click.option("--model", default="mini", show_default=True,
                      help="Encoder; crg encoders lists them."),
+        text_features_option,
         click.option("--device", help="Where the model runs.  [default: the fastest there is]"),
         click.option("--precision", help="fp32, fp16 or bf16.  [default: as suits the device]"),
         click.option("--template", "templates", multiple=True, metavar="TEXT",
@@ -131,9 +141,8 @@ def encode(dataset: str | None, out: Path, check: bool, as_json: bool, **given: 
 def _encoded(name: str, out: Path, given: dict[str, Any]) -> EncodingSummary:
     which = {key: given[key] for key in ("root", "split", "limit", "shots")}
     images = load_dataset(name, **which, seed=given["draw_seed"])
-    load = functools.partial(
-        load_encoder, given["model"], device=given["device"], precision=given["precision"]
-    )
+    options = {key: given[key] for key in ("text_features", "device", "precision")}
+    load = functools.partial(load_with_classes, given["model"], **options)
     try:
         with _telling() as tell:
             return run_encoding(

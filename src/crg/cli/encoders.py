@@ -40,6 +40,9 @@ def encoders(pattern: str | None, as_json: bool) -> None:
     if pattern is None:
         console.print("crg encoders PATTERN lists the other models of open_clip, such as vit-b-16.")
         console.print("--model MODEL:FILE takes the weights from a checkpoint file.")
+        console.print(
+            "--model hf:FOLDER takes a CLIP or SigLIP model of Hugging Face from a folder."
+        )
         console.print("--model onnx:FOLDER takes a model that crg export wrote, without torch.")
 
 

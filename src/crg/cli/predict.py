@@ -25,6 +25,7 @@ from crg.cli.shared import (
     parse_options,
     plugin_option,
     progress,
+    text_features_option,
 )
 from crg.images.views import Recipe
 from crg.methods.registry import DEFAULT
@@ -39,7 +40,6 @@ from crg.prompts import PHOTO
 from crg.threads import processors
 from crg.types import InputError, printable
 
-DEFAULT_MODEL = "mini"
 TERMINATED = 143  # what shells report for a program that SIGTERM ended
 _CLASSES_SHOWN = 20  # in the summary
 
@@ -86,6 +86,7 @@ def model_options(command: F) -> F:
         click.option("--template", "templates", multiple=True, metavar="TEXT",
                      help="Prompt with {} for the class; may be repeated.  "
                           f"[default: {PHOTO}]"),
+        text_features_option,
         click.option("--model", default=None, metavar="NAME",
                      help="As `crg encoders` lists them.  [default: mini]"),
     ):  # fmt: skip
@@ -141,7 +142,8 @@ def predict(
     _check_stream(images, watch, idle, outputs)
     outputs.check(images)
     names = class_names(text)
-    if names is None and outputs.load_state is None and not outputs.resume:
+    has_names = names or outputs.load_state or outputs.resume or given["text_features"]
+    if not has_names:
         raise InputError("There are no class names: give them by --classes.")
     corrections = {} if corrected is None else read_corrections(corrected)
     live = watch or STANDARD_INPUT in images
@@ -156,7 +158,9 @@ def predict(
         classifier = _classifier(names, method, parse_options(pairs), state, given)
         if not outputs.resume:
             check_corrections(corrections, classifier.task.class_names)
-        settings = {**classifier.settings, "corrections": digest_of(corrections)}
+        started_at = outputs.started_at(classifier.adapter.n_steps, bool(continued))
+        settings = {**classifier.settings, "corrections": digest_of(corrections),
+                    "started_at": started_at}  # fmt: skip
         form = replace(outputs.form, corrected=bool(corrections))
         answers = held.enter_context(outputs.open(settings, form.columns))
         output = Output(answers, form, outputs.sorter(classifier.task.class_names))
@@ -164,7 +168,8 @@ def predict(
         stream = ImageStream(classifier, output, checkpoint,
                              None if kept is None else Journal(kept / "journal"),
                              skip_unreadable=skip_unreadable, workers=workers,
-                             corrections=corrections, knows_corrections=knows)  # fmt: skip
+                             corrections=corrections, knows_corrections=knows,
+                             started_at=started_at)  # fmt: skip
         paths = listed if listed is not None else _live_paths(images, watch, idle, output.counts)
         if outputs.passes == 1:
             work = [("images", stream.run(paths, live), len(listed or ()))]
@@ -215,8 +220,7 @@ def _classifier(
     if model["model"] is None and state is None:
         note("the bundled model mini knows rendered shapes only; for photographs name another "
              "with --model.")  # fmt: skip
-    settings = {**model, "model": model["model"] or DEFAULT_MODEL}
-    settings["templates"] = settings["templates"] or (PHOTO,)
+    settings = {**model, "templates": model["templates"] or (PHOTO,)}
     return Classifier(
         classes=names, method=method, options=options, state=state, on_note=note, **settings
     )

@@ -21,6 +21,7 @@ from crg.images.reading import IMAGE_SUFFIXES
 from crg.predict.answers import (
     AnswerFile,
     Layout,
+    kept_settings,
     layout_of,
     read_answers,
     resume_folder,
@@ -128,6 +129,12 @@ class Outputs:
             return AnswerFile(target, layout, self.resume, settings, columns)
         assert self.out is not None  # as was checked
         return ParquetAnswers(self.out, self.resume, settings)
+
+    def started_at(self, n_steps: int, continued: bool) -> int:
+        """How many images had been learnt before the first answer, by a state that was loaded."""
+        kept = kept_settings(self.out) if continued and self.out is not None else {}
+        before = kept.get("started_at")
+        return before if type(before) is int else n_steps
 
     def first_pass(self, kept: Path) -> Path:
         """Where the answers of the first of two passes are."""

@@ -106,6 +106,15 @@ def results_options(command: F) -> F:
     return path(none(command))
 
 
+def text_features_option(command: F) -> F:
+    """``--text-features``, classes for a model that has no text encoder."""
+    return click.option(
+        "--text-features",
+        metavar="FILE",
+        help="File with class_names and text_features, in place of the model's text encoder.",
+    )(command)
+
+
 def few_option(command: F) -> F:
     """``--few``, labelled images for few-shot methods."""
     return click.option(

@@ -26,8 +26,9 @@ __all__ = [
 def load_encoder(name: str, *, device: str | None = None, precision: str | None = None) -> Encoder:
     """The encoder of that name, ready to use.
 
-    ``mini`` is bundled; ``onnx:FOLDER`` is what ``crg export`` wrote; anything else is a
-    model of open_clip: ``ViT-B-16``, ``ViT-B-16:TAG`` or ``ViT-B-16:FILE``.
+    ``mini`` is bundled; ``onnx:FOLDER`` is what ``crg export`` wrote; ``hf:USER/MODEL`` and
+    ``hf:FOLDER`` are models of transformers; anything else is a model of open_clip:
+    ``ViT-B-16``, ``ViT-B-16:TAG`` or ``ViT-B-16:FILE``.
     """
     name = name.strip()
     if name == "mini":
@@ -36,6 +37,10 @@ def load_encoder(name: str, *, device: str | None = None, precision: str | None 
         from crg.encoders.onnx import Onnx
 
         return Onnx(name.removeprefix("onnx:"), device=device, precision=precision)
+    if name.startswith("hf:"):
+        from crg.encoders.huggingface import HuggingFace
+
+        return HuggingFace(name.removeprefix("hf:"), device=device, precision=precision)
     _check_spelling(name)
     from crg.encoders.openclip import OpenClip
 
@@ -87,20 +92,21 @@ class EncoderRow:
     """One encoder that ``load_encoder`` knows."""
 
     name: str  # what to give as --model
-    kind: str  # mini, openclip or onnx
+    kind: str  # mini, openclip, huggingface or onnx
     source: str  # where the weights come from
     here: bool | None  # whether they are on this machine; None: it cannot be told
     needs: str | None = None  # the extra that must be installed first
 
 
 def list_encoders(pattern: str | None = None) -> list[EncoderRow]:
-    """mini, the paper's models and ONNX folders; with a pattern, what matches it.
+    """mini, the paper's models, Hugging Face and ONNX folders; with a pattern, what matches it.
 
     A pattern without ``*`` matches anywhere in MODEL:TAG, whatever the case.
     """
     if pattern is None:
-        return [_mini_row(), *_open_clip_rows(PAPER), _onnx_row()]
-    fixed = [row for row in (_mini_row(), _onnx_row()) if _matches(row.name, pattern)]
+        return [_mini_row(), *_open_clip_rows(PAPER), _hugging_face_row(), _onnx_row()]
+    fixed = [_mini_row(), _hugging_face_row(), _onnx_row()]
+    fixed = [row for row in fixed if _matches(row.name, pattern)]
     rows = fixed + _open_clip_rows(_known(pattern))
     if not rows:
         none = f"No model matches {pattern!r}: try a shorter pattern, such as vit or rn."
@@ -119,6 +125,12 @@ def open_clip_problem() -> str | None:
 
 def _mini_row() -> EncoderRow:
     return EncoderRow("mini", "mini", "bundled with crg", here=True)
+
+
+def _hugging_face_row() -> EncoderRow:
+    needs = None if _can_import("transformers") else "huggingface"
+    source = "huggingface.co, or a folder, through transformers"
+    return EncoderRow("hf:USER/MODEL", "huggingface", source, here=None, needs=needs)
 
 
 def _onnx_row() -> EncoderRow:

@@ -13,11 +13,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from crg.atomic import file_sha256
 from crg.encoders.base import first_line, library
-from crg.encoders.onnx import DESCRIPTION, FORMAT, VERSION, Onnx
+from crg.encoders.onnx import TEST_SENTENCES, Onnx, reference_pixels
+from crg.encoders.onnx_folder import DESCRIPTION, FORMAT, IMAGE, TEXT, VERSION
 from crg.encoders.openclip import OpenClip
 from crg.encoders.tokenizer import write_tokenizer
 from crg.types import InputError
@@ -63,8 +65,8 @@ def _write(encoder: OpenClip, folder: Path) -> None:
     torch = library("torch", "export")
     images = torch.zeros(2, 3, side, side)
     texts = encoder.tokenizer(list(_SENTENCES[:2]))
-    _write_graph(encoder, "encode_image", images, folder / "image.onnx")
-    _write_graph(encoder, "encode_text", texts, folder / "text.onnx")
+    _write_graph(encoder, "encode_image", images, folder / IMAGE)
+    _write_graph(encoder, "encode_text", texts, folder / TEXT)
     about = {
         "format": FORMAT,
         "version": VERSION,
@@ -74,7 +76,11 @@ def _write(encoder: OpenClip, folder: Path) -> None:
         "logit_bias": encoder.logit_bias,
         "context_length": int(encoder.tokenizer.context_length),
         "preprocessing": asdict(encoder.preprocessing),
-        "tokenizer": tokenizer,
+        "tokenizer": msgspec.to_builtins(tokenizer),
+        "reference": {
+            "images": encoder.encode_images(reference_pixels(side)).round(6).tolist(),
+            "texts": encoder.encode_texts(TEST_SENTENCES).round(6).tolist(),
+        },
         "files": {file.name: file_sha256(file) for file in sorted(folder.iterdir())},
     }
     (folder / DESCRIPTION).write_text(json.dumps(about, indent=2), encoding="utf-8")

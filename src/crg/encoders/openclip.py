@@ -5,36 +5,27 @@ from __future__ import annotations
 import contextlib
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from crg.encoders.base import (
-    Vectors,
-    check_pixels,
-    check_texts,
-    choose_device,
-    choose_precision,
-    encode_in_pieces,
-    first_line,
-    library,
-)
+from crg.encoders.base import first_line, install, library
 from crg.encoders.openclip_prompts import OpenClipPrompts
+from crg.encoders.torch_encoder import TorchEncoder
+from crg.encoders.torchscript import is_torchscript
 from crg.encoders.weights import (
     Wanted,
     fetch_weights,
-    is_torchscript,
     load_weights,
     parse_name,
     published_at,
     published_configuration,
     published_tags,
+    tensors_only,
     weights_fingerprint,
 )
-from crg.images.preprocessing import Pixels, Preprocessing
+from crg.images.preprocessing import Preprocessing
 from crg.types import InputError
 
 _PREPARED = ("mean", "std", "interpolation", "resize_mode")  # size is the architecture's
@@ -70,7 +61,8 @@ def _built_by_name(wanted: Wanted) -> Built:
 def _built_from_folder(name: str) -> Built:
     place = name.split(":", 1)[1]
     try:
-        model = _created(name, require_pretrained=True)
+        with tensors_only():
+            model = _created(name, require_pretrained=True)
     except InputError:
         raise
     except Exception as error:
@@ -147,7 +139,7 @@ def _channels(given: Any) -> tuple[float, float, float]:
 def _needs_transformers(name: str, error: Exception) -> str:
     return (
         f"{name} reads text with a tokenizer from Hugging Face ({first_line(error)}): "
-        "install crg-tta[huggingface]."
+        f"in the clone of crg, run {install('huggingface')}."
     )
 
 
@@ -164,19 +156,15 @@ def _quietly() -> Iterator[None]:
         root.removeHandler(silent)
 
 
-_TEXTS_AT_ONCE = 256
-
-
-class OpenClip:
+class OpenClip(TorchEncoder):
     """A model of open_clip as an Encoder."""
 
     def __init__(
         self, name: str, *, device: str | None = None, precision: str | None = None
     ) -> None:
         library("open_clip", "openclip")
+        super().__init__(device, precision)
         self.name = name
-        self.device = choose_device(device)
-        self.precision = choose_precision(precision, self.device)
         wanted = parse_name(name)
         with _quietly():
             own = wanted.has_own_configuration
@@ -190,45 +178,14 @@ class OpenClip:
         self.logit_bias = 0.0 if bias is None else float(bias.detach())
         self.model = model.eval().requires_grad_(False).to(self.device)
 
-    def encode_images(self, pixels: Pixels) -> Vectors:
-        """Unit features (B, D) for pixels (B, S, S, 3)."""
-        check_pixels(pixels, self.preprocessing)
-        size = 64 if self.device.startswith("cpu") else 256
-        return encode_in_pieces(pixels, self._image_features, size, self.width, "images")
-
-    def encode_texts(self, texts: Sequence[str]) -> Vectors:
-        """Unit features (n, D); words beyond the context length are cut off."""
-        rows = check_texts(texts)
-        return encode_in_pieces(rows, self._text_features, _TEXTS_AT_ONCE, self.width, "texts")
-
     def promptable(self) -> OpenClipPrompts:
         """The text half in fp32, into which context vectors can be put in place of words."""
         return OpenClipPrompts(self.name, self.model, self.tokenizer)
 
-    def _image_features(self, pixels: Pixels) -> Vectors:
-        torch = library("torch", "openclip")
-        std = torch.tensor(self.preprocessing.std, device=self.device).reshape(3, 1, 1)
-        mean = torch.tensor(self.preprocessing.mean, device=self.device).reshape(3, 1, 1)
-        # as bytes to the device, where they become floats: a quarter of the way to carry
-        bytes_there = torch.from_numpy(np.array(pixels)).to(self.device).permute(0, 3, 1, 2)
-        with self._computing():
-            return _on_host(self.model.encode_image(bytes_there / (255 * std) - mean / std))
+    def image_rows(self, images: Any) -> Any:
+        """Features (B, D) of normalised images (B, 3, S, S)."""
+        return self.model.encode_image(images)
 
-    def _text_features(self, texts: list[str]) -> Vectors:
-        with self._computing():
-            return _on_host(self.model.encode_text(self.tokenizer(texts).to(self.device)))
-
-    @contextlib.contextmanager
-    def _computing(self) -> Iterator[None]:
-        """No gradients, and products in the lower precision where one was chosen."""
-        torch = library("torch", "openclip")
-        lower = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(self.precision)
-        place = torch.device(self.device).type
-        lowered = torch.autocast(place, dtype=lower, enabled=lower is not None)
-        with torch.inference_mode(), lowered:
-            yield
-
-
-def _on_host(features: Any) -> Vectors:
-    vectors: Vectors = features.float().cpu().numpy()
-    return vectors
+    def text_rows(self, texts: list[str]) -> Any:
+        """Features (n, D) of texts."""
+        return self.model.encode_text(self.tokenizer(texts).to(self.device))

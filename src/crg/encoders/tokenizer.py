@@ -5,15 +5,18 @@ from __future__ import annotations
 import html
 import re
 import string
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
+from msgspec import Meta, Struct
 
 from crg.encoders.base import library
 from crg.types import InputError
 
+Clean = Literal["lower", "whitespace", "canonicalize"]
+_Token = Annotated[int, Meta(ge=0, lt=2**31)]
 Tokens = np.ndarray[Any, np.dtype[np.int64]]  # (n, context length)
 _END = "</w>"  # closes the last piece of a word
 # Endings, runs of letters, single digits, runs of anything else but spaces. U+0345 is a mark whose
@@ -83,14 +86,33 @@ def _spaced(text: str) -> str:
 Tokenize = Callable[[Sequence[str], int], Tokens]
 
 
-def write_tokenizer(tokenizer: Any, folder: Path) -> dict[str, Any]:
+class ClipWords(Struct, tag="clip", tag_field="kind"):
+    """CLIP's tokenizer, whose byte pairs are in ``merges.txt``."""
+
+    clean: Clean
+    specials: Annotated[list[str], Meta(min_length=2, max_length=1000)]
+
+
+class HuggingFaceWords(Struct, tag="huggingface", tag_field="kind"):
+    """A tokenizer of Hugging Face, in ``tokenizer.json``."""
+
+    clean: Clean
+    pad_id: _Token
+    pad_token: str
+    stripped: _Token | None = None
+
+
+Words: TypeAlias = ClipWords | HuggingFaceWords
+
+
+def write_tokenizer(tokenizer: Any, folder: Path) -> Words:
     """Write what ``read_tokenizer`` needs of an open_clip tokenizer; returns its description."""
     clean = tokenizer.clean_fn.__name__.removeprefix("_clean_")
     if hasattr(tokenizer, "bpe_ranks") and tokenizer.reduction_fn is None:
         merges = "\n".join(" ".join(pair) for pair in tokenizer.bpe_ranks)
         (folder / "merges.txt").write_text(merges, encoding="utf-8")
         specials = [tokenizer.decoder[number] for number in tokenizer.all_special_ids]
-        return {"kind": "clip", "clean": clean, "specials": specials}
+        return ClipWords(clean, specials)
     plain = type(tokenizer).__name__ == "HFTokenizer" and not tokenizer.tokenizer_mode
     fast = getattr(tokenizer.tokenizer, "backend_tokenizer", None) if plain else None
     if fast is None:
@@ -101,33 +123,28 @@ def write_tokenizer(tokenizer: Any, folder: Path) -> dict[str, Any]:
     fast.save(str(folder / "tokenizer.json"))
     inner = tokenizer.tokenizer
     stripped = inner.sep_token_id if tokenizer.strip_sep_token else None
-    padding = {"pad_id": inner.pad_token_id, "pad_token": inner.pad_token}
-    return {"kind": "huggingface", "clean": clean, **padding, "stripped": stripped}
+    return HuggingFaceWords(clean, inner.pad_token_id, inner.pad_token, stripped)
 
 
-def read_tokenizer(about: Mapping[str, Any], folder: Path) -> Tokenize:
+def read_tokenizer(about: Words, folder: Path) -> Tokenize:
     """The tokenizer that ``about`` describes."""
-    if about["kind"] == "clip":
-        lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
-        merges = [(left, right) for left, right in (line.split(" ") for line in lines)]
-        return ClipTokenizer(merges, about["specials"], about["clean"])
-    if about["kind"] == "huggingface":
+    if isinstance(about, HuggingFaceWords):
         return _hugging_face(about, folder)
-    raise ValueError(f"the tokenizer {about['kind']!r} is not known")
+    lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
+    merges = [(left, right) for left, right in (line.split(" ") for line in lines)]
+    return ClipTokenizer(merges, about.specials, about.clean)
 
 
-def _hugging_face(about: Mapping[str, Any], folder: Path) -> Tokenize:
+def _hugging_face(about: HuggingFaceWords, folder: Path) -> Tokenize:
     tokenizers = library("tokenizers", "onnx")
     inner = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
-    clean = cleaner(about["clean"])
+    clean = cleaner(about.clean)
 
     def tokenize(texts: Sequence[str], context_length: int) -> Tokens:
         inner.enable_truncation(context_length)
-        inner.enable_padding(
-            pad_id=about["pad_id"], pad_token=about["pad_token"], length=context_length
-        )
+        inner.enable_padding(pad_id=about.pad_id, pad_token=about.pad_token, length=context_length)
         rows = [each.ids for each in inner.encode_batch([clean(text) for text in texts])]
         tokens = np.array(rows, np.int64).reshape(len(rows), context_length)
-        return np.where(tokens == about["stripped"], 0, tokens) if about["stripped"] else tokens
+        return np.where(tokens == about.stripped, 0, tokens) if about.stripped else tokens
 
     return tokenize

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
 import pickle
 import re
-import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from crg.encoders.base import first_line, library
+from crg.encoders.torchscript import is_torchscript, read_torchscript
 from crg.spelling import nearest
 from crg.types import InputError
 
@@ -134,7 +137,7 @@ def fetch_weights(model: str, tag: str) -> Path:
     reason = ""
     for address, options in _ways(about):
         try:
-            _check_reachable(address)  # the hub alone would go on trying for a minute
+            check_reachable(address)  # the hub alone would go on trying for a minute
             return Path(download(about, **options))
         except Exception as error:  # network, disk or hub: each library has its own kinds
             reason = reason or first_line(error)
@@ -148,7 +151,8 @@ def load_weights(model: Any, file: Path) -> None:
             _load_torchscript(model, file)
         else:
             factory = library("open_clip", "openclip").factory
-            factory.load_checkpoint(model, str(file), weights_only=True)
+            with tensors_only():
+                factory.load_checkpoint(model, str(file), weights_only=True)
     except (KeyError, AttributeError, TypeError, IndexError, AssertionError) as error:
         raise InputError(_misfit(file, error)) from None
     except Exception as error:
@@ -161,13 +165,22 @@ def load_weights(model: Any, file: Path) -> None:
         ) from None
 
 
-def is_torchscript(file: Path) -> bool:
-    """Whether the file is a TorchScript archive, as OpenAI published its models."""
+@contextlib.contextmanager
+def tensors_only() -> Iterator[None]:
+    """Let torch unpickle nothing but tensors.
+
+    open_clip asks for that, too, but after a TypeError it asks again without, which older
+    versions of torch understand as leave to run whatever the file holds.
+    """
+    variable = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+    before = os.environ.get(variable)
+    os.environ[variable] = "1"
     try:
-        with zipfile.ZipFile(file) as archive:
-            return any(name.endswith("/constants.pkl") for name in archive.namelist())
-    except (OSError, zipfile.BadZipFile):
-        return False
+        yield
+    finally:
+        del os.environ[variable]
+        if before is not None:
+            os.environ[variable] = before
 
 
 def weights_fingerprint(model: Any, configuration: dict[str, Any]) -> str:
@@ -191,8 +204,7 @@ def _on_hub(about: dict[str, Any]) -> tuple[str, list[str]]:
 
 
 def _load_torchscript(model: Any, file: Path) -> None:
-    torch = library("torch", "openclip")
-    state = torch.jit.load(str(file), map_location="cpu").state_dict()
+    state = read_torchscript(file)
     for note in ("input_resolution", "context_length", "vocab_size", "attn_mask"):
         state.pop(note, None)  # the architecture says the same
     model.load_state_dict(state, strict=True)
@@ -205,7 +217,8 @@ def _ways(about: dict[str, Any]) -> list[tuple[str, dict[str, bool]]]:
     return ways + ([(about["url"], {"prefer_hf_hub": False})] if about.get("url") else [])
 
 
-def _check_reachable(address: str) -> None:
+def check_reachable(address: str) -> None:
+    """Fail within seconds where there is no network."""
     try:
         urlopen(Request(address, method="HEAD"), timeout=10).close()
     except HTTPError:

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -156,11 +156,9 @@ def write_features(path: str | os.PathLike[str], features: Features) -> None:
 
 def _assembled(source: Path, raw: Mapping[str, Any], digest: str) -> Features:
     images = np.asanyarray(raw["image_features"])  # a store's stay on disk
-    text = _floats("text_features", raw["text_features"])
+    names, text = text_of(raw)
     precision = np.float64 if images.dtype == np.float64 else np.float32
-    task = Task(
-        _names_of(raw["class_names"]), text.astype(precision), _one_number(raw["logit_scale"])
-    )
+    task = Task(names, text.astype(precision), _one_number(raw["logit_scale"]))
     return Features(
         image_features=images,
         task=task,
@@ -178,9 +176,19 @@ def _assembled(source: Path, raw: Mapping[str, Any], digest: str) -> Features:
     )
 
 
+def text_of(raw: Mapping[str, Any]) -> tuple[tuple[str, ...], Numbers]:
+    """The class names and their features, as they were stored."""
+    return _names_of(raw["class_names"]), _floats("text_features", raw["text_features"])
+
+
 def check_complete(source: Path, raw: Mapping[str, Any]) -> None:
     """Refuse what lacks a required name, with the nearest name that it has."""
-    for key in REQUIRED:
+    check_names(source, raw, REQUIRED, "a feature file")
+
+
+def check_names(source: Path, raw: Mapping[str, Any], needed: Sequence[str], what: str) -> None:
+    """Refuse a file that lacks one of the names that ``what`` needs."""
+    for key in needed:
         if key in raw:
             continue
         spare = [name for name in raw if name not in (*REQUIRED, *OPTIONAL)]
@@ -188,7 +196,7 @@ def check_complete(source: Path, raw: Mapping[str, Any]) -> None:
         hint = f" (the nearest name in it is {close[0]!r})" if close else ""
         raise InputError(
             f"{source} holds no {key!r}{hint}: "
-            f"a feature file needs {', '.join(REQUIRED[:-1])} and {REQUIRED[-1]}."
+            f"{what} needs {', '.join(needed[:-1])} and {needed[-1]}."
         )
 
 

@@ -11,6 +11,7 @@ Choices that the formats leave open:
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import stat
@@ -35,7 +36,7 @@ Image.core.set_block_size(64 * 2**20)  # type: ignore[attr-defined]
 _PLAIN, _OTHER = 12, 25
 _PLAIN_FORMATS, _PLAIN_MODES = ("JPEG", "PNG", "BMP", "GIF"), ("RGB", "L", "1", "P", "CMYK")
 IMAGE_SUFFIXES = frozenset(  # lower case, as in path.suffix.lower()
-    [".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg",
+    [".avif", ".bmp", ".gif", ".heic", ".heif", ".hif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg",
      ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"]
 )  # fmt: skip
 # Only these, because others run programs (EPS) or are not images to a person (HDF5, MPEG).
@@ -43,6 +44,7 @@ _FORMATS = (
     *("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000"),
     *(("AVIF",) if find_spec("PIL.AvifImagePlugin") else ()),  # from Pillow 11.3 on
 )
+_HEIC = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")  # brands
 _ORIENTATION = 0x0112  # the EXIF tag
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -131,9 +133,11 @@ def _decoded(content: bytes, name: str, held: ExitStack, max_pixels: int) -> Ima
         raise InputError(f"{name} is empty, with zero bytes: {_ANOTHER}.")
     try:
         with _pillow_quiet():
-            image = Image.open(io.BytesIO(content), formats=_FORMATS)
+            image = Image.open(io.BytesIO(content), formats=(*_FORMATS, *_of_extra(content, name)))
     except Image.DecompressionBombError:
         raise _too_large(name, max_pixels) from None
+    except InputError:
+        raise
     except UnidentifiedImageError:
         raise InputError(
             f"{name} is not an image of a known format: convert it to JPEG or PNG."
@@ -141,6 +145,24 @@ def _decoded(content: bytes, name: str, held: ExitStack, max_pixels: int) -> Ima
     except Exception as error:  # damaged headers make the decoders raise nearly anything
         raise _damaged(name, error) from None
     return _finished(image, name, held, max_pixels)
+
+
+def _of_extra(content: bytes, name: str) -> tuple[str, ...]:
+    """The formats that need more than Pillow; pillow-heif turns images upright by itself."""
+    brand = content[8:12] if content[4:8] == b"ftyp" else b""
+    if brand in (b"avif", b"avis") and "AVIF" not in _FORMATS:
+        raise InputError(f"{name} is an AVIF image: install Pillow 11.3 or later to read it.")
+    if brand not in _HEIC:
+        return ()
+    try:
+        heif = importlib.import_module("pillow_heif")
+    except ImportError:
+        raise InputError(
+            f"{name} is a HEIC image, which pillow-heif reads: in the clone of crg, run "
+            "pip install -c constraints.txt '.[heif]'."
+        ) from None
+    heif.register_heif_opener()
+    return ("HEIF",)
 
 
 def _finished(

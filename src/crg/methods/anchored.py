@@ -32,7 +32,7 @@ from crg.methods.base import Method, copied
 from crg.methods.options import option
 from crg.methods.registry import register
 from crg.ops import entropy, normalize, softmax, softmax_and_entropy
-from crg.parts.cache import Filing
+from crg.parts.cache import Filing, filed_softly, one_class
 from crg.parts.recent import RecentImages
 from crg.parts.soft_counts import SoftCounts
 from crg.types import Array, Diagnostics, Prediction, Sample, SampleId, namespace
@@ -284,19 +284,8 @@ class Anchored(Method):
     def _responsibilities(self, p: Array, label: int, sample_id: SampleId) -> Array:
         """r_k = p_k^power, or one for the class that ``filing`` gives on purpose, (K,)."""
         xp, r = namespace(p), p**self.config.power
-        if self.filing is not None:
-            filed = self.filing.filed_under(label, sample_id)
-            self.filing.was_kept(sample_id)
-            if filed != label:
-                return self._certain(filed)
-        return xp.where(r < self.config.floor, xp.zeros_like(r), r)
-
-    def _certain(self, label: int) -> Array:
-        """r of an image whose class is given, (K,)."""
-        text = self.task.text_features
-        r = namespace(text).zeros(text.shape[0], dtype=text.dtype, device=text.device)
-        r[label] = 1.0
-        return r
+        r = xp.where(r < self.config.floor, xp.zeros_like(r), r)
+        return filed_softly(self.filing, r, label, sample_id)
 
     def _learn(
         self, x: Array, p: Array, r: Array, sample_id: SampleId, sight: Sight | None
@@ -343,7 +332,7 @@ class Anchored(Method):
 
     def correct(self, sample: Sample, label: int) -> None:
         """The image counts one for ``label`` and nothing else, whatever it counted before."""
-        known, r = self.recent.find(sample.id), self._certain(label)
+        known, r = self.recent.find(sample.id), one_class(label, self.task.text_features[:, 0])
         if known is None:
             x = self._feature(sample.views, count=True)
             self._learn(x, r, r, sample.id, None)

@@ -111,8 +111,7 @@ class Method(Stateful, ABC):
     def _correctable(self) -> Cache:
         if self.queues is None:
             raise InputError(
-                f"Method {self.name!r} does not learn from images and cannot be corrected: "
-                "use one that does, such as 'anchored'."
+                f"Method {self.name!r} cannot be corrected: use one that can, such as 'anchored'."
             )
         return self.queues
 

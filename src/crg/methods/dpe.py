@@ -66,7 +66,7 @@ class DPE(Method):
     def step(self, sample: Sample) -> Prediction:
         """Cache the image, take one step, predict the original view, evolve."""
         text, c = self.text.rows, self.config
-        seen = confident_views(sample.views, text, self.task.logit_scale, c.view_share)
+        seen = confident_views(sample.views, normalize(text), self.task.logit_scale, c.view_share)
         change = self.cache.offer(seen.label, seen.feature, seen.entropy, sample.id)
         logits, moved_text = self._moved(sample.views[0, :], seen.feature)
         facts = Diagnostics(seen.entropy, seen.label, change is not None, self.cache.fill)
@@ -77,7 +77,7 @@ class DPE(Method):
 
     def answer(self, sample: Sample) -> Prediction:
         """Take one step and predict the original view; nothing is cached, nothing evolves."""
-        text, share = self.text.rows, self.config.view_share
+        text, share = normalize(self.text.rows), self.config.view_share
         seen = confident_views(sample.views, text, self.task.logit_scale, share)
         if not self.cache.counts.any():  # no image has been cached, so there is nothing to step to
             return self._predicted_plainly(self.task.logit_scale * (text @ sample.views[0, :]))

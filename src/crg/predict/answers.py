@@ -17,6 +17,7 @@ from typing import IO, Any, Literal, Self, TypeAlias
 from crg.atomic import not_writable, replacing
 from crg.predict.lines import (
     FIELDS,
+    SORTED_TO,
     Line,
     csv_line,
     csv_row,
@@ -24,7 +25,7 @@ from crg.predict.lines import (
     parse_csv,
     parse_json_lines,
 )
-from crg.types import InputError
+from crg.types import InputError, parsed_json
 
 Format: TypeAlias = Literal["jsonl", "csv"]
 Layout: TypeAlias = Literal["jsonl", "csv", "parquet"]
@@ -114,18 +115,22 @@ class AnswerFile:
 
 def check_settings(path: Path, settings: Mapping[str, Any] | None) -> None:
     """Refuse to continue with answers that were made with other settings."""
-    try:
-        kept = json.loads(settings_file(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return  # nothing is known of them
-    if not isinstance(kept, dict):
-        return
+    kept = kept_settings(path)
     for name, value in json.loads(json.dumps(settings or {})).items():
         if kept.get(name, value) != value:
             raise InputError(
                 f"{path} was made with other {name} ({_brief(kept[name])}, not {_brief(value)}): "
                 "use the same ones or another --out."
             )
+
+
+def kept_settings(path: Path) -> dict[str, Any]:
+    """The settings of a file of answers; empty if nothing is known of them."""
+    try:
+        kept = parsed_json(settings_file(path).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return kept if isinstance(kept, dict) else {}
 
 
 def settings_file(path: Path) -> Path:
@@ -157,7 +162,7 @@ def read_answers(path: Path, layout: Format) -> list[Line]:
         lines = parse_json_lines(text) if layout == "jsonl" else parse_csv(text)
         if not all(map(_is_answer, lines)):
             raise ValueError("a line is not an answer")
-    except (ValueError, TypeError, KeyError, RecursionError, csv.Error) as error:
+    except (ValueError, TypeError, KeyError, csv.Error) as error:
         raise InputError(
             f"{path} holds no predictions ({error}): name a file that crg predict wrote."
         ) from None
@@ -167,6 +172,8 @@ def read_answers(path: Path, layout: Format) -> list[Line]:
 def _is_answer(line: Any) -> bool:
     """Whether it has a path, and a step or an error."""
     if not isinstance(line, dict) or not isinstance(line.get("path"), str):
+        return False
+    if not all(isinstance(line.get(name, ""), str) for name in ("label", SORTED_TO)):
         return False
     return type(line.get("step")) is int or isinstance(line.get("error"), str)
 

@@ -18,7 +18,7 @@ from typing import Any
 from crg.classifier import Classifier
 from crg.predict.lines import unmarked
 from crg.threads import one_blas_thread
-from crg.types import InputError
+from crg.types import InputError, parsed_json
 
 
 def read_corrections(path: Path) -> dict[str, str]:
@@ -34,7 +34,7 @@ def read_corrections(path: Path) -> dict[str, str]:
             isinstance(value, str) and value for each in pairs for value in each
         ):
             raise ValueError("a path or a label is missing")
-    except (ValueError, KeyError, TypeError, RecursionError, csv.Error):
+    except (ValueError, KeyError, TypeError, csv.Error):
         raise InputError(
             f"{path} holds no corrections: give a file with path and label in every line, as the "
             "page of crg review writes it."
@@ -82,7 +82,7 @@ def _unreadable(why: str) -> InputError:
 
 def _rows_of(text: str, is_csv: bool) -> list[Any]:
     if not is_csv:
-        return [json.loads(line) for line in text.split("\n") if line.strip()]
+        return [parsed_json(line) for line in text.split("\n") if line.strip()]
     rows = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     return [{name: unmarked(row[name] or "") for name in ("path", "label")} for row in rows]
 

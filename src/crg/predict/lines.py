@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from crg.classifier import Answer
+from crg.types import parsed_json
 
 Line: TypeAlias = dict[str, Any]
 
@@ -99,7 +100,7 @@ def csv_row(cells: Iterable[Any]) -> str:
 
 def parse_json_lines(text: str) -> list[Line]:
     """What ``json_line`` wrote."""
-    return [json.loads(line) for line in text.split("\n")[:-1]]
+    return [parsed_json(line) for line in text.split("\n")[:-1]]
 
 
 def parse_csv(text: str) -> list[Line]:

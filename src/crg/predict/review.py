@@ -20,7 +20,7 @@ from typing import Any
 
 from crg.atomic import replacing
 from crg.images.reading import read_image
-from crg.predict.answers import LAYOUTS, read_answers, settings_file
+from crg.predict.answers import LAYOUTS, kept_settings, read_answers
 from crg.predict.lines import CORRECTED, TOP, Line
 from crg.predict.parquet import read_parquet
 from crg.types import InputError
@@ -142,10 +142,7 @@ def _number(value: Any) -> float:
 
 
 def _classes_kept(answers: Path) -> list[str]:
-    try:
-        classes = json.loads(settings_file(answers).read_text(encoding="utf-8"))["classes"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return []
+    classes = kept_settings(answers).get("classes")
     return [name for name in classes if isinstance(name, str)] if isinstance(classes, list) else []
 
 

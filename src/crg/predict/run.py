@@ -51,7 +51,7 @@ class Output:
     def __post_init__(self) -> None:
         for line in self.answers.before:
             self._know(line)
-            if "error" not in line:
+            if "label" in line:
                 self.per_class[line["label"]] += 1
         if self.sorter is not None:
             self.sorter.repair(self.answers.before)
@@ -112,6 +112,7 @@ class ImageStream:
     workers: int = 1
     corrections: Mapping[str, str] = field(default_factory=dict)  # label by path
     knows_corrections: bool = False  # whether the state has learnt them
+    started_at: int | None = None  # images that were learnt before the first one of the answers
     _last: int = field(default=0, init=False)  # step of the last line
 
     def run(self, paths: Iterable[Path | None], live: bool = False) -> Iterator[Counts]:
@@ -156,7 +157,7 @@ class ImageStream:
             if "step" in line and not line.get(CORRECTED)
         }
         adapter, first = self.classifier.adapter, self.classifier.adapter.n_steps
-        self._last = max(lines, default=first)
+        self._last = max(lines, default=first if self.started_at is None else self.started_at)
         if self._last < first:
             raise InputError(
                 f"The state has seen {first} images but the answers end at {self._last}: "

@@ -25,6 +25,7 @@ import numpy as np
 
 from crg.atomic import replacing
 from crg.encoders.base import Encoder, Vectors
+from crg.encoders.fixed_text import FixedText
 from crg.prompts.descriptions import Descriptions, described, plain, read_descriptions
 from crg.types import InputError, Task, unit_rows
 
@@ -59,6 +60,8 @@ def encode_classes(
     each prompt. ``cache`` is a folder, "default" or None for no cache. ``on_note`` is called with
     remarks that do not stop anything, a sentence each.
     """
+    if isinstance(encoder, FixedText):
+        return encoder.class_features(class_names)
     prompts = class_prompts(class_names, templates, descriptions, mode, on_note)
     kept = TextCache(cache)
     key = kept.key(encoder.fingerprint, prompts)

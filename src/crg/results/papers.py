@@ -159,7 +159,6 @@ class _Note(Struct, forbid_unknown_fields=True):
 
     note: str
     source: str | None = None
-    paper: str = ""
     experiment: str | None = None
     backbone: str | None = None
     methods: tuple[str, ...] | None = None

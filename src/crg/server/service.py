@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
+import gc
 import logging
 import re
 import shutil
@@ -233,14 +235,18 @@ class Service:
         while True:
             await asyncio.sleep(pause)
             try:
-                now = time.monotonic()
-                for session, used in list(self._live.values()):
-                    if now - used > limits.idle and not session.busy:
-                        self._unload(session)
+                await self._unload_idle(time.monotonic() - limits.idle)
                 if limits.expire:
                     await self._delete_expired(time.time() - limits.expire)
             except Exception:
                 _LOGGER.exception("unused sessions could not be put away")
+
+    async def _unload_idle(self, moment: float) -> None:
+        sessions = [each for each, used in self._live.values() if used < moment and not each.busy]
+        for session in sessions:
+            self._unload(session)
+        if sessions:
+            await self.read(_give_memory_back)
 
     async def _delete_expired(self, moment: float) -> None:
         for session_id in await self.read(self.log.unused_since, moment):
@@ -251,3 +257,10 @@ class Service:
         pool = ThreadPoolExecutor(workers, name)
         self._held.callback(pool.shutdown)
         return pool
+
+
+def _give_memory_back() -> None:
+    """Let the system have what is free; glibc would keep it, several times what is in use."""
+    gc.collect()
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # there is another C library
+        ctypes.CDLL(None).malloc_trim(0)

@@ -123,10 +123,10 @@ class Session:
 
     def _learnt(self, job: Job) -> list[Event] | BaseException:
         """The events that a job makes; a failure halfway breaks the session."""
-        if self.broken:
-            return _not_kept("an answer before it was not kept")
         if error := job.ready.exception():
             return error
+        if self.broken:
+            return _not_kept("an answer before it was not kept")
         before = self.learner.seq
         try:
             return job.apply(self.learner, job.ready.result())

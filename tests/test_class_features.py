@@ -1,0 +1,146 @@
+"""Files of class features in place of a text encoder, for images, streams and stores."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+from crg import Classifier
+from crg.cli.encode import encode
+from crg.cli.predict import predict
+from crg.encoders.mini import Mini
+from crg.features.class_features import load_with_classes
+from crg.features.files import read_features
+from crg.prompts import encode_classes
+from sentences import refused_in_one_sentence
+
+NAMES = ("red circle", "blue square", "green star")
+
+
+class _ImagesOnly(Mini):
+    """The bundled model as one whose text encoder is gone."""
+
+    def encode_texts(self, texts: Any) -> Any:
+        pytest.fail("a text was encoded")
+
+
+def _write(file: Path, **changes: Any) -> Path:
+    values: dict[str, Any] = {
+        "class_names": np.array(NAMES),
+        "text_features": 3 * encode_classes(Mini(), NAMES, cache=None),
+    }
+    values = {key: value for key, value in (values | changes).items() if value is not None}
+    np.savez(file, **values)
+    return file
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Three classes as mini knows them, not of unit length."""
+    return _write(tmp_path / "classes.npz")
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    """A folder of two images."""
+    (tmp_path / "images").mkdir()
+    for colour in ("red", "blue"):
+        Image.new("RGB", (48, 48), colour).save(tmp_path / "images" / f"{colour}.png")
+    return tmp_path / "images"
+
+
+def test_the_answers_are_those_of_the_text_encoder(file: Path, images: Path) -> None:
+    """With the features that the text encoder would give, a classifier answers the same."""
+    whole = Classifier("mini", NAMES)
+    parts = Classifier(_ImagesOnly(), text_features=file)
+    assert parts.task.class_names == NAMES
+    assert np.allclose(parts.task.text_features, whole.task.text_features, atol=1e-6)
+    for path in sorted(images.iterdir()):
+        ours, theirs = parts.predict(path), whole.predict(path)
+        assert ours.label == theirs.label
+        assert ours.probability == pytest.approx(theirs.probability, abs=1e-5)
+
+
+def test_some_of_the_classes_in_any_order(file: Path) -> None:
+    """Class names choose among those of the file; templates do not matter."""
+    chosen = Classifier(_ImagesOnly(), NAMES[::-2], text_features=file, templates=["a {}"])
+    every = Classifier(_ImagesOnly(), text_features=file)
+    assert np.allclose(chosen.task.text_features, every.task.text_features[[2, 0], :])
+
+
+def test_the_fingerprint_is_of_the_features_too(file: Path, tmp_path: Path) -> None:
+    """Other features make another encoder, so that nothing is mixed up in a store."""
+    other = _write(tmp_path / "other.npz", class_names=np.array(NAMES[::-1]))
+    prints = {load_with_classes("mini", each).fingerprint for each in (file, other, None)}
+    assert len(prints) == 3
+
+
+def test_predict_takes_names_from_the_file(file: Path, images: Path, tmp_path: Path) -> None:
+    """``crg predict --text-features`` needs no class names."""
+    out = tmp_path / "answers.jsonl"
+    given = [str(images), "--text-features", str(file), "--model", "mini", "--out", str(out)]
+    done = CliRunner().invoke(predict, given)
+    assert done.exit_code == 0, done.output
+    answers = [json.loads(line) for line in out.read_text().splitlines()]
+    assert len(answers) == 2 and {answer["label"] for answer in answers} <= set(NAMES)
+
+
+def test_encode_takes_text_features_from_the_file(file: Path, tmp_path: Path) -> None:
+    """``crg encode --text-features`` stores the features of the file for the dataset's classes."""
+    for name in NAMES:
+        (tmp_path / "data" / name).mkdir(parents=True)
+        Image.new("RGB", (48, 48), name.split()[0]).save(tmp_path / "data" / name / "1.png")
+    out = tmp_path / "store"
+    given = [
+        str(tmp_path / "data"),
+        "--text-features",
+        str(file),
+        "--out",
+        str(out),
+        "--views",
+        "1",
+    ]
+    done = CliRunner().invoke(encode, given)
+    assert done.exit_code == 0, done.output
+    task = read_features(out).task
+    rows = [NAMES.index(name) for name in task.class_names]
+    expected = encode_classes(Mini(), NAMES, cache=None)[rows]
+    assert np.allclose(task.text_features, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"class_names": None}, ["no 'class_names'"]),
+        ({"text_features": None}, ["no 'text_features'"]),
+        ({"text_features": np.ones((3, 5), np.float32)}, ["5 wide", "same model"]),
+        ({"text_features": np.ones((2, 64), np.float32)}, ["classes.npz"]),
+        ({"text_features": np.full((3, 64), np.nan, np.float32)}, ["classes.npz"]),
+        ({"text_features": np.zeros((3, 64), np.float32)}, ["classes.npz"]),
+        ({"text_features": np.ones((3, 64), np.int64)}, ["int64"]),
+        ({"class_names": np.array(["a", "a", "b"])}, ["'a'"]),
+        ({"class_names": np.array([1, 2, 3])}, ["class_names"]),
+        ({"class_names": np.array(["a", None, "b"], object)}, ["pickled"]),
+    ],
+)
+def test_other_files_are_refused(tmp_path: Path, changes: Any, words: list[str]) -> None:
+    """What is missing, or of another width, kind or number, is reported with the file."""
+    file = _write(tmp_path / "classes.npz", **changes)
+    with refused_in_one_sentence(*words):
+        Classifier("mini", text_features=file)
+
+
+def test_unknown_classes_and_texts_are_refused(file: Path) -> None:
+    """A class that the file does not have, and any other text, cannot be encoded."""
+    with refused_in_one_sentence("no class 'dog'", "'red circle'"):
+        Classifier("mini", ["red circle", "dog"], text_features=file)
+    with refused_in_one_sentence("classes.npz", "no text encoder"):
+        load_with_classes("mini", file).encode_texts(["a dog"])
+    with refused_in_one_sentence("does not exist"):
+        Classifier("mini", text_features="nowhere.npz")

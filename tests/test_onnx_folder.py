@@ -1,0 +1,272 @@
+"""Folders of exported models from strangers: what is not as described is refused."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crg import InputError
+from crg.atomic import file_sha256
+from crg.encoders import load_encoder
+from crg.encoders.export import export
+from sentences import refused_in_one_sentence
+from small_models import register_models, save_model, some_pixels
+
+onnx: Any = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small exported transformer."""
+    register_models()
+    place = tmp_path_factory.mktemp("exports")
+    return export(f"small-vit:{save_model('small-vit', place / 'w.pt')}", place / "vit").folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    """A copy that a test may change."""
+    return shutil.copytree(made, tmp_path / "copy")
+
+
+def _described(folder: Path, **changes: Any) -> None:
+    """Change the description, and let the checksums fit what is there."""
+    file = folder / "encoder.json"
+    about = {**json.loads(file.read_text()), **changes}
+    if "files" not in changes:
+        listed = [folder / name for name in about["files"] if (folder / name).exists()]
+        about["files"] = {each.name: file_sha256(each) for each in listed}
+    file.write_text(json.dumps({key: value for key, value in about.items() if value != "gone"}))
+
+
+def _preprocessing(**changes: Any) -> dict[str, Any]:
+    about: dict[str, Any] = {"size": 32, "mean": [0.5] * 3, "std": [0.5] * 3}
+    return {"preprocessing": about | changes}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"width": 0},
+        {"width": -24},
+        {"width": True},
+        {"width": 10**12},
+        {"width": 24.5},
+        {"width": "24"},
+        {"logit_scale": math.nan},
+        {"logit_scale": math.inf},
+        {"logit_scale": -1},
+        {"logit_scale": True},
+        {"logit_bias": 1e300},
+        {"logit_bias": None},
+        {"context_length": 0},
+        {"context_length": 10**9},
+        {"context_length": None},
+        {"tokenizer": None},
+        {"tokenizer": {"kind": "clip", "clean": "shell", "specials": ["<", ">"]}},
+        {"tokenizer": {"kind": "clip", "clean": "lower", "specials": []}},
+        {"tokenizer": {"kind": "clip", "clean": "lower", "specials": [1, 2]}},
+        {"tokenizer": {"kind": "huggingface", "clean": "lower", "pad_id": -1, "pad_token": "p"}},
+        _preprocessing(size=0),
+        _preprocessing(size=10**6),
+        _preprocessing(mean=[0.5, 0.5]),
+        _preprocessing(std=[0.5, 0.0, 0.5]),
+        _preprocessing(std=[0.5, math.nan, 0.5]),
+        _preprocessing(interpolation="magic"),
+        _preprocessing(fit=True),
+        {"files": []},
+        {"files": {"image.onnx": 5}},
+        {"reference": {"images": [[math.nan] * 24] * 2}},
+        {"reference": {"images": [[0.1] * 24]}},
+        {"version": True},
+        {"version": [[[]]]},
+    ],
+    ids=lambda change: json.dumps(change)[:60],
+)
+def test_values_of_other_kinds_and_ranges_are_refused(folder: Path, change: Any) -> None:
+    """The description is checked before any file that it names is used."""
+    _described(folder, **change)
+    with refused_in_one_sentence("encoder.json", "export the model again"):
+        load_encoder(f"onnx:{folder}")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"width": 25}, ["image.onnx", "(2, 25)"]),
+        (_preprocessing(size=40), ["image.onnx", "cannot be used"]),
+        ({"context_length": 50}, ["text.onnx", "cannot be used"]),
+        ({"reference": {"images": [[0.1] * 23] * 2}}, ["reference", "23 wide"]),
+        ({"reference": {"images": [[0.1] * 24, [0.1] * 25]}}, ["reference", "25 wide"]),
+    ],
+)
+def test_graphs_of_other_shapes_are_refused(folder: Path, change: Any, words: list[str]) -> None:
+    """Both graphs are run once, so that inputs and outputs are what the description says."""
+    _described(folder, **change)
+    with refused_in_one_sentence(*words):
+        load_encoder(f"onnx:{folder}")
+
+
+def test_tokens_that_the_graph_does_not_know_are_refused(folder: Path) -> None:
+    """A vocabulary that is larger than the graph's ends in a sentence."""
+    merges = folder / "merges.txt"
+    pairs = merges.read_text(encoding="utf-8").split("\n")
+    more = [" ".join(pair.split(" ")[::-1]) for pair in pairs[:100]]
+    merges.write_text("\n".join([*pairs, *more]), encoding="utf-8")
+    _described(folder)
+    with refused_in_one_sentence("text.onnx"):
+        load_encoder(f"onnx:{folder}")
+    merges.write_text("no pairs at all")
+    _described(folder)
+    with refused_in_one_sentence("encoder.json", "damaged"):
+        load_encoder(f"onnx:{folder}")
+
+
+@pytest.mark.parametrize("name", ["../w.pt", "/etc/passwd", "a/b", "..", "", "merges.txt\n"])
+def test_files_elsewhere_are_refused(folder: Path, name: str) -> None:
+    """The list of files names files of the folder only."""
+    about = json.loads((folder / "encoder.json").read_text())
+    _described(folder, files={**about["files"], name: "0" * 64})
+    with refused_in_one_sentence("copy"):
+        load_encoder(f"onnx:{folder}")
+
+
+def test_links_are_refused(folder: Path, made: Path) -> None:
+    """A link in the place of a graph is not followed."""
+    (folder / "image.onnx").unlink()
+    (folder / "image.onnx").symlink_to(made / "image.onnx")
+    with refused_in_one_sentence("image.onnx", "files themselves"):
+        load_encoder(f"onnx:{folder}")
+
+
+def _with_external_data(folder: Path, location: str, listed: bool) -> None:
+    """Move the weights of the image graph into another file."""
+    graph = onnx.load(folder / "image.onnx")
+    onnx.save(graph, folder / "image.onnx", save_as_external_data=True, location="more.bin")
+    graph = onnx.load(folder / "image.onnx", load_external_data=False)
+    for tensor in graph.graph.initializer:
+        for entry in tensor.external_data:
+            entry.value = location if entry.key == "location" else entry.value
+    (folder / "image.onnx").write_bytes(graph.SerializeToString())
+    about = json.loads((folder / "encoder.json").read_text())
+    _described(folder, files={**about["files"], **({"more.bin": ""} if listed else {})})
+    _described(folder)
+
+
+def test_external_data_must_be_listed(folder: Path, made: Path) -> None:
+    """Weights beside the graph are used if the list has them with their checksum."""
+    _with_external_data(folder, "more.bin", listed=True)
+    pixels = some_pixels(3, 32)
+    expected = load_encoder(f"onnx:{made}").encode_images(pixels)
+    assert np.allclose(load_encoder(f"onnx:{folder}").encode_images(pixels), expected, atol=1e-6)
+    (folder / "more.bin").write_bytes(b"other" * 99)
+    with refused_in_one_sentence("more.bin", "damaged"):
+        load_encoder(f"onnx:{folder}")
+
+
+@pytest.mark.parametrize("location", ["more.bin", "../w.bin", "/etc/passwd", "./image.onnx", ""])
+def test_other_external_data_are_refused(folder: Path, location: str) -> None:
+    """Weights from a file that is not listed are refused before the runtime opens it."""
+    _with_external_data(folder, location, listed=False)
+    with refused_in_one_sentence("takes weights from", "does not list"):
+        load_encoder(f"onnx:{folder}")
+
+
+def _perturbed(graph: Path) -> None:
+    model = onnx.load(graph)
+    rng = np.random.default_rng(0)
+    for tensor in model.graph.initializer:
+        values = onnx.numpy_helper.to_array(tensor)
+        if values.ndim == 2:
+            noise = 0.7 * values.std() * rng.standard_normal(values.shape)
+            new = (values + noise).astype(values.dtype)
+            tensor.CopyFrom(onnx.numpy_helper.from_array(new, tensor.name))
+    onnx.save(model, graph)
+
+
+def _in_eight_bits(graph: Path, kind: str = "QUInt8") -> None:
+    quantization: Any = pytest.importorskip("onnxruntime.quantization")
+    logging.disable(logging.WARNING)
+    try:
+        weights = quantization.QuantType[kind]
+        quantization.quantize_dynamic(graph, graph, weight_type=weights)
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("name", ["image.onnx", "text.onnx"])
+def test_a_graph_with_other_answers_is_refused(folder: Path, name: str) -> None:
+    """Weights that differ from those exported show on the built-in test inputs."""
+    _perturbed(folder / name)
+    _described(folder)
+    with refused_in_one_sentence(name, "test inputs", "fp32"):
+        load_encoder(f"onnx:{folder}")
+
+
+def test_eight_bits_need_a_reference(folder: Path, made: Path) -> None:
+    """A quantised graph is used where its answers are right, and refused where none can tell."""
+    _in_eight_bits(folder / "image.onnx")
+    _described(folder)
+    pixels = some_pixels(2, 32)
+    ours, theirs = (load_encoder(f"onnx:{each}").encode_images(pixels) for each in (folder, made))
+    assert 1e-4 < np.abs(ours - theirs).max() < 0.05
+    _described(folder, reference="gone")
+    with refused_in_one_sentence("8 bits", "reference"):
+        load_encoder(f"onnx:{folder}")
+
+
+def test_eight_bits_are_never_silently_wrong(folder: Path, made: Path) -> None:
+    """Signed weights, which overflow on processors without VNNI, are right or are refused."""
+    _in_eight_bits(folder / "image.onnx", "QInt8")
+    _described(folder)
+    pixels = some_pixels(2, 32)
+    try:
+        ours = load_encoder(f"onnx:{folder}").encode_images(pixels)
+    except InputError as error:
+        assert "8-bit weights overflow" in str(error)
+        return
+    assert np.abs(ours - load_encoder(f"onnx:{made}").encode_images(pixels)).max() < 0.05
+
+
+def test_folders_of_before_are_read(folder: Path, made: Path) -> None:
+    """A folder without reference features is read, and its fingerprint is what it was."""
+    _described(folder, reference="gone")
+    prints = [load_encoder(f"onnx:{each}").fingerprint for each in (folder, made)]
+    assert prints[0] == prints[1]
+
+
+def test_a_folder_may_hold_the_image_graph_only(folder: Path, made: Path) -> None:
+    """Without text graph and tokenizer images are encoded, and texts refused with the remedy."""
+    about = json.loads((folder / "encoder.json").read_text())
+    gone = {"tokenizer": "gone", "context_length": "gone"}
+    _described(folder, **gone, files={"image.onnx": about["files"]["image.onnx"]})
+    encoder, pixels = load_encoder(f"onnx:{folder}"), some_pixels(2, 32)
+    assert np.array_equal(
+        encoder.encode_images(pixels), load_encoder(f"onnx:{made}").encode_images(pixels)
+    )
+    with refused_in_one_sentence("no text model", "text features"):
+        encoder.encode_texts(["a cat"])
+
+
+def _nested(_: bytes) -> bytes:
+    return b"[" * 100_000
+
+
+@pytest.mark.parametrize("spoil", [_nested, lambda whole: whole[:-9], lambda _: b"\xff\xfe"])
+def test_descriptions_that_are_no_json_are_refused(
+    folder: Path, spoil: Callable[[bytes], bytes]
+) -> None:
+    """Deep nesting, truncation and other encodings end in a sentence."""
+    file = folder / "encoder.json"
+    file.write_bytes(spoil(file.read_bytes()))
+    with refused_in_one_sentence("encoder.json", "damaged"):
+        load_encoder(f"onnx:{folder}")
