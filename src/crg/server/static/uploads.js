@@ -69,7 +69,8 @@ export function createUploads({limits, onAnswers}) {
   async function refuseSome(batch, problem, signal) {
     const place = batch.length === 1 ? 0 : problem.image;
     if (problem.status === 404) total -= waiting.splice(0).length;  // the session is gone
-    if (place === undefined) for (const image of batch) await deliver([image], signal);
+    if (problem.status >= 500) for (const {name} of batch) refuse(name, problem.message);  // perhaps learnt: not again
+    else if (place === undefined) for (const image of batch) await deliver([image], signal);
     else {
       refuse(batch[place].name, problem.message);
       await deliver(batch.filter((_, k) => k !== place), signal);
