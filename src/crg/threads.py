@@ -21,18 +21,34 @@ ONE_THREAD = {
 }
 
 
+_blas_lock = threading.Lock()
+_blas_users = 0  # that are inside one_blas_thread
+_blas_limits: list[Any] = []
+
+
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Products of NumPy use one thread meanwhile.
 
     The arrays of one image are so small that threads cost more in waiting for each other
     than they save, above all where something else needs the processors too; and sums that
-    are split otherwise are rounded otherwise. Torch is left as it is.
+    are split otherwise are rounded otherwise. Torch is left as it is. The limit belongs to
+    the whole process: the first to come sets it, and the last to leave takes it away.
     """
-    from threadpoolctl import threadpool_limits
+    global _blas_users
+    with _blas_lock:
+        if _blas_users == 0:
+            from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(limits=1, user_api="blas"):
+            _blas_limits.append(threadpool_limits(limits=1, user_api="blas"))
+        _blas_users += 1
+    try:
         yield
+    finally:
+        with _blas_lock:
+            _blas_users -= 1
+            if _blas_users == 0:
+                _blas_limits.pop().restore_original_limits()
 
 
 class HeldSignals:

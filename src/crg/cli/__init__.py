@@ -16,6 +16,7 @@ from crg.cli.shared import CommandGroup, load_environment_plugins, plugin_option
 COMMANDS = {  # as help lists them
     "predict": "Say what images show, adapting as it goes; one line per image.",
     "review": "Show what crg predict has answered on a page where labels can be corrected.",
+    "serve": "Serve sessions over HTTP, with a page to watch them live.",
     "demo": "Render shifted images, encode them with the bundled model, and compare the methods.",
     "encode": "Encode the images of a dataset once, for every run to read.",
     "generate": "Make variations of images with a diffusion model, "

@@ -71,21 +71,24 @@ def read_image(source: Any) -> Image.Image:
 
 
 @contextmanager
-def reading(source: Any) -> Iterator[Image.Image]:
-    """The image that ``read_image`` gives, for work whose memory counts as that of reading it."""
+def reading(source: Any, max_pixels: int = MAX_PIXELS) -> Iterator[Image.Image]:
+    """The image that ``read_image`` gives, for work whose memory counts as that of reading it.
+
+    A file with more than ``max_pixels`` is refused before it is decoded.
+    """
     with ExitStack() as held:
-        yield _read(source, held)
+        yield _read(source, held, max_pixels)
 
 
-def _read(source: Any, held: ExitStack) -> Image.Image:
+def _read(source: Any, held: ExitStack, max_pixels: int) -> Image.Image:
     if isinstance(source, Image.Image):
         return _finished(source, "The PIL image", held)
     if isinstance(source, np.ndarray):
         return _laid_on_white(Image.fromarray(_bytes_of(source)))
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return _decoded(bytes(source), "The image", held)
+        return _decoded(bytes(source), "The image", held, max_pixels)
     if isinstance(source, (str, os.PathLike)):
-        return _decoded(_content(source), shown(source), held)
+        return _decoded(_content(source), shown(source), held, max_pixels)
     if callable(getattr(source, "draw", None)):
         return _finished(source.draw(), "The drawn image", held)
     raise InputError(f"A value of type {type(source).__name__} is not an image: {_ACCEPTED}.")
@@ -125,14 +128,14 @@ def _content(path: str | os.PathLike[str]) -> bytes:
         raise InputError(f"{name} cannot be read ({_reason(error)}): check the path.") from None
 
 
-def _decoded(content: bytes, name: str, held: ExitStack) -> Image.Image:
+def _decoded(content: bytes, name: str, held: ExitStack, max_pixels: int) -> Image.Image:
     if not content:
         raise InputError(f"{name} is empty, with zero bytes: {_ANOTHER}.")
     try:
         with _pillow_quiet():
             image = Image.open(io.BytesIO(content), formats=(*_FORMATS, *_of_extra(content, name)))
     except Image.DecompressionBombError:
-        raise _too_large(name) from None
+        raise _too_large(name, max_pixels) from None
     except InputError:
         raise
     except UnidentifiedImageError:
@@ -141,7 +144,7 @@ def _decoded(content: bytes, name: str, held: ExitStack) -> Image.Image:
         ) from None
     except Exception as error:  # damaged headers make the decoders raise nearly anything
         raise _damaged(name, error) from None
-    return _finished(image, name, held)
+    return _finished(image, name, held, max_pixels)
 
 
 def _of_extra(content: bytes, name: str) -> tuple[str, ...]:
@@ -162,10 +165,12 @@ def _of_extra(content: bytes, name: str) -> tuple[str, ...]:
     return ("HEIF",)
 
 
-def _finished(image: Image.Image, name: str, held: ExitStack) -> Image.Image:
+def _finished(
+    image: Image.Image, name: str, held: ExitStack, max_pixels: int = MAX_PIXELS
+) -> Image.Image:
     """Loaded, upright and RGB; the image itself if it is all that already."""
-    if image.width * image.height > MAX_PIXELS:
-        raise _too_large(name)
+    if image.width * image.height > max_pixels:
+        raise _too_large(name, max_pixels)
     if 0 in image.size:
         raise InputError(f"{name} has no pixels: {_ANOTHER}.")
     held.enter_context(_memory.taken(_needed(image), name))
@@ -272,10 +277,9 @@ def _from_unit_range(values: Any) -> Any:
     return np.floor(values.astype(np.float32) * 255 + 0.5).astype(np.uint8)
 
 
-def _too_large(name: str) -> InputError:
-    return InputError(
-        f"{name} has more than {MAX_PIXELS:,} pixels: scale it down or set CRG_MAX_PIXELS."
-    )
+def _too_large(name: str, max_pixels: int) -> InputError:
+    remedy = "scale it down or set CRG_MAX_PIXELS" if max_pixels == MAX_PIXELS else "scale it down"
+    return InputError(f"{name} has more than {max_pixels:,} pixels: {remedy}.")
 
 
 def _damaged(name: str, error: Exception) -> InputError:

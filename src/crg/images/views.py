@@ -86,16 +86,17 @@ def make_views(
     (3, 224, 224, 3)
     """
     with reading(image) as original:
-        return _views_of(original, preprocessing, recipe, sample_id, threads)
+        return views_of(original, preprocessing, recipe, sample_id, threads)
 
 
-def _views_of(
+def views_of(
     original: Image.Image,
     preprocessing: Preprocessing,
     recipe: Recipe,
     sample_id: str,
     threads: int | None,
 ) -> Pixels:
+    """What ``make_views`` gives for an image that has been read."""
     draws = _random_numbers(recipe.seed, sample_id, recipe.views)
     crops = _crops(original.size, preprocessing, recipe, draws)
     source, views = (

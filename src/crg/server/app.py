@@ -1,0 +1,128 @@
+"""The application: what is served where, around the sessions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import FileResponse
+from fastapi.staticfiles import StaticFiles
+from starlette.middleware.cors import CORSMiddleware
+
+import crg
+from crg import predict
+from crg.encoders.base import Encoder
+from crg.server import downloads, problems, schema
+from crg.server.actions import Actions
+from crg.server.bodies import JSON_BYTES, body_of, parsed
+from crg.server.limits import Rate
+from crg.server.problems import Problem
+from crg.server.routes import router, service_of
+from crg.server.security import COOKIE, Envelope, Guard, Token
+from crg.server.service import Service, Settings
+from crg.types import InputError
+
+STATIC = Path(__file__).with_name("static")
+CARDS = Path(predict.__file__).with_name("cards")  # which the review page has, too
+
+
+def create_app(settings: Settings, encoder: Encoder) -> FastAPI:
+    """The service for one folder and one model; its state opens and closes with the application."""
+    service = Service(settings, encoder)
+    app = FastAPI(
+        title="CRG",
+        version=crg.__version__,
+        description="Test-time adaptation for CLIP-like models, as sessions over HTTP.",
+        lifespan=_lifespan,
+        docs_url=None,  # both load scripts from elsewhere
+        redoc_url=None,
+    )
+    app.state.service, app.state.actions = service, Actions(service)
+    app.state.failure = None  # why it could not start
+    app.state.token = token = None if settings.token is None else Token(settings.token)
+    problems.add_handlers(app)
+    app.include_router(router)
+    app.include_router(downloads.router)
+    _add_pages(app)
+    rate = Rate(settings.limits.max_rate)
+    hosts, origins = settings.allow_hosts, settings.allow_origins
+    app.add_middleware(Guard, token=token, rate=rate, hosts=hosts, origins=origins)
+    if origins:
+        app.add_middleware(
+            CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"],
+            expose_headers=["Location", "Retry-After", "Idempotent-Replay"],
+        )  # fmt: skip
+    app.add_middleware(Envelope, metrics=service.metrics)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    service: Service = app.state.service
+    try:
+        service.open()
+    except InputError as error:
+        app.state.failure = error
+        raise
+    try:
+        yield
+    finally:
+        await service.close()
+
+
+def _add_pages(app: FastAPI) -> None:
+    app.mount("/static/cards", StaticFiles(directory=CARDS))
+    app.mount("/static", StaticFiles(directory=STATIC))
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> Response:
+        return FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-cache"})
+
+    @app.get("/healthz", response_class=Response, responses=_TEXT)
+    async def healthz() -> Response:
+        """200 while the process lives."""
+        return Response("ok\n", media_type="text/plain")
+
+    @app.get("/readyz", response_class=Response, responses={**_TEXT, **schema.problems(503)})
+    async def readyz(request: Request) -> Response:
+        """200 while requests are taken."""
+        if not service_of(request).ready:
+            raise Problem(503, "The server is starting or stopping: try again in a moment.",
+                          retry_after=1)  # fmt: skip
+        return Response("ready\n", media_type="text/plain")
+
+    @app.get("/metrics", response_class=Response, responses={**_TEXT, **schema.problems()})
+    async def metrics(request: Request) -> Response:
+        """Counters for Prometheus."""
+        text = service_of(request).metrics.text()
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @app.post("/login", status_code=204, responses=schema.problems(400, 408, 413, 422),
+              openapi_extra=schema.body(schema.Login))  # fmt: skip
+    async def login(request: Request) -> Response:
+        """Exchange the token for a cookie that a browser keeps."""
+        service, token = service_of(request), request.app.state.token
+        async with body_of(request, JSON_BYTES, service.bytes, service.limits) as content:
+            given = parsed(schema.Login, content).token
+        if token is not None and not token.is_right(given):
+            raise Problem(401, "The token is wrong: ask who runs the server.")
+        answer = Response(status_code=204)
+        if token is not None:
+            answer.set_cookie(COOKIE, token.cookie, httponly=True, samesite="strict",
+                              secure=request.url.scheme == "https")  # fmt: skip
+        return answer
+
+    @app.delete("/login", status_code=204, responses=schema.problems())
+    async def logout() -> Response:
+        """Have the browser forget the cookie."""
+        answer = Response(status_code=204)
+        answer.delete_cookie(COOKIE)
+        return answer
+
+
+_TEXT: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/plain": {"schema": {"type": "string"}}}}
+}

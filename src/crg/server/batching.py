@@ -1,0 +1,187 @@
+"""Common batches: a thread that takes whatever is waiting, and the encoder behind one."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
+
+import numpy as np
+from PIL import Image
+
+from crg.encoders.base import Encoder, Vectors
+from crg.images.preprocessing import Pixels
+from crg.images.reading import reading
+from crg.images.views import Recipe, views_of
+from crg.server.metrics import Metrics
+from crg.server.problems import refused
+from crg.types import InputError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+_ROWS = 32  # views per call of the encoder; more do not make it faster
+_MOMENT = 0.002  # seconds
+THUMBNAIL = 128  # pixels a side
+
+
+class Gatherer(Generic[Item, Result]):
+    """A thread that does at once all that waits; while it is busy, more can gather.
+
+    ``work`` gets the items and gives a result or an exception for each. Nobody waits for a
+    batch to fill up, but a moment for those that ``expects`` says are about to come.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        work: Callable[[list[Item]], Sequence[Result | BaseException]],
+        weigh: Callable[[Item], int] = lambda _: 1,
+        most: int = 1_000,
+        expects: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._work, self._weigh, self._most, self._expects = work, weigh, most, expects
+        self._loop = asyncio.get_running_loop()
+        self._waiting: queue.SimpleQueue[tuple[Item, asyncio.Future[Result]] | None]
+        self._waiting = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, item: Item, future: asyncio.Future[Result]) -> None:
+        """Have an item done; the future, of the loop that made this, gets the result."""
+        self._waiting.put((item, future))
+
+    def close(self) -> None:
+        """End the thread once all that was submitted is done."""
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (first := self._waiting.get()) is not None:
+            batch, ended = self._gathered(first)
+            try:
+                results = self._work([item for item, _ in batch])
+            except Exception as error:
+                results = [error] * len(batch)
+            futures = [future for _, future in batch]
+            self._loop.call_soon_threadsafe(_resolve, futures, results)
+            if ended:
+                return
+
+    def _gathered(
+        self, first: tuple[Item, asyncio.Future[Result]]
+    ) -> tuple[list[tuple[Item, asyncio.Future[Result]]], bool]:
+        """All that waits by now, up to the weight, and whether the end was among it."""
+        batch, weight = [first], self._weigh(first[0])
+        while weight < self._most:
+            try:
+                following = self._waiting.get(timeout=_MOMENT if self._expects() else 0)
+            except queue.Empty:
+                break
+            if following is None:
+                return batch, True
+            batch.append(following)
+            weight += self._weigh(following[0])
+        return batch, False
+
+
+def _resolve(
+    futures: Sequence[asyncio.Future[Result]], results: Sequence[Result | BaseException]
+) -> None:
+    for future, result in zip(futures, results, strict=True):
+        if future.done():
+            continue
+        if isinstance(result, BaseException):
+            future.set_exception(result)
+        else:
+            future.set_result(result)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """An image that has been seen: the features of its views, and a small copy to show."""
+
+    features: Vectors  # (V, D)
+    thumbnail: bytes | None = None
+
+
+_Views: TypeAlias = tuple[Pixels, bytes | None]  # and the thumbnail
+
+
+class Batcher:
+    """Images of all sessions on their way to features: read by a few threads, encoded by one."""
+
+    def __init__(
+        self, encoder: Encoder, workers: int, max_pixels: int, thumbnails: bool, metrics: Metrics
+    ) -> None:
+        self._encoder, self._metrics = encoder, metrics
+        self._max_pixels, self._thumbnails = max_pixels, thumbnails
+        self._loop = asyncio.get_running_loop()
+        self._readers = ThreadPoolExecutor(workers, "crg-read")
+        self._lock = threading.Lock()
+        self._reading = 0  # images
+        self._gatherer: Gatherer[_Views, Encoded]
+        self._gatherer = Gatherer(
+            "crg-encode", self._encode, lambda item: len(item[0]), _ROWS, lambda: self._reading > 0
+        )
+
+    def encode(self, content: bytes, recipe: Recipe, place: int = 0) -> asyncio.Future[Encoded]:
+        """Read one image and encode its views, together with those of others.
+
+        ``place`` is that of the image in its request, for the problem that it may be.
+        """
+        encoded: asyncio.Future[Encoded] = self._loop.create_future()
+        with self._lock:
+            self._reading += 1
+        self._readers.submit(self._read, content, recipe, place, encoded)
+        return encoded
+
+    def close(self) -> None:
+        """End the threads once all is encoded."""
+        self._readers.shutdown()
+        self._gatherer.close()
+
+    def _read(
+        self, content: bytes, recipe: Recipe, place: int, encoded: asyncio.Future[Encoded]
+    ) -> None:
+        """Hand the views of an image on to the encoder."""
+        try:
+            views = self._views(content, recipe)
+        except InputError as error:
+            problem = refused(error, image=place)
+            self._loop.call_soon_threadsafe(_resolve, [encoded], [problem])
+        except BaseException as error:
+            self._loop.call_soon_threadsafe(_resolve, [encoded], [error])
+        else:
+            self._gatherer.submit(views, encoded)
+        finally:
+            with self._lock:
+                self._reading -= 1
+
+    def _views(self, content: bytes, recipe: Recipe) -> _Views:
+        name = "" if recipe.views == 1 else hashlib.sha256(content).hexdigest()
+        with reading(content, self._max_pixels) as image:
+            pixels = views_of(image, self._encoder.preprocessing, recipe, name, 1)
+            return pixels, thumbnail_of(image) if self._thumbnails else None
+
+    def _encode(self, batch: list[_Views]) -> list[Encoded]:
+        pixels = batch[0][0] if len(batch) == 1 else np.concatenate([views for views, _ in batch])
+        self._metrics.batch_size.observe(len(pixels))
+        features = self._encoder.encode_images(pixels)
+        ends = np.cumsum([len(views) for views, _ in batch])[:-1]
+        rows = np.split(features, ends)
+        return [Encoded(each, small) for each, (_, small) in zip(rows, batch, strict=True)]
+
+
+def thumbnail_of(image: Image.Image) -> bytes:
+    """A JPEG of an RGB image, at most ``THUMBNAIL`` pixels a side."""
+    scale = min(1.0, THUMBNAIL / max(image.size))
+    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+    written = io.BytesIO()
+    image.resize(size, reducing_gap=2.0).save(written, "JPEG", quality=75)
+    return written.getvalue()

@@ -1,0 +1,298 @@
+"""The log on disk: one ordered list of events per session, in SQLite, synced at every commit.
+
+An event is written once, with the features of its image, its answer and the idempotency key of
+its request, in one transaction. So what is on the disk is a prefix of what happened, and what was
+answered is in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+from msgspec import json
+
+from crg.encoders.base import Vectors
+from crg.types import InputError
+
+Kind: TypeAlias = Literal["answer", "correction", "class_added", "class_removed"]
+_VERSION = 1
+_TABLES = """
+CREATE TABLE sessions (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, created REAL NOT NULL,
+    start TEXT NOT NULL, text_features BLOB);
+CREATE TABLE events (
+    session INTEGER NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL, at REAL NOT NULL,
+    step INTEGER, label TEXT, probability REAL, changed INTEGER, detail TEXT NOT NULL,
+    PRIMARY KEY (session, seq)) WITHOUT ROWID;
+CREATE INDEX events_by_step ON events (session, step);
+CREATE INDEX class_changes ON events (session, seq) WHERE kind IN ('class_added', 'class_removed');
+CREATE TABLE features (
+    session INTEGER NOT NULL, seq INTEGER NOT NULL, vectors BLOB NOT NULL,
+    PRIMARY KEY (session, seq));
+CREATE TABLE keys (
+    session INTEGER NOT NULL, key TEXT NOT NULL, digest BLOB NOT NULL,
+    first INTEGER NOT NULL, last INTEGER NOT NULL,
+    PRIMARY KEY (session, key)) WITHOUT ROWID;
+CREATE TABLE thumbnails (
+    session INTEGER NOT NULL, step INTEGER NOT NULL, jpeg BLOB NOT NULL,
+    PRIMARY KEY (session, step));
+"""
+_PAGE = 500  # rows that are read at a time
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened in a session; ``detail`` is what clients see of it."""
+
+    seq: int
+    kind: Kind
+    at: float
+    detail: dict[str, Any]
+    features: Vectors | None = None  # of the image (V, D), or of the text of a class (1, D)
+    thumbnail: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Key:
+    """An idempotency key, and a digest of the request that came with it."""
+
+    key: str
+    digest: bytes
+
+
+@dataclass(frozen=True)
+class Row:
+    """A session as it was started."""
+
+    number: int
+    id: str
+    created: float
+    start: dict[str, Any]  # method, options, views, classes, logit scale
+    text_features: Vectors | None  # (K, D); None: it was started from a state
+
+
+class Owner(Protocol):
+    """Who changes a session; broken once a change failed, for later ones build on it."""
+
+    broken: bool
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something to be written."""
+
+    write: Callable[[sqlite3.Connection], None]
+    owner: Owner | None = None
+
+
+class Log:
+    """The database of one folder: one connection that writes, one per thread that reads."""
+
+    def __init__(self, path: Path, width: int) -> None:
+        self._path, self._width = path, width
+        self._here = threading.local()
+        self._readers: list[sqlite3.Connection] = []
+        try:
+            self._writer = self._connect()
+            _prepare(self._writer, path)
+        except sqlite3.DatabaseError as error:
+            raise InputError(
+                f"{path} cannot be used ({error}): choose another folder with --data."
+            ) from None
+
+    def close(self) -> None:
+        """Close every connection."""
+        for connection in (*self._readers, self._writer):
+            connection.close()
+
+    def commit(self, changes: Sequence[Change]) -> list[BaseException | None]:
+        """Write all changes in one transaction; if that fails, each in one of its own."""
+        try:
+            self._in_one(changes)
+            return [None] * len(changes)
+        except Exception as error:
+            if len(changes) == 1:
+                if changes[0].owner is not None:
+                    changes[0].owner.broken = True
+                return [error]
+        return [result for change in changes for result in self.commit([change])]
+
+    def _in_one(self, changes: Iterable[Change]) -> None:
+        self._writer.execute("BEGIN IMMEDIATE")
+        try:
+            for change in changes:
+                if change.owner is not None and change.owner.broken:
+                    raise sqlite3.OperationalError("the change before it was not written")
+                change.write(self._writer)
+            self._writer.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                self._writer.execute("ROLLBACK")
+            raise
+
+    def find(self, session_id: str) -> Row | None:
+        """A session by its id."""
+        rows = self.rows("SELECT * FROM sessions WHERE id = ?", session_id)
+        return self._row(rows[0]) if rows else None
+
+    def newest(self, before: int, limit: int) -> list[Row]:
+        """Sessions, those that were started last first."""
+        query = "SELECT * FROM sessions WHERE number < ? ORDER BY number DESC LIMIT ?"
+        return [self._row(row) for row in self.rows(query, before, limit)]
+
+    def count(self) -> int:
+        """The number of sessions."""
+        return int(self.rows("SELECT count(*) FROM sessions")[0][0])
+
+    def unused_since(self, moment: float) -> list[str]:
+        """The ids of sessions in which nothing happened after ``moment``."""
+        query = """SELECT id FROM sessions WHERE ifnull((SELECT at FROM events
+                   WHERE session = number ORDER BY seq DESC LIMIT 1), created) < ?"""
+        return [row[0] for row in self.rows(query, moment)]
+
+    def events(self, number: int, after: int) -> Iterator[list[Event]]:
+        """The events after one, with features, some at a time."""
+        query = """SELECT seq, kind, at, detail, vectors FROM events LEFT JOIN features
+                   USING (session, seq) WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?"""
+        while rows := self.rows(query, number, after, _PAGE):
+            after = rows[-1][0]
+            yield [
+                Event(seq, kind, at, json.decode(detail), self._vectors(vectors))
+                for seq, kind, at, detail, vectors in rows
+            ]
+
+    def messages(self, number: int, after: int) -> list[tuple[int, str, str]]:
+        """Number, kind and detail (as JSON) of the next events after one."""
+        query = """SELECT seq, kind, detail FROM events
+                   WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?"""
+        return self.rows(query, number, after, _PAGE)
+
+    def answers(self, number: int, after: int) -> list[tuple[int, str, str | None]]:
+        """Event number, answer (as JSON) and last correction of the next images."""
+        query = """SELECT seq, detail, (SELECT c.label FROM events c WHERE c.session = e.session
+                   AND c.step = e.step AND c.kind = 'correction' ORDER BY c.seq DESC LIMIT 1)
+                   FROM events e WHERE session = ? AND seq > ? AND kind = 'answer'
+                   ORDER BY seq LIMIT ?"""
+        return self.rows(query, number, after, _PAGE)
+
+    def image(self, number: int, step: int) -> Event | None:
+        """What was answered to an image, with its features."""
+        query = """SELECT seq, kind, at, detail, vectors FROM events JOIN features
+                   USING (session, seq) WHERE session = ? AND step = ? AND kind = 'answer'"""
+        for seq, kind, at, detail, vectors in self.rows(query, number, step):
+            return Event(seq, kind, at, json.decode(detail), self._vectors(vectors))
+        return None
+
+    def thumbnail(self, number: int, step: int) -> bytes | None:
+        """The small copy of an image, if it is kept."""
+        query = "SELECT jpeg FROM thumbnails WHERE session = ? AND step = ?"
+        rows = self.rows(query, number, step)
+        return rows[0][0] if rows else None
+
+    def known(self, number: int, key: str) -> tuple[bytes, list[tuple[str, str]]] | None:
+        """What is known of an idempotency key: the digest, and kind and detail of its events."""
+        query = "SELECT digest, first, last FROM keys WHERE session = ? AND key = ?"
+        for digest, first, last in self.rows(query, number, key):
+            events = "SELECT kind, detail FROM events WHERE session = ? AND seq BETWEEN ? AND ?"
+            return digest, self.rows(events, number, first, last)
+        return None
+
+    def rows(self, query: str, *values: Any) -> list[Any]:
+        """What a query that only reads gives, in whatever thread."""
+        if not hasattr(self._here, "connection"):
+            self._here.connection = self._connect()
+            self._here.connection.execute("PRAGMA query_only = ON")
+            self._readers.append(self._here.connection)
+        return list(self._here.connection.execute(query, values))
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA busy_timeout = 10000")
+        return connection
+
+    def _row(self, row: Any) -> Row:
+        number, session_id, created, start, text = row
+        return Row(number, session_id, created, json.decode(start), self._vectors(text))
+
+    def _vectors(self, content: bytes | None) -> Vectors | None:
+        if content is None:
+            return None
+        return np.frombuffer(content, "<f4").reshape(-1, self._width).astype(np.float32)
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    connection.execute("PRAGMA journal_mode = WAL")
+    [version] = connection.execute("PRAGMA user_version").fetchone()
+    if version == 0:
+        connection.executescript(f"BEGIN; {_TABLES} PRAGMA user_version = {_VERSION}; COMMIT;")
+    elif version != _VERSION:
+        raise InputError(
+            f"{path} was written by another version of crg: choose another folder with --data."
+        )
+
+
+def started(session_id: str, created: float, start: dict[str, Any], text: Vectors | None) -> Change:
+    """A new session, for ``Log.commit``."""
+    values = (session_id, created, json.encode(start).decode(), _content(text))
+
+    def write(connection: sqlite3.Connection) -> None:
+        connection.execute(
+            "INSERT INTO sessions (id, created, start, text_features) VALUES (?, ?, ?, ?)", values
+        )
+
+    return Change(write)
+
+
+def happened(
+    number: int, events: Sequence[Event], key: Key | None, thumbnails: int, owner: Owner
+) -> Change:
+    """New events of a session, for ``Log.commit``; only so many thumbnails stay."""
+
+    def write(connection: sqlite3.Connection) -> None:
+        insert = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        connection.executemany(insert, [_columns(number, event) for event in events])
+        connection.executemany(
+            "INSERT INTO features VALUES (?, ?, ?)",
+            [(number, e.seq, _content(e.features)) for e in events if e.features is not None],
+        )
+        if key is not None:
+            values = (number, key.key, key.digest, events[0].seq, events[-1].seq)
+            connection.execute("INSERT INTO keys VALUES (?, ?, ?, ?, ?)", values)
+        shown = [(number, e.detail["step"], e.thumbnail) for e in events if e.thumbnail]
+        if shown:
+            connection.executemany("INSERT OR REPLACE INTO thumbnails VALUES (?, ?, ?)", shown)
+            connection.execute(
+                "DELETE FROM thumbnails WHERE session = ? AND step <= ?",
+                (number, shown[-1][1] - thumbnails),
+            )
+
+    return Change(write, owner)
+
+
+def deleted(number: int) -> Change:
+    """A session and all that belongs to it go, for ``Log.commit``."""
+
+    def write(connection: sqlite3.Connection) -> None:
+        for table in ("events", "features", "keys", "thumbnails"):
+            connection.execute(f"DELETE FROM {table} WHERE session = ?", (number,))
+        connection.execute("DELETE FROM sessions WHERE number = ?", (number,))
+
+    return Change(write)
+
+
+def _columns(number: int, event: Event) -> tuple[Any, ...]:
+    detail = event.detail
+    kept = [detail.get(name) for name in ("step", "label", "probability", "changed")]
+    return (number, event.seq, event.kind, event.at, *kept, json.encode(detail).decode())
+
+
+def _content(vectors: Vectors | None) -> bytes | None:
+    return None if vectors is None else np.ascontiguousarray(vectors, "<f4").tobytes()

@@ -1,0 +1,192 @@
+"""Who may do what: token, cookie, Host, Origin and rate; and headers on every answer."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import logging
+import time
+from collections.abc import Mapping
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from crg.server.limits import Rate
+from crg.server.metrics import Metrics
+from crg.server.problems import Problem, response
+from crg.types import InputError
+
+_LOGGER = logging.getLogger("crg.server")
+COOKIE = "crg_token"
+SHORTEST_TOKEN = 16  # characters
+_OPEN = ("/", "/login", "/openapi.json", "/healthz", "/readyz")
+_SAFE = ("GET", "HEAD", "OPTIONS")
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' blob: data:; media-src 'self' blob:; connect-src 'self'; font-src 'self'; "
+    "manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(self), microphone=(), geolocation=()",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+def check_address(host: str, token: str | None) -> None:
+    """Refuse to listen where others can reach us without a token."""
+    if token is not None and len(token) < SHORTEST_TOKEN:
+        raise InputError(
+            f"CRG_TOKEN has {len(token)} characters: set one of at least {SHORTEST_TOKEN}."
+        )
+    if token is None and not is_loopback(host):
+        raise InputError(
+            f"--host {host} can be reached by others: set a token in CRG_TOKEN, "
+            "or listen on 127.0.0.1."
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or address means this machine."""
+    if host.lower().rstrip(".") == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+class Token:
+    """The token, and the cookie that stands for it in a browser."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token.encode()
+        self.cookie = hmac.new(self._token, b"crg cookie", hashlib.sha256).hexdigest()
+
+    def is_right(self, token: str) -> bool:
+        """Whether this is the token, in constant time."""
+        return hmac.compare_digest(token.encode(), self._token)
+
+    def let_in(self, headers: Headers) -> bool:
+        """Whether a request carries the token, or the cookie."""
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return self.is_right(given.strip())
+        try:
+            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        except CookieError:
+            return False
+        value = cookie.value if cookie else ""
+        return hmac.compare_digest(value.encode(), self.cookie.encode())
+
+
+class Guard:
+    """Refuses requests before anything of them is read."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        token: Token | None,
+        rate: Rate,
+        hosts: tuple[str, ...],
+        origins: tuple[str, ...],
+    ) -> None:
+        self._app, self._token, self._rate = app, token, rate
+        self._hosts = {host.lower() for host in hosts}
+        self._origins = {origin.lower() for origin in origins}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or answer it with the problem."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            self._check(scope, Headers(scope=scope))
+        except Problem as problem:
+            await response(problem, _challenge(problem))(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _check(self, scope: Scope, headers: Headers) -> None:
+        client = scope.get("client")
+        self._rate.check(client[0] if client else "")
+        host = headers.get("host", "")
+        if self._token is None and not self._is_known(host):
+            raise Problem(403, f"The host {host!r} is not known here: use localhost, or name it "
+                               "with --allow-host.")  # fmt: skip
+        origin = headers.get("origin")
+        if scope["method"] not in _SAFE and origin is not None:
+            self._check_origin(origin.lower(), host.lower())
+        path = scope["path"]
+        if self._token is None or path in _OPEN or path.startswith("/static/"):
+            return
+        if not self._token.let_in(headers):
+            raise Problem(401, "The token is missing or wrong: send it as "
+                               "Authorization: Bearer TOKEN.")  # fmt: skip
+
+    def _is_known(self, host: str) -> bool:
+        name = _place(f"//{host}")[0]
+        return is_loopback(name) or name in self._hosts
+
+    def _check_origin(self, origin: str, host: str) -> None:
+        if origin not in self._origins and _place(origin)[1] != host:
+            raise Problem(403, "The request comes from a page of another origin: allow it with "
+                               "--allow-origin.")  # fmt: skip
+
+
+def _place(address: str) -> tuple[str, str]:
+    """The host of an address, without and with its port; both empty if there is none."""
+    try:
+        parts = urlsplit(address)
+        return parts.hostname or "", parts.netloc
+    except ValueError:
+        return "", ""
+
+
+def _challenge(problem: Problem) -> Mapping[str, str]:
+    return {"WWW-Authenticate": "Bearer"} if problem.status == 401 else {}
+
+
+class Envelope:
+    """Outermost: security headers on every answer, HEAD as GET, and the counting of requests."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun, status, method = time.perf_counter(), 0, scope["method"]
+        if method == "HEAD" and not scope["path"].endswith("/events"):
+            scope["method"] = "GET"  # the server sends no body then
+
+        async def sealed(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("Cache-Control", "no-store")
+            elif method == "HEAD" and message["type"] == "http.response.body":
+                message = {**message, "body": b""}
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sealed)
+        except Exception as error:
+            _LOGGER.error("%s %s failed", method, scope["path"], exc_info=error)
+            if status:
+                raise  # half of an answer has left
+            failed = Problem(500, "The server failed: its log says why, so ask who runs it.")
+            await response(failed)(scope, receive, sealed)
+        finally:
+            route = getattr(scope.get("route"), "path", "")
+            self._metrics.requests.labels(method, route, str(status)).inc()
+            self._metrics.seconds.labels(route).observe(time.perf_counter() - begun)

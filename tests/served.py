@@ -1,0 +1,115 @@
+"""A service for tests: in this process with a tiny encoder, or as a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+from PIL import Image
+from starlette.testclient import TestClient
+
+from colour_encoder import COLOURS, ColourEncoder
+from crg.encoders.base import Encoder
+from crg.server.app import create_app
+from crg.server.limits import Limits
+from crg.server.service import Settings
+
+HERE = "http://127.0.0.1"
+NAMES = list(COLOURS)
+
+
+def png(colour: str = "red", size: tuple[int, int] = (24, 20), noise: int = 0) -> bytes:
+    """A file of one colour, a little different for each ``noise``."""
+    values = tuple(max(0, min(255, value + noise)) for value in COLOURS[colour])
+    written = io.BytesIO()
+    Image.new("RGB", size, values).save(written, "PNG")
+    return written.getvalue()
+
+
+@contextlib.contextmanager
+def client(
+    data: Path,
+    encoder: Encoder | None = None,
+    settings: dict[str, Any] | None = None,
+    **limits: int,
+) -> Iterator[TestClient]:
+    """A client of a service in this process."""
+    chosen = Settings(data, Limits(**limits), **(settings or {}))
+    app = create_app(chosen, encoder or ColourEncoder())
+    with TestClient(app, HERE, raise_server_exceptions=False) as served:
+        yield served
+
+
+def start(served: TestClient, **more: Any) -> str:
+    """A new session of three colours; its address."""
+    answer = served.post("/v1/sessions", json={"classes": NAMES, **more})
+    assert answer.status_code == 201, answer.text
+    assert answer.headers["location"] == f"/v1/sessions/{answer.json()['id']}"
+    return answer.headers["location"]
+
+
+def send(served: Any, session: str, content: bytes, key: str | None = None) -> Any:
+    """Send one image as the whole body; the answer to it."""
+    headers = {"Content-Type": "image/png"} | ({"Idempotency-Key": key} if key else {})
+    answer = served.post(f"{session}/images", content=content, headers=headers)
+    assert answer.status_code == 200, answer.text
+    [one] = answer.json()["answers"]
+    return one
+
+
+def refused(answer: Any, status: int, *words: str) -> dict[str, Any]:
+    """The problem document of a refused request, which has these words."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem: dict[str, Any] = answer.json()
+    assert problem["status"] == status and problem["title"] and problem["type"] == "about:blank"
+    assert all(word in problem["detail"] for word in words), problem["detail"]
+    assert problem["detail"].endswith((".", "?")) and "\n" not in problem["detail"]
+    return problem
+
+
+class Process:
+    """``crg serve`` with the bundled model, as a process of its own."""
+
+    def __init__(self, data: Path, *options: str, **variables: str) -> None:
+        command = [sys.executable, "-m", "crg", "serve", "--port", "0", "--data", str(data)]
+        self.process = subprocess.Popen(
+            [*command, *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **variables},
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            _, said = self.process.communicate()
+            raise AssertionError(said)
+        self.address = line.split()[-1].rstrip("/")
+        self.port = int(self.address.rpartition(":")[2])
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+    def client(self) -> httpx.Client:
+        """A client of it."""
+        return httpx.Client(base_url=self.address, timeout=60)
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        """Send a signal; the exit code and what was said on stderr."""
+        self.process.send_signal(number)
+        _, said = self.process.communicate(timeout=60)
+        return self.process.returncode, said

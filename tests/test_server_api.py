@@ -1,0 +1,304 @@
+"""The API of the service, in process: what each address takes and gives."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+import crg
+from colour_encoder import ColourEncoder
+from crg.server.app import create_app
+from crg.server.limits import Limits
+from crg.server.service import Settings
+from served import HERE, NAMES, client, png, refused, send, start
+
+OCTETS = {"Content-Type": "application/octet-stream"}
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[TestClient]:
+    """A service in this process."""
+    with client(tmp_path) as one:
+        yield one
+
+
+def test_an_image_is_answered_as_the_library_answers_it(served: TestClient) -> None:
+    """Label, probability, top classes, zero-shot and step are those of crg.Classifier."""
+    session, classifier = start(served), crg.Classifier(ColourEncoder(), NAMES)
+    for step, colour in enumerate(["red", "green", "red", "blue"], 1):
+        answer = send(served, session, png(colour, noise=step))
+        same = classifier.predict(png(colour, noise=step))
+        assert (answer["step"], answer["event"], answer["name"]) == (step, step, None)
+        assert (answer["label"], answer["probability"]) == (same.label, same.probability)
+        assert answer["zero_shot_label"] == same.zero_shot_label
+        assert answer["zero_shot_probability"] == pytest.approx(same.zero_shot_probability)
+        assert answer["changed"] is same.changed
+        assert answer["top"][0] == {"label": same.label, "probability": same.probability}
+        assert [each["probability"] for each in answer["top"]] == sorted(
+            same.prediction.probs.tolist(), reverse=True
+        )
+
+
+def test_images_come_in_three_forms(served: TestClient) -> None:
+    """A form of several images, one body and a feature vector are all learnt, in their order."""
+    session = start(served)
+    parts = [("image", ("a.png", png("red"))), ("image", ("b.png", png("blue")))]
+    form = served.post(f"{session}/images", files=parts)
+    assert [each["name"] for each in form.json()["answers"]] == ["a.png", "b.png"]
+    body = served.post(f"{session}/images?name=c.png", content=png(), headers=OCTETS)
+    assert body.json()["answers"][0]["name"] == "c.png"
+    [feature] = ColourEncoder().encode_texts(["green"])
+    features = served.post(f"{session}/images", json={"features": feature.tolist(), "name": "d"})
+    [answer] = features.json()["answers"]
+    assert answer["label"] == "green" and answer["step"] == 4 and not answer["thumbnail"]
+    rows = {"features": [feature.tolist(), feature.tolist()]}
+    assert served.post(f"{session}/images", json=rows).json()["answers"][0]["step"] == 5
+
+
+def test_views_are_made_of_each_image(tmp_path: Path) -> None:
+    """A session with views encodes as many rows per image, the same for the same bytes."""
+    encoder = ColourEncoder()
+    with client(tmp_path, encoder) as served:
+        one, other = start(served, views=5), start(served, views=5)
+        first = send(served, one, png("red", (90, 60)))
+        assert encoder.calls == [5]
+        again = send(served, other, png("red", (90, 60)))
+        assert first["probability"] == again["probability"]
+
+
+def test_a_correction_is_learnt_and_told(served: TestClient) -> None:
+    """A corrected image changes the state, and its line says what it was corrected to."""
+    session = start(served, method="crg")
+    assert send(served, session, png("red"))["label"] == "red"
+    before = served.get(f"{session}/state").content
+    told = served.post(f"{session}/corrections", json={"image": 1, "label": "blue"}).json()
+    assert (told["event"], told["step"], told["label"], told["was"]) == (2, 1, "blue", "red")
+    assert served.get(f"{session}/state").content != before
+    [line] = served.get(f"{session}/answers").text.splitlines()
+    assert json.loads(line)["corrected"] == "blue" and json.loads(line)["label"] == "red"
+    refused(served.post(f"{session}/corrections", json={"image": 9, "label": "blue"}), 422, "9")
+    refused(served.post(f"{session}/corrections", json={"image": 1, "label": "x"}), 422, "'x'")
+
+
+def test_classes_come_and_go(served: TestClient) -> None:
+    """A class that is added can be answered at once; one that is removed cannot."""
+    session = served.post("/v1/sessions", json={"classes": ["red", "blue"]}).headers["location"]
+    told = served.post(f"{session}/classes", json={"name": "green"}).json()
+    assert told["classes"] == ["red", "blue", "green"] and told["event"] == 1
+    assert send(served, session, png("green"))["label"] == "green"
+    gone = served.delete(f"{session}/classes", params={"name": "green"}).json()
+    assert gone["classes"] == ["red", "blue"]
+    assert send(served, session, png("green"))["label"] != "green"
+    assert served.get(session).json()["classes"] == ["red", "blue"]
+    refused(served.post(f"{session}/classes", json={"name": "red"}), 422, "more than once")
+    refused(served.delete(f"{session}/classes", params={"name": "red"}), 422, "at least two")
+    refused(served.delete(f"{session}/classes", params={"name": "x"}), 422, "no class 'x'")
+
+
+def test_a_session_tells_its_figures(served: TestClient) -> None:
+    """Counts, answers per class and curves of a session agree with its answers."""
+    session = start(served)
+    labels = [send(served, session, png(c))["label"] for c in ["red", "red", "blue"] * 50]
+    served.post(f"{session}/corrections", json={"image": 1, "label": "blue"})
+    told = served.get(session).json()
+    assert (told["images"], told["corrections"], told["event"]) == (150, 1, 151)
+    assert told["per_class"] == {name: labels.count(name) for name in set(labels)}
+    curves = told["curves"]
+    assert len(curves["step"]) <= 100 and curves["step"][-1] == 150
+    assert {name: counts[-1] for name, counts in curves["per_class"].items()} == told["per_class"]
+    assert len(curves["probability"]) == len(curves["changed"]) == len(curves["step"])
+    [line] = served.get("/v1/sessions").json()["sessions"]
+    assert (line["id"], line["images"], line["n_classes"]) == (told["id"], 150, 3)
+
+
+def test_sessions_are_listed_newest_first(served: TestClient) -> None:
+    """The list of sessions comes in portions, each session once."""
+    addresses = [start(served) for _ in range(5)]
+    first = served.get("/v1/sessions?limit=3").json()
+    rest = served.get(f"/v1/sessions?limit=3&before={first['next']}").json()
+    listed = [each["id"] for each in first["sessions"] + rest["sessions"]]
+    assert [f"/v1/sessions/{each}" for each in listed] == addresses[::-1]
+    assert rest["next"] is None
+
+
+def test_answers_are_downloaded_as_lines(served: TestClient) -> None:
+    """Answers come as JSON Lines or CSV, in which no cell is taken for a formula."""
+    session = start(served)
+    parts = [("image", ("=1+1.png", png("red"))), ("image", ("b,c.png", png("blue")))]
+    sent = served.post(f"{session}/images", files=parts).json()["answers"]
+    lines = [json.loads(line) for line in served.get(f"{session}/answers").text.splitlines()]
+    for line, answer in zip(lines, sent, strict=True):
+        assert "corrected" not in line
+        assert line == {key: answer[key] for key in line}
+    for table in (
+        served.get(f"{session}/answers?format=csv"),
+        served.get(f"{session}/answers", headers={"Accept": "text/csv"}),
+    ):
+        rows = list(csv.DictReader(io.StringIO(table.text)))
+        assert [row["name"] for row in rows] == ["'=1+1.png", "b,c.png"]
+        assert "attachment" in table.headers["content-disposition"]
+
+
+def test_a_state_goes_out_and_comes_back(served: TestClient, tmp_path: Path) -> None:
+    """crg.load reads the state, and a session that is started with it continues to the bit."""
+    session = start(served)
+    for colour in NAMES * 3:
+        send(served, session, png(colour))
+    content = served.get(f"{session}/state").content
+    (tmp_path / "state.crg").write_bytes(content)
+    assert crg.load(tmp_path / "state.crg").n_steps == 9
+    other = served.post("/v1/sessions", content=content, headers=OCTETS).headers["location"]
+    one, two = (send(served, each, png("blue", noise=5)) for each in (session, other))
+    assert one["step"] == two["step"] == 10
+    assert {**one, "event": 0, "at": 0} == {**two, "event": 0, "at": 0}
+    assert served.get(other).json()["images"] == 1
+    for broken in (content[:-9], b"", b"x" * 100):
+        refused(served.post("/v1/sessions", content=broken, headers=OCTETS), 422, "The state")
+    stranger = crg.create("anchored", crg.Task(NAMES, np.eye(3, 4)))
+    stranger.save(tmp_path / "other.crg")
+    foreign = (tmp_path / "other.crg").read_bytes()
+    refused(served.post("/v1/sessions", content=foreign, headers=OCTETS), 422, "another model")
+
+
+def test_a_repeated_key_is_answered_and_not_learnt_twice(served: TestClient) -> None:
+    """The same key with the same body gets the stored answer; with another body it is refused."""
+    session = start(served)
+    first = send(served, session, png("red"), "k1")
+    again = served.post(
+        f"{session}/images",
+        content=png("red"),
+        headers={"Content-Type": "image/png", "Idempotency-Key": "k1"},
+    )
+    assert again.json()["answers"] == [first] and again.headers["idempotent-replay"] == "true"
+    parts = [("image", ("a.png", png("red")))]
+    keyed = {"Idempotency-Key": "k2"}
+    forms = [served.post(f"{session}/images", files=parts, headers=keyed) for _ in range(2)]
+    assert forms[0].content == forms[1].content  # though their boundaries differ
+    other = {"Content-Type": "image/png", "Idempotency-Key": "k1"}
+    refused(served.post(f"{session}/images", content=png("blue"), headers=other), 409, "new one")
+    for path, body in (("corrections", {"image": 1, "label": "blue"}), ("classes", {"name": "x"})):
+        key = {"Idempotency-Key": path}
+        told = [served.post(f"{session}/{path}", json=body, headers=key) for _ in range(2)]
+        assert told[0].content == told[1].content
+    assert served.get(session).json()["event"] == 4
+    bad = {"Content-Type": "image/png", "Idempotency-Key": "a b"}
+    refused(served.post(f"{session}/images", content=png(), headers=bad), 400, "visible")
+
+
+def test_a_deleted_session_is_gone(served: TestClient, tmp_path: Path) -> None:
+    """Nothing of a deleted session can be had, and none of its rows stay."""
+    session = start(served)
+    send(served, session, png())
+    assert served.delete(session).status_code == 204
+    for path in ("", "/answers", "/state", "/events", "/images/1/thumbnail"):
+        refused(served.get(f"{session}{path}"), 404)
+    refused(served.delete(session), 404)
+    log = served.app.state.service.log  # type: ignore[attr-defined]
+    for table in ("sessions", "events", "features", "keys", "thumbnails"):
+        assert log.rows(f"SELECT count(*) FROM {table}") == [(0,)]
+
+
+def test_bad_input_is_refused_in_a_sentence(served: TestClient) -> None:
+    """What is refused changes nothing, and the sentence is that of the command line."""
+    session = start(served)
+    new: list[tuple[Any, str]] = [
+        ({"classes": ["a"]}, "classes"),
+        ({"classes": ["a", "a"]}, "more than once"),
+        ({"classes": ["a", " "]}, "empty"),
+        ({"classes": "ab"}, "classes"),
+        ({"classes": ["a", 1]}, "classes.1"),
+        ({"classes": NAMES, "method": "nope"}, "nope"),
+        ({"classes": NAMES, "options": {"nope": 1}}, "no option 'nope'"),
+        ({"classes": NAMES, "method": "coop", "options": {"context": "/etc/passwd"}}, "file"),
+        ({"classes": NAMES, "method": "tip_adapter"}, "labelled images"),
+        ({"classes": NAMES, "views": 0}, "views"),
+        ({"classes": NAMES, "more": 1}, "more"),
+    ]
+    for body, word in new:
+        refused(served.post("/v1/sessions", json=body), 422, word)
+    images = f"{session}/images"
+    for features in ([1.0], [0.0] * 4, [[1.0] * 4] * 65, [[1.0, 2.0], [1.0]]):
+        refused(served.post(images, json={"features": features}), 422)
+    for content in (b"", b"no image", png()[:50]):
+        assert refused(served.post(images, content=content, headers=OCTETS), 422)["image"] == 0
+    parts = [("image", ("a.png", png())), ("image", ("b.png", b"no image"))]
+    assert refused(served.post(images, files=parts), 422, "not an image")["image"] == 1
+    refused(served.post(images, content=b"{", headers={"Content-Type": "application/json"}), 400)
+    refused(served.post(images, content=b"x", headers={"Content-Type": "text/plain"}), 415)
+    form = {"Content-Type": "multipart/form-data; boundary=x"}
+    for body in (
+        b"",
+        b"--x\r\n",
+        b"nothing",
+        b"--x\r\ncontent-disposition: form-data\r\n\r\n1\r\n",
+    ):
+        refused(served.post(images, content=body, headers=form), 400)
+    refused(served.post(images, data={"a": "b"}, files={"c": (None, "d")}), 422, "no image")
+    told = served.get(session).json()
+    assert (told["event"], told["images"]) == (0, 0)
+
+
+def test_unknown_addresses_are_problems_too(served: TestClient) -> None:
+    """404 and 405 are problem documents; HEAD gives the headers of GET."""
+    refused(served.get("/nope"), 404)
+    refused(served.get("/static/../app.py"), 404)
+    refused(served.get("/static/%2e%2e/app.py"), 404)
+    refused(served.get("/v1/sessions/" + "0" * 32), 404, "no such session")
+    refused(served.get("/v1/sessions/..%2f..%2fetc"), 404)
+    answer = served.put("/v1/sessions")
+    refused(answer, 405)
+    assert "GET" in answer.headers["allow"] or "POST" in answer.headers["allow"]
+    head, got = served.head("/v1"), served.get("/v1")
+    assert head.status_code == 200 and head.content == b""
+    assert head.headers["content-length"] == got.headers["content-length"]
+
+
+def test_the_server_says_what_it_is(served: TestClient) -> None:
+    """Health, readiness, metrics, facts and OpenAPI with examples are there."""
+    send(served, start(served), png())
+    assert served.get("/healthz").status_code == served.get("/readyz").status_code == 200
+    metrics = served.get("/metrics").text
+    assert "crg_images_total 1.0" in metrics and 'route="/v1/sessions/{id}/images"' in metrics
+    facts = served.get("/v1").json()
+    assert facts["model"] == "colours" and facts["limits"]["max_images"] == Limits().max_images
+    paths = served.get("/openapi.json").json()["paths"]
+    assert "/v1/sessions/{id}/images" in paths and "example" in served.get("/openapi.json").text
+    assert "<html" in served.get("/").text
+
+
+def test_images_of_a_session_are_learnt_in_their_order(tmp_path: Path) -> None:
+    """Requests at once are answered as one stream in the order of their acceptance."""
+
+    async def flood() -> list[Any]:
+        app = create_app(Settings(tmp_path, Limits(max_queue=1000)), ColourEncoder())
+        async with app.router.lifespan_context(app):
+            transport = httpx.ASGITransport(app)
+            async with httpx.AsyncClient(transport=transport, base_url=HERE) as served:
+                made = await served.post("/v1/sessions", json={"classes": NAMES})
+                images = f"/v1/sessions/{made.json()['id']}/images"
+                sent = [
+                    served.post(
+                        images, files=[("i", (f"{n}.{i}", png(NAMES[i]))) for i in range(3)]
+                    )
+                    for n in range(30)
+                ]
+                return [each.json()["answers"] for each in await asyncio.gather(*sent)]
+
+    answers = asyncio.run(flood())
+    stream = sorted((each for some in answers for each in some), key=lambda each: each["step"])
+    assert [each["step"] for each in stream] == list(range(1, 91))
+    assert [each["name"] for each in stream] == [f"{n}.{i}" for n in range(30) for i in range(3)]
+    classifier = crg.Classifier(ColourEncoder(), NAMES)
+    for each in stream:
+        colour = NAMES[int(each["name"].rpartition(".")[2])]
+        assert classifier.predict(png(colour)).probability == each["probability"]

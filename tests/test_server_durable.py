@@ -1,0 +1,199 @@
+"""Sessions on disk: what was answered is there after any end, to the bit."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from crg.server.log import Change, Log
+from served import NAMES, client, png, refused, send, start
+
+
+def lines_of(served: TestClient, session: str) -> list[Any]:
+    """The answers of a session."""
+    return [json.loads(line) for line in served.get(f"{session}/answers").text.splitlines()]
+
+
+def busy_session(served: TestClient, method: str = "anchored", rounds: int = 5) -> str:
+    """A session with images, corrections and classes that came and went."""
+    session = start(served, method=method)
+    for number in range(rounds):
+        for colour in NAMES:
+            send(served, session, png(colour, noise=3 * number), f"{number}-{colour}")
+        body = {"image": number + 1, "label": NAMES[number % 3]}
+        assert served.post(f"{session}/corrections", json=body).status_code == 200
+    served.post(f"{session}/classes", json={"name": "red blue"})
+    send(served, session, png("green", noise=9))
+    served.delete(f"{session}/classes", params={"name": "red blue"})
+    return session
+
+
+@pytest.mark.parametrize("method", ["anchored", "crg", "tda", "dpe"])
+@pytest.mark.parametrize("every", [7, 10_000], ids=["snapshots", "log only"])
+def test_a_restart_goes_on_to_the_bit(tmp_path: Path, method: str, every: int) -> None:
+    """After a restart the next answers equal those of a session that never stopped."""
+    with client(tmp_path / "a", snapshot_every=every) as served:
+        session = busy_session(served, method)
+        before = lines_of(served, session), served.get(session).json()
+        kept = send(served, session, png("red", noise=-9), "last")
+    with client(tmp_path / "b", snapshot_every=every) as other:
+        twin = busy_session(other, method)
+        send(other, twin, png("red", noise=-9), "last")
+        with client(tmp_path / "a", snapshot_every=every) as served:
+            assert lines_of(served, session)[:-1] == before[0]
+            assert served.get(session).json()["classes"] == before[1]["classes"]
+            assert send(served, session, png("red", noise=-9), "last") == kept
+            for noise in range(4):
+                one, two = (
+                    send(each, place, png("blue", noise=noise))
+                    for each, place in ((served, session), (other, twin))
+                )
+                assert {**one, "at": 0} == {**two, "at": 0}
+            assert "crg_replay_differences_total 0.0" in served.get("/metrics").text
+
+
+def test_a_damaged_snapshot_is_passed_over(tmp_path: Path) -> None:
+    """Whatever happens to snapshots, the log brings a session back."""
+    with client(tmp_path, snapshot_every=5) as served:
+        session = busy_session(served)
+        before = served.get(f"{session}/state").content
+    [snapshot] = (tmp_path / "states").rglob("*.crg")
+    snapshot.write_bytes(snapshot.read_bytes()[:-5])
+    with client(tmp_path) as served:
+        assert served.get(f"{session}/state").content == before
+
+
+def test_an_unused_session_leaves_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More sessions than fit are put away and come back; a state goes on from its file."""
+    monkeypatch.setattr("crg.server.service._WORTH_SAVING", 3)
+    with client(tmp_path, max_loaded=2) as served:
+        state = served.get(f"{busy_session(served)}/state").content
+        headers = {"Content-Type": "application/octet-stream"}
+        made = [served.post("/v1/sessions", content=state, headers=headers) for _ in range(4)]
+        sessions = [each.headers["location"] for each in made]
+        for noise in range(8):
+            answers = [send(served, each, png("red", noise=noise)) for each in sessions]
+            assert len({answer["probability"] for answer in answers}) == 1
+            assert {answer["step"] for answer in answers} == {17 + noise}
+        assert "crg_loaded_sessions 2.0" in served.get("/metrics").text
+
+
+def test_idle_sessions_are_put_away_and_expired_ones_deleted(tmp_path: Path) -> None:
+    """A session that nobody uses leaves the memory, then the disk."""
+    with client(tmp_path, idle=1, expire=3) as served:
+        session = start(served)
+        send(served, session, png())
+        _wait_for(lambda: "crg_loaded_sessions 0.0" in served.get("/metrics").text)
+        assert send(served, session, png())["step"] == 2
+        _wait_for(lambda: served.get(session).status_code == 404)
+        assert served.get("/v1/sessions").json()["sessions"] == []
+
+
+def test_what_cannot_be_kept_is_not_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a full disk requests fail, nothing of them is learnt, and later ones go on."""
+    plain, full = Log._in_one, False
+
+    def commit(log: Log, changes: list[Change]) -> None:
+        if full and any(change.owner for change in changes):
+            raise sqlite3.OperationalError("database or disk is full")
+        plain(log, changes)
+
+    monkeypatch.setattr(Log, "_in_one", commit)
+    with client(tmp_path / "a") as served, client(tmp_path / "b") as other:
+        session, twin = busy_session(served), busy_session(other)
+        full = True
+        for _ in range(3):
+            lost = served.post(f"{session}/images", files=[("i", ("a", png("blue")))])
+            refused(lost, 503, "disk is full")
+        full = False
+        one, two = send(served, session, png("green")), send(other, twin, png("green"))
+        assert {**one, "at": 0} == {**two, "at": 0}
+
+
+def test_a_method_that_fails_breaks_no_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An exception halfway through a request is a 500, and the session is as before it."""
+    from crg.server.learning import Learner
+
+    plain, left = Learner.answer, 10**6
+
+    def answer(self: Learner, *arguments: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise MemoryError
+        return plain(self, *arguments)
+
+    monkeypatch.setattr(Learner, "answer", answer)
+    with client(tmp_path) as served:
+        session = busy_session(served)
+        before = served.get(f"{session}/state").content
+        left = 2
+        parts = [("i", ("a", png("blue")))] * 3
+        refused(served.post(f"{session}/images", files=parts), 500)
+        left = 10**6
+        assert served.get(f"{session}/state").content == before
+
+
+def test_one_folder_belongs_to_one_process(tmp_path: Path) -> None:
+    """A second service on the same folder is refused in a sentence."""
+    with client(tmp_path), pytest.raises(ValueError, match="another process"), client(tmp_path):
+        pass
+
+
+def test_a_foreign_database_is_refused(tmp_path: Path) -> None:
+    """A file that is no log of ours is neither used nor changed."""
+    (tmp_path / "sessions.sqlite").write_bytes(b"something else" * 100)
+    with pytest.raises(ValueError, match="--data"), client(tmp_path):
+        pass
+    assert (tmp_path / "sessions.sqlite").read_bytes() == b"something else" * 100
+
+
+def test_leftovers_of_a_stop_are_cleared(tmp_path: Path) -> None:
+    """Snapshots of no session and temporary files are removed at the start."""
+    with client(tmp_path, snapshot_every=2) as served:
+        session = busy_session(served)
+    mine = tmp_path / "states" / session.rpartition("/")[2]
+    (mine / ".9.crg.tmp").write_bytes(b"x")
+    (tmp_path / "states" / ("0" * 32)).mkdir()
+    with client(tmp_path):
+        assert [path.name for path in (tmp_path / "states").iterdir()] == [mine.name]
+        assert not list(mine.glob(".*"))
+
+
+def test_thumbnails_are_bounded_and_images_kept_only_if_asked(tmp_path: Path) -> None:
+    """The last thumbnails are there; the images themselves only with keep_images."""
+    with client(tmp_path / "a", thumbnails=3) as served:
+        session = start(served)
+        for number in range(5):
+            send(served, session, png("red", (300, 200), number))
+        found = [served.get(f"{session}/images/{step}/thumbnail") for step in range(1, 6)]
+        assert [each.status_code for each in found] == [404, 404, 200, 200, 200]
+        assert found[-1].headers["content-type"] == "image/jpeg"
+        refused(served.get(f"{session}/images/5"), 404, "--keep-images")
+    with client(tmp_path / "b", settings={"keep_images": True}, thumbnails=0) as served:
+        session, content = start(served), png("red")
+        assert not send(served, session, content)["thumbnail"]
+        kept = served.get(f"{session}/images/1")
+        assert kept.content == content and kept.headers["content-type"] == "image/png"
+        served.delete(session)
+        assert not list((tmp_path / "b" / "images").iterdir())
+
+
+def _wait_for(condition: Any) -> None:
+    for _ in range(400):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it never came true")

@@ -1,0 +1,189 @@
+"""The service over a real socket: starting, stopping, watching, and clients that misbehave."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from made_images import encoded, noise
+from served import Process, send
+
+
+def some_png(seed: int) -> bytes:
+    """An image, another one for each seed."""
+    return encoded(noise(40, 30, seed), "PNG")
+
+
+CLASSES = {"classes": ["red circle", "blue square", "green triangle"]}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """One server for the tests that do not stop it."""
+    folder = tmp_path_factory.mktemp("served")
+    with Process(folder, "--body-timeout", "1", "--max-watchers", "8") as process:
+        yield process
+
+
+def start(client: httpx.Client) -> str:
+    """A new session; its address."""
+    return client.post("/v1/sessions", json=CLASSES).headers["location"]
+
+
+def events(lines: Iterator[str], count: int) -> list[tuple[int, str, Any]]:
+    """The next events of a stream: number, kind and data."""
+    found, fields = [], {}
+    for line in lines:
+        if line and not line.startswith(":"):
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        elif fields:
+            found.append((int(fields["id"]), fields["event"], json.loads(fields["data"])))
+            fields = {}
+            if len(found) == count:
+                break
+    return found
+
+
+def test_events_reach_every_watcher_and_resume(server: Process) -> None:
+    """Watchers see all events in order; Last-Event-ID sends what was missed, then what is new."""
+    with server.client() as client, server.client() as watching:
+        session = start(client)
+        with watching.stream("GET", f"{session}/events") as stream:
+            lines = stream.iter_lines()
+            next(lines)  # it is open
+            sent = [send(client, session, some_png(seed)) for seed in range(3)]
+            body = {"image": 1, "label": "blue square"}
+            correction = client.post(f"{session}/corrections", json=body).json()
+            seen = events(lines, 4)
+        assert [each[:2] for each in seen] == [
+            (1, "answer"), (2, "answer"), (3, "answer"), (4, "correction"),
+        ]  # fmt: skip
+        assert [each[2] for each in seen] == [*sent, correction]
+        headers = {"Last-Event-ID": "2"}
+        with watching.stream("GET", f"{session}/events?after=0", headers=headers) as stream:
+            lines = stream.iter_lines()
+            assert events(lines, 2) == seen[2:]
+            later = send(client, session, some_png(9))
+            assert events(lines, 1) == [(5, "answer", later)]
+            client.delete(session)
+            assert events(lines, 1) == [(0, "deleted", {})]
+            assert list(lines) in ([], [""])
+
+
+def test_too_many_watchers_are_refused_and_places_come_back(server: Process) -> None:
+    """Streams beyond the limit get 429; one that is closed makes room."""
+    with server.client() as client:
+        session = start(client)
+        sockets = [_request(server, f"GET {session}/events HTTP/1.1") for _ in range(8)]
+        assert all(b" 200 " in each.recv(4096) for each in sockets)
+        assert client.get(f"{session}/events").status_code == 429
+        for each in sockets:
+            each.close()
+        for _ in range(200):
+            with client.stream("GET", f"{session}/events") as stream:
+                if stream.status_code == 200:
+                    return
+        raise AssertionError("the places never came back")
+
+
+def test_slow_and_broken_clients_harm_nobody(server: Process) -> None:
+    """Half-sent and slow bodies end in 408 or a closed socket, and take nothing with them."""
+    with server.client() as client:
+        session = start(client)
+        head = f"POST {session}/images HTTP/1.1"
+        kind = "Content-Type: image/png\r\nContent-Length: 1000\r\n"
+        slow = [_request(server, head, kind) for _ in range(5)]
+        for each in slow[:2]:
+            each.sendall(b"x" * 500)
+            each.close()
+        answer = send(client, session, some_png(1))
+        assert answer["step"] == 1
+        assert b" 408 " in slow[2].recv(4096)
+        large = "Content-Type: image/png\r\nContent-Length: 99999999999\r\n"
+        with _request(server, head, large) as refused:
+            assert b" 413 " in refused.recv(4096)
+        with socket.create_connection(("127.0.0.1", server.port), timeout=30) as garbage:
+            garbage.sendall(b"\x16\x03\x01\x02\x00" * 50 + b"\r\n\r\n")
+            assert b" 400 " in garbage.recv(4096)
+        for each in slow:
+            each.close()
+        assert send(client, session, some_png(2))["step"] == 2
+        assert client.get(session).json()["images"] == 2
+
+
+def test_chunked_bodies_are_read(server: Process) -> None:
+    """A body without a length is taken as it comes."""
+    with server.client() as client:
+        session, content = start(client), some_png(3)
+        parts = (content[place : place + 100] for place in range(0, len(content), 100))
+        headers = {"Content-Type": "image/png"}
+        answer = client.post(f"{session}/images", content=parts, headers=headers)
+        assert answer.status_code == 200
+
+
+def test_sigterm_finishes_what_was_accepted(tmp_path: Path) -> None:
+    """Every request at the time of SIGTERM is answered or cut; what was answered stays; exit 0."""
+    with Process(tmp_path) as server:
+        with server.client() as client:
+            session = start(client)
+        given: list[Any] = []
+        threads = [threading.Thread(target=_flood, args=(server, session, given)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        while len(given) < 20:
+            time.sleep(0.01)
+        with _request(server, f"GET {session}/events HTTP/1.1") as watcher:
+            assert b" 200 " in watcher.recv(4096)
+            code, said = server.stop()
+        for thread in threads:
+            thread.join()
+        assert code == 0 and "Traceback" not in said
+    assert list((tmp_path / "states").rglob("*.crg"))
+    with Process(tmp_path) as server, server.client() as client:
+        kept = [json.loads(line) for line in client.get(f"{session}/answers").text.splitlines()]
+        probability = {line["step"]: line["probability"] for line in kept}
+        assert all(probability[each["step"]] == each["probability"] for each in given)
+        assert send(client, session, some_png(0))["step"] == len(kept) + 1
+
+
+@pytest.mark.parametrize(
+    ("options", "variables", "words"),
+    [
+        (["--host", "0.0.0.0"], {}, "CRG_TOKEN"),
+        (["--host", "192.0.2.1"], {"CRG_TOKEN": "x" * 16}, "cannot be listened on"),
+        ([], {"CRG_TOKEN": "short"}, "at least 16"),
+        (["--data", "/dev/null/x"], {}, "--data"),
+    ],
+)
+def test_a_server_that_must_not_start_says_why(
+    tmp_path: Path, options: list[str], variables: dict[str, str], words: str
+) -> None:
+    """Addresses and folders that cannot be used are refused in one sentence."""
+    with pytest.raises(AssertionError) as said:
+        Process(tmp_path, *options, **variables)
+    errors = [line for line in str(said.value).splitlines() if line.startswith("Error")]
+    assert len(errors) == 1 and words in errors[0] and errors[0].endswith(".")
+
+
+def _flood(server: Process, session: str, given: list[Any]) -> None:
+    with server.client() as client:
+        for seed in range(10_000):
+            try:
+                given.append(send(client, session, some_png(seed % 20)))
+            except (httpx.HTTPError, AssertionError):
+                return
+
+
+def _request(server: Process, line: str, headers: str = "") -> socket.socket:
+    made = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+    made.sendall(f"{line}\r\nHost: localhost\r\n{headers}\r\n".encode())
+    return made

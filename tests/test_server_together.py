@@ -1,0 +1,198 @@
+"""Many at once: common batches, one key from many clients, watchers that do not read."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from colour_encoder import ColourEncoder
+from crg.encoders.base import Vectors
+from crg.images.preprocessing import Pixels
+from crg.server.app import create_app
+from crg.server.batching import Gatherer
+from crg.server.limits import Limits
+from crg.server.log import Event
+from crg.server.service import Settings
+from crg.server.watching import EventStream, Hub
+from served import HERE, NAMES, png
+
+
+class HeldEncoder(ColourEncoder):
+    """Encodes only when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.let = threading.Event(), threading.Event()
+
+    def encode_images(self, pixels: Pixels) -> Vectors:
+        """What the other gives, once it may."""
+        self.begun.set()
+        self.let.wait(30)
+        return super().encode_images(pixels)
+
+
+@asynccontextmanager
+async def served(
+    folder: Path, encoder: ColourEncoder, **limits: int
+) -> AsyncIterator[httpx.AsyncClient]:
+    """A client that can have many requests under way."""
+    app = create_app(Settings(folder, Limits(**limits)), encoder)
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url=HERE) as client,
+    ):
+        yield client
+
+
+def test_images_of_all_sessions_share_batches(tmp_path: Path) -> None:
+    """What gathers while the encoder is busy goes through it at once, whoever sent it."""
+    encoder = HeldEncoder()
+
+    async def run() -> None:
+        async with served(tmp_path, encoder) as client:
+            sessions = [await _start(client) for _ in range(6)]
+            first = asyncio.create_task(_send(client, sessions[0]))
+            await asyncio.to_thread(encoder.begun.wait, 30)
+            others = [asyncio.create_task(_send(client, each)) for each in sessions[1:]]
+            batcher = client._transport.app.state.service.batcher  # type: ignore[attr-defined]
+            await _until(lambda: batcher._gatherer._waiting.qsize() == 5)
+            encoder.let.set()
+            answers = await asyncio.gather(first, *others)
+            assert all(each.json()["answers"][0]["step"] == 1 for each in answers)
+
+    asyncio.run(run())
+    assert encoder.calls == [1, 5]
+
+
+def test_a_full_queue_refuses_while_it_is_full(tmp_path: Path) -> None:
+    """Images beyond the queue get 429 at once; those in it are answered, and then there is room."""
+    encoder = HeldEncoder()
+
+    async def run() -> None:
+        async with served(tmp_path, encoder, max_queue=3) as client:
+            session = await _start(client)
+            waiting = [asyncio.create_task(_send(client, session)) for _ in range(3)]
+            await asyncio.to_thread(encoder.begun.wait, 30)
+            service = client._transport.app.state.service  # type: ignore[attr-defined]
+            await _until(lambda: service.queue.used == 3)
+            refused = await _send(client, session)
+            assert refused.status_code == 429 and refused.headers["retry-after"] == "1"
+            encoder.let.set()
+            answers = await asyncio.gather(*waiting)
+            steps = sorted(each.json()["answers"][0]["step"] for each in answers)
+            assert steps == [1, 2, 3]
+            assert (await _send(client, session)).json()["answers"][0]["step"] == 4
+
+    asyncio.run(run())
+
+
+def test_one_key_from_many_clients_is_learnt_once(tmp_path: Path) -> None:
+    """Requests with the same key at the same time get one answer."""
+
+    async def run() -> None:
+        async with served(tmp_path, ColourEncoder()) as client:
+            session = await _start(client)
+            answers = await asyncio.gather(*[_send(client, session, "k") for _ in range(20)])
+            assert len({each.content for each in answers}) == 1
+            assert sum("idempotent-replay" in each.headers for each in answers) == 19
+            assert (await client.get(session)).json()["images"] == 1
+
+    asyncio.run(run())
+
+
+def test_a_watcher_that_does_not_read_is_disconnected() -> None:
+    """Events beyond what may wait end the stream of a watcher; others see them all."""
+
+    async def nothing(_: int) -> list[tuple[int, str, str]]:
+        return []
+
+    async def run() -> tuple[int, int]:
+        hub = Hub(10)
+        slow, quick = hub.watch("s", None, nothing), hub.watch("s", None, nothing)
+        await anext(slow)
+        await anext(quick)
+        seen = 0
+        for number in range(1, 301):
+            hub.publish("s", [Event(number, "answer", 0.0, {"step": number})])
+            seen += b"id: %d\n" % number in await anext(quick)
+        late = [frame async for frame in slow]
+        hub.close()
+        assert [frame async for frame in quick] == [] and not hub._queues
+        return seen, len(late)
+
+    seen, late = asyncio.run(run())
+    assert seen == 300 and late < 300
+
+
+def test_a_watcher_whose_line_is_stuck_gives_its_place_back(monkeypatch: Any) -> None:
+    """Who takes nothing for too long is left, and the stream no longer counts."""
+    monkeypatch.setattr("crg.server.watching._STUCK", 0.01)
+
+    async def run() -> int:
+        hub = Hub(1)
+        hub.budget.take(1)
+        stuck = asyncio.Event()
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.body":
+                await stuck.wait()
+
+        async def receive() -> Any:
+            await stuck.wait()
+
+        async def nothing(_: int) -> list[tuple[int, str, str]]:
+            return []
+
+        stream = EventStream(hub.watch("s", None, nothing), hub.budget)
+        await stream({"type": "http"}, receive, send)
+        return hub.budget.used
+
+    assert asyncio.run(run()) == 0
+
+
+def test_what_a_batch_does_wrong_reaches_each_of_it() -> None:
+    """An exception of the work is the result of every item; the thread goes on."""
+
+    def work(items: list[int]) -> list[int]:
+        if 0 in items:
+            raise MemoryError
+        return [item * 2 for item in items]
+
+    async def run() -> list[Any]:
+        loop = asyncio.get_running_loop()
+        gatherer: Gatherer[int, int] = Gatherer("test", work)
+        results: list[Any] = []
+        for item in (1, 0, 2):
+            future: asyncio.Future[int] = loop.create_future()
+            gatherer.submit(item, future)
+            results += await asyncio.gather(future, return_exceptions=True)
+        await asyncio.to_thread(gatherer.close)
+        return results
+
+    one, failed, two = asyncio.run(run())
+    assert (one, two) == (2, 4) and isinstance(failed, MemoryError)
+
+
+async def _start(client: httpx.AsyncClient) -> str:
+    made = await client.post("/v1/sessions", json={"classes": NAMES})
+    return made.headers["location"]
+
+
+async def _send(client: httpx.AsyncClient, session: str, key: str | None = None) -> httpx.Response:
+    headers = {"Content-Type": "image/png"} | ({"Idempotency-Key": key} if key else {})
+    return await client.post(f"{session}/images", content=png(), headers=headers)
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never came true")

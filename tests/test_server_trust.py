@@ -1,0 +1,185 @@
+"""Who is let in, and how much: token, Host, Origin, headers and limits."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crg.server.limits import Budget, Limits, Rate
+from crg.server.problems import Problem
+from crg.server.security import check_address, is_loopback
+from documents import ROOT
+from made_images import claiming
+from sentences import refused_in_one_sentence
+from served import NAMES, client, png, refused, send, start
+
+TOKEN = "correct horse battery staple"
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+OPEN = ("/", "/static/index.html", "/openapi.json", "/healthz", "/readyz")
+CLOSED = ("/v1", "/v1/sessions", "/metrics", "/v1/sessions/x/events", "/nope")
+
+
+def test_other_addresses_need_a_token() -> None:
+    """Only this machine's own addresses are listened on without a token, and no short one."""
+    for host in ("127.0.0.1", "localhost", "::1", "127.8.9.10"):
+        check_address(host, None)
+        assert is_loopback(host)
+    for host in ("0.0.0.0", "::", "192.168.1.7", "example.org", "", "127.0.0.1.example.org"):
+        with refused_in_one_sentence("CRG_TOKEN"):
+            check_address(host, None)
+        check_address(host, TOKEN)
+    with refused_in_one_sentence("at least 16"):
+        check_address("127.0.0.1", "short")
+
+
+def test_with_a_token_nothing_is_told_without_it(tmp_path: Path) -> None:
+    """Every address but the page and the health checks asks for the token."""
+    with client(tmp_path, settings={"token": TOKEN}) as served:
+        for path in CLOSED:
+            for header in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN},
+                           {"Cookie": "crg_token=wrong"}, {"Cookie": "\x01"},
+                           {"Authorization": "Bearer \xff"}):  # fmt: skip
+                raw = {name.encode(): value.encode("latin-1") for name, value in header.items()}
+                answer = served.get(path, headers=raw)
+                refused(answer, 401, "Bearer")
+                assert answer.headers["www-authenticate"] == "Bearer"
+        for path in OPEN:
+            assert served.get(path).status_code == 200
+        assert served.get("/v1", headers=BEARER).status_code == 200
+        refused(served.post("/v1/sessions", json={"classes": NAMES}), 401)
+
+
+def test_a_browser_logs_in_once(tmp_path: Path) -> None:
+    """POST /login gives a cookie that holds no token and opens everything, until it is deleted."""
+    with client(tmp_path, settings={"token": TOKEN}) as served:
+        refused(served.post("/login", json={"token": "wrong"}), 401)
+        answer = served.post("/login", json={"token": TOKEN})
+        cookie = answer.headers["set-cookie"]
+        assert answer.status_code == 204 and TOKEN not in cookie
+        assert "HttpOnly" in cookie and "SameSite=strict" in cookie
+        assert served.get("/v1").status_code == 200
+        served.delete("/login")
+        assert served.get("/v1").status_code == 401
+
+
+def test_names_that_lead_here_from_elsewhere_are_refused(tmp_path: Path) -> None:
+    """Without a token only loopback names and those that were allowed are answered."""
+    with client(tmp_path, settings={"allow_hosts": ("crg.example.org",)}) as served:
+        for host in ("localhost:8000", "127.0.0.1", "[::1]:80", "crg.example.org"):
+            assert served.get("/v1", headers={"Host": host}).status_code == 200
+        for host in ("evil.example.org", "127.0.0.1.nip.io", "", "localhost@evil.org", "[::1"):
+            refused(served.get("/v1", headers={"Host": host}), 403, "--allow-host")
+
+
+def test_pages_of_other_origins_change_nothing(tmp_path: Path) -> None:
+    """A request that changes something is refused from another origin; CORS only if set."""
+    new: dict[str, Any] = {"json": {"classes": NAMES}}
+    with client(tmp_path / "a") as served:
+        for origin in ("https://evil.example.org", "null", "http://127.0.0.1:9999", "http://["):
+            refused(served.post("/v1/sessions", **new, headers={"Origin": origin}), 403)
+        same = served.post("/v1/sessions", **new, headers={"Origin": "http://127.0.0.1"})
+        assert same.status_code == 201 and "access-control-allow-origin" not in same.headers
+    friend = {"Origin": "https://friend.example.org"}
+    with client(tmp_path / "b", settings={"allow_origins": (friend["Origin"],)}) as served:
+        answer = served.post("/v1/sessions", **new, headers=friend)
+        assert answer.headers["access-control-allow-origin"] == friend["Origin"]
+        asked = {**friend, "Access-Control-Request-Method": "DELETE"}
+        assert served.options("/v1/sessions", headers=asked).status_code == 200
+
+
+def test_every_answer_has_security_headers(tmp_path: Path) -> None:
+    """Pages, answers and problems alike allow no script from elsewhere, no frame, no sniffing."""
+    with client(tmp_path) as served:
+        session = start(served)
+        for path in (*OPEN, *CLOSED, session, f"{session}/answers"):
+            headers = served.get(path).headers
+            assert "default-src 'none'" in headers["content-security-policy"]
+            assert headers["x-content-type-options"] == "nosniff"
+            assert headers["x-frame-options"] == "DENY"
+            assert headers["referrer-policy"] == "no-referrer"
+            assert headers["cache-control"]
+
+
+def test_too_much_is_refused(tmp_path: Path) -> None:
+    """Bytes, pixels, images, views, classes and sessions beyond the limits are refused."""
+    limits: Any = {"max_bytes": 3000, "max_request_bytes": 5000, "max_pixels": 10_000,
+              "max_images": 2, "max_views": 3, "max_classes": 4, "max_sessions": 2}  # fmt: skip
+    with client(tmp_path, **limits) as served:
+        session = start(served)
+        images = f"{session}/images"
+        kind = {"Content-Type": "image/png"}
+        refused(served.post(images, content=b"x" * 3001, headers=kind), 413, "3,000")
+        refused(served.post(images, content=iter([b"x" * 1000] * 9), headers=kind), 413)
+        parts = [("i", ("a", png())), ("i", ("b", b"x" * 3001))]
+        assert refused(served.post(images, files=parts), 413)["image"] == 1
+        refused(served.post(images, files=[("i", ("a", png()))] * 3), 413, "2 images")
+        fields = {f"f{n}": "" for n in range(20)}
+        refused(served.post(images, data=fields, files=[("i", ("a", b"x"))]), 413, "parts")
+        refused(served.post(images, content=png(size=(101, 100)), headers=kind), 422, "10,000")
+        refused(served.post(images, content=claiming(40_000, 40_000), headers=kind), 422, "pixels")
+        refused(served.post("/v1/sessions", json={"classes": NAMES, "views": 4}), 422, "to 3")
+        refused(served.post("/v1/sessions", json={"classes": list("abcde")}), 422, "have 4")
+        served.post(f"{session}/classes", json={"name": "x"})
+        refused(served.post(f"{session}/classes", json={"name": "y"}), 422, "have 4")
+        start(served)
+        answer = served.post("/v1/sessions", json={"classes": NAMES})
+        refused(answer, 429, "delete one")
+        assert int(answer.headers["retry-after"]) > 0
+        assert send(served, session, png())["step"] == 1
+        assert "crg_waiting_bytes 0.0" in served.get("/metrics").text
+
+
+def test_a_full_queue_is_told_and_passes(tmp_path: Path) -> None:
+    """When too many images or bytes wait, 429 says when to come again; nothing is learnt."""
+    with client(tmp_path, max_queue=2, max_queue_bytes=100_000) as served:
+        session = start(served)
+        answer = served.post(f"{session}/images", files=[("i", ("a", png()))] * 3)
+        refused(answer, 429, "waiting")
+        assert answer.headers["retry-after"] == "1"
+        kind = {"Content-Type": "image/png"}
+        refused(served.post(f"{session}/images", content=b"x" * 100_001, headers=kind), 429)
+        assert send(served, session, png())["step"] == 1
+
+
+def test_one_client_has_so_many_requests_per_second(tmp_path: Path) -> None:
+    """A client that asks too fast is refused with 429, others are not."""
+    now = 0.0
+    rate = Rate(10, lambda: now)
+    for _ in range(20):
+        rate.check("a")
+    with pytest.raises(Problem) as refusal:
+        rate.check("a")
+    assert refusal.value.status == 429
+    rate.check("b")
+    now = 0.25
+    rate.check("a")
+    rate.check("a")
+    with pytest.raises(Problem):
+        rate.check("a")
+    for number in range(20_000):
+        rate.check(str(number))
+    assert len(rate._buckets) <= 10_000
+    with client(tmp_path, max_rate=1) as served:
+        answers = [served.get("/v1") for _ in range(10)]
+        assert answers[0].status_code == 200 and answers[-1].status_code == 429
+
+
+def test_a_budget_comes_back() -> None:
+    """What was taken and given back can be taken again."""
+    budget = Budget(5, "Too much", "wait")
+    budget.take(5)
+    with pytest.raises(Problem):
+        budget.take(1)
+    budget.give_back(2)
+    budget.take(2)
+
+
+def test_the_documented_limits_are_the_limits() -> None:
+    """docs/service.md lists every limit with its default."""
+    text = (ROOT / "docs" / "service.md").read_text()
+    rows = re.findall(r"^\| `--([a-z-]+)` \| ([\d,]+) \|", text, re.MULTILINE)
+    told = {name.replace("-", "_"): int(value.replace(",", "")) for name, value in rows}
+    assert told == vars(Limits())
