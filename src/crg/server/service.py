@@ -235,18 +235,19 @@ class Service:
         while True:
             await asyncio.sleep(pause)
             try:
-                await self._unload_idle(time.monotonic() - limits.idle)
+                if self._unload_idle(time.monotonic() - limits.idle):
+                    await self.read(_give_memory_back)
                 if limits.expire:
                     await self._delete_expired(time.time() - limits.expire)
             except Exception:
                 _LOGGER.exception("unused sessions could not be put away")
 
-    async def _unload_idle(self, moment: float) -> None:
+    def _unload_idle(self, moment: float) -> bool:
+        """Whether there were sessions in memory that nobody has used since."""
         sessions = [each for each, used in self._live.values() if used < moment and not each.busy]
         for session in sessions:
             self._unload(session)
-        if sessions:
-            await self.read(_give_memory_back)
+        return bool(sessions)
 
     async def _delete_expired(self, moment: float) -> None:
         for session_id in await self.read(self.log.unused_since, moment):
