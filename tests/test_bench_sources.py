@@ -159,7 +159,7 @@ def test_domains_come_from_shapes_and_from_files_that_fit(tmp_path: Path) -> Non
     one, two = save_stream(tmp_path / "one.npz"), save_stream(tmp_path / "two.npz", seed=1)
     wide, bare = save_raw(tmp_path / "wide.npz"), save_raw(tmp_path / "bare.npz", labels=None)
     prospects = _prospects(tmp_path, f"{DOMAINS}{SHAPES}{FILES}", one, two, wide, bare)
-    sequences = {name: each.paths for name, each in prospects.items() if each.is_sequence}
+    sequences = {name: each.paths for name, each in prospects.items() if each.several}
     assert list(sequences) == ["shapes:night, then fog", "one, then two"]
     assert sequences["one, then two"] == (one, two)
-    assert not any(each.is_sequence for each in _prospects(tmp_path, FILES, one, two).values())
+    assert not any(each.several for each in _prospects(tmp_path, FILES, one, two).values())

@@ -117,7 +117,7 @@ def test_a_plain_scenario_is_the_shuffle_of_old(n: int, seed: int) -> None:
     assert laid_out.features is features and laid_out.labels is features.labels
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", [order for order in ORDERS if order != "many_names"])
 def test_a_limited_stream_has_the_same_images_for_every_seed(order: str) -> None:
     """What may come is drawn once; orders that leave none out show exactly that."""
     features, limited = made(n_domains=2), Scenario(order, images=40)
@@ -127,6 +127,24 @@ def test_a_limited_stream_has_the_same_images_for_every_seed(order: str) -> None
     for rows in streams:
         assert set(rows) <= allowed and len(set(rows)) == len(rows)
         assert order in ("imbalanced", "few_present") or len(rows) == 40
+
+
+def test_many_names_has_the_images_of_one_file_and_the_names_of_all() -> None:
+    """The images are those of the first file; names that are made up look like the others."""
+    features = made(n_domains=2)
+    laid = lay_out(features, Scenario("many_names", strength=500.0), 1)
+    assert sorted(laid.rows.tolist()) == np.flatnonzero(features.domains == 0).tolist()
+    task, text = laid.features.task, np.asarray(features.task.text_features)
+    known = len(features.task.class_names)
+    assert task.class_names[:known] == features.task.class_names
+    assert task.n_classes == known + 500
+    drawn = np.asarray(task.text_features)[known:]
+    np.testing.assert_allclose(np.linalg.norm(drawn, axis=1), 1.0, atol=1e-5)
+    np.testing.assert_allclose(drawn.mean(axis=0), text.mean(axis=0), atol=0.15)
+    again = lay_out(features, Scenario("many_names", strength=500.0), 2).features.task
+    assert np.array_equal(again.text_features, task.text_features)  # whatever the seed
+    plain = lay_out(features, Scenario("many_names", images=5), 1)
+    assert plain.features.task is features.task and len(plain.rows) == 5
 
 
 def test_a_limit_above_the_file_changes_nothing() -> None:

@@ -31,7 +31,7 @@ from sentences import check_sentence
 Outcome = Literal["refused", "handled"]
 T = TypeVar("T")
 Attack = Callable[[random.Random, Path], Outcome]
-_SECONDS = 120  # after which a case hangs
+_SECONDS = 300  # after which a case hangs; the first one may have to compile the kernels
 
 
 class Broken(AssertionError):  # noqa: N818 - the name says what happened

@@ -24,13 +24,12 @@ from crg.presets import presets_of
 from crg.results.papers import known_experiments
 from crg.results.schema import ENOUGH_ORDERS
 from crg.spelling import nearest
-from crg.streams import SHUFFLED, Scenario
+from crg.streams import SEVERAL_FILES, SHUFFLED, Scenario
 from crg.types import InputError
 
 Figure: TypeAlias = Literal["table", "learning", "purity", "waterfall", "sweep",
                             "heat", "noise", "streams", "cold_start", "shots"]  # fmt: skip
 FIGURES: tuple[str, ...] = get_args(Figure)
-DOMAINS = "domains"  # the order that needs several files
 PUBLISHED = "published"
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
 CountOrNone: TypeAlias = Annotated[int, Meta(ge=0)]
@@ -83,9 +82,9 @@ class SettingDesign(Table, frozen=True):
         return Scenario(self.order, self.strength, self.images, self.mislabelled)
 
     @property
-    def is_domains(self) -> bool:
-        """Whether it needs files that come one after the other."""
-        return self.order == DOMAINS
+    def several(self) -> str:
+        """The order if it needs several files, else empty."""
+        return self.order if self.order in SEVERAL_FILES else ""
 
 
 class DataDesign(Table, frozen=True):
@@ -99,12 +98,13 @@ class DataDesign(Table, frozen=True):
     views: Count = 8
     shots: CountOrNone = 0  # labelled images per class, for the methods that need some
     generated: CountOrNone = 0  # further views that stand in for generated ones
+    all_names: bool = False  # the classes are all names that shapes have, present or not
     files: bool = False
 
 
 KEYS_OF_DATA = {
     "datasets": {"datasets", "models"},
-    "shapes": {"shapes", "severity", "images", "views", "shots", "generated"},
+    "shapes": {"shapes", "severity", "images", "views", "shots", "generated", "all_names"},
     "files": {"files"},
 }
 
@@ -153,10 +153,9 @@ class Design(Table, frozen=True):
             is_quick=True,
         )
 
-    @property
-    def wants_domains(self) -> bool:
-        """Whether some setting needs files that come one after the other."""
-        return any(setting.is_domains for setting in self.settings)
+    def wants(self, order: str) -> bool:
+        """Whether some setting has this order."""
+        return any(setting.order == order for setting in self.settings)
 
 
 def _reduced(data: DataDesign, quick: Quick) -> DataDesign:

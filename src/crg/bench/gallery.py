@@ -44,7 +44,7 @@ def galleries(plan: Plan, runs: Mapping[str, Run], root: Path | None = None) -> 
     made = []
     for number, prospect in enumerate(plan.prospects):
         answers = _answers(plan.outline, number, runs)
-        if len(answers) < 2 or prospect.is_sequence or prospect.missing is not None:
+        if len(answers) < 2 or prospect.several or prospect.missing is not None:
             continue
         images = _images(prospect, root)
         features = read_once(str(prospect.paths[0]))

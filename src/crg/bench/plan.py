@@ -246,7 +246,7 @@ def count_runs(design: Design, prospects: Sequence[Prospect]) -> int:
         for prospect in prospects
         if prospect.missing is None
         for setting in design.settings
-        if setting.is_domains == prospect.is_sequence
+        if setting.several == prospect.several
         for row in design.rows
     )
 
@@ -275,7 +275,7 @@ class _Layout:
         fitting = [
             (place, setting)
             for place, setting in enumerate(self.design.settings)
-            if setting.is_domains == self.prospect.is_sequence
+            if setting.several == self.prospect.several
         ]
         for place, setting in fitting:
             for row, request in enumerate(self.design.rows):

@@ -28,6 +28,7 @@ _COUNT = "[1-9][0-9]*"
 _STORE_NAME = re.compile(
     f"(?:{CLEAN}|{_SHIFTED})-"
     f"(?:(?P<images>{_COUNT})x(?P<views>{_COUNT})(?:-(?P<generated>{_COUNT})made)?"
+    f"(?P<all_names>-all-names)?"
     f"|labelled-(?P<shots>{_COUNT}))"
 )
 
@@ -44,11 +45,12 @@ class Shapes:
     views: int = 8
     shots: int = 0  # labelled images per class
     generated: int = 0  # further views that stand in for generated ones
+    all_names: bool = False  # the classes are all names that shapes have, present or not
 
     @property
     def name(self) -> str:
         """What the dataset is called."""
-        return f"shapes:{self._kind.replace('-', ':')}"
+        return f"shapes:{self._kind.replace('-', ':')}{', all names' if self.all_names else ''}"
 
     def stream(self) -> ImageSet:
         """The images, drawn when needed."""
@@ -57,7 +59,8 @@ class Shapes:
     def store(self, folder: Path) -> Path:
         """Where the stream is encoded."""
         made = f"-{self.generated}made" if self.generated else ""
-        return folder / f"{self._kind}-{self.images}x{self.views}{made}"
+        named = "-all-names" if self.all_names else ""
+        return folder / f"{self._kind}-{self.images}x{self.views}{made}{named}"
 
     def few_store(self, folder: Path) -> Path | None:
         """Where the labelled images are encoded, if any are asked for."""
@@ -104,7 +107,7 @@ class Shapes:
         from crg.shapes import shape_images
 
         shift = None if self.shift == CLEAN else self.shift
-        return shape_images(shift, self.severity, count, seed)
+        return shape_images(shift, self.severity, count, seed, self.all_names)
 
 
 def shapes_in(name: str) -> Shapes | None:
@@ -118,7 +121,9 @@ def shapes_in(name: str) -> Shapes | None:
         return None
     told = {part: value for part, value in found.groupdict().items() if value is not None}
     shift = told.pop("shift", CLEAN)
-    return Shapes(shift, **{part: int(value) for part, value in told.items()})
+    named = told.pop("all_names", None) is not None
+    counts = {part: int(value) for part, value in told.items()}
+    return Shapes(shift, **counts, all_names=named)
 
 
 def _is_shift(name: str | None) -> bool:

@@ -25,6 +25,7 @@ from crg.features.formats import read_raw
 from crg.methods.registry import get_method
 from crg.needs import FEW
 from crg.results.provenance import Origin
+from crg.streams import SEVERAL_FILES
 from crg.types import InputError
 
 VARIABLE = "CRG_DATA"  # paths that are searched where none is named
@@ -220,17 +221,13 @@ class Prospect:
 
     name: str
     dataset: str
-    paths: tuple[Path, ...] = ()  # more than one: they come one after the other
+    paths: tuple[Path, ...] = ()  # more than one: see ``several``
     few: Path | None = None
     shapes: tuple[Shapes, ...] = ()  # what is to be rendered into the paths
     missing: str | None = None
     model: str | None = None  # of a store of a catalogued dataset
     must_be_usable: bool = True  # False for what merely lies below a folder that was named
-
-    @property
-    def is_sequence(self) -> bool:
-        """Whether several files come one after the other."""
-        return len(self.paths) > 1
+    several: str = ""  # the order that needs more than one of the paths
 
 
 def find_prospects(design: Design, found: Sequence[Found], folder: Path) -> tuple[Prospect, ...]:
@@ -247,10 +244,10 @@ def find_prospects(design: Design, found: Sequence[Found], folder: Path) -> tupl
         if data.datasets is not None:
             prospects += _catalogued(data.datasets, data.models, found)
         elif data.shapes is not None:
-            prospects += _rendered(data, data.shapes, folder, design.wants_domains)
+            prospects += _rendered(data, data.shapes, folder, design.wants("domains"))
         else:
             prospects += [_of(each, found) for each in rest]
-            prospects += _joined(rest) if design.wants_domains else ()
+            prospects += _joined(rest, design)
     return tuple({prospect.name: prospect for prospect in prospects}.values())
 
 
@@ -273,7 +270,7 @@ def _catalogued(
 def _rendered(
     data: DataDesign, shifts: Sequence[str], folder: Path, in_sequence: bool
 ) -> Iterator[Prospect]:
-    counts = (data.severity, data.images, data.views, data.shots, data.generated)
+    counts = (data.severity, data.images, data.views, data.shots, data.generated, data.all_names)
     streams = [Shapes(shift, *counts) for shift in shifts]
     for each in streams:
         few = each.few_store(folder)
@@ -281,7 +278,8 @@ def _rendered(
     if in_sequence and len(streams) > 1:
         name = "shapes:" + _THEN.join(each.shift for each in streams)
         paths = tuple(each.store(folder) for each in streams)
-        yield Prospect(name, name, paths, streams[0].few_store(folder), tuple(streams))
+        few = streams[0].few_store(folder)
+        yield Prospect(name, name, paths, few, tuple(streams), several="domains")
 
 
 def _of(file: Found, found: Sequence[Found]) -> Prospect:
@@ -299,9 +297,12 @@ def _of(file: Found, found: Sequence[Found]) -> Prospect:
     )
 
 
-def _joined(files: Sequence[Found]) -> Iterator[Prospect]:
-    """One sequence of all files whose features can stand side by side."""
+def _joined(files: Sequence[Found], design: Design) -> Iterator[Prospect]:
+    """All files whose features can stand side by side, as orders of several files need them."""
+    if not any(design.wants(order) for order in SEVERAL_FILES):
+        return
     alike: dict[tuple[int, str, str | None], list[Found]] = defaultdict(list)
+    n_views: dict[Path, int] = {}
     for each in files:
         try:
             features = read_features(each.path, verify=False)
@@ -310,13 +311,21 @@ def _joined(files: Sequence[Found]) -> Iterator[Prospect]:
                 raise
             continue  # its own source says why
         if features.labels is not None:
-            scale = f"{features.task.logit_scale:.4g}"
+            scale, n_views[each.path] = f"{features.task.logit_scale:.4g}", features.n_views
             alike[features.task.width, scale, features.model].append(each)
     for group in alike.values():
-        if len(group) > 1:
-            name = _THEN.join(each.name for each in group)
-            paths, is_named = tuple(e.path for e in group), all(e.is_named for e in group)
-            yield Prospect(name, name, paths, must_be_usable=is_named)
+        if design.wants("domains") and len(group) > 1:
+            yield _together(_THEN.join(each.name for each in group), "domains", group)
+        for first in group if design.wants("many_names") else ():
+            same = [e for e in group if e is not first and n_views[e.path] == n_views[first.path]]
+            if same:  # others would lose views
+                name = f"{first.name}, names of {len(same) + 1} files"
+                yield replace(_together(name, "many_names", [first, *same]), dataset=first.name)
+
+
+def _together(name: str, order: str, group: Sequence[Found]) -> Prospect:
+    paths, is_named = tuple(each.path for each in group), all(each.is_named for each in group)
+    return Prospect(name, name, paths, must_be_usable=is_named, several=order)
 
 
 def _distinct(files: Sequence[Found]) -> list[Found]:

@@ -155,10 +155,11 @@ def write_features(path: str | os.PathLike[str], features: Features) -> None:
 
 
 def _assembled(source: Path, raw: Mapping[str, Any], digest: str) -> Features:
-    images = np.asanyarray(raw["image_features"])  # a store's stay on disk
+    images = _array("image_features", raw["image_features"])  # a store's stay on disk
     names, text = text_of(raw)
     precision = np.float64 if images.dtype == np.float64 else np.float32
-    task = Task(names, text.astype(precision), _one_number(raw["logit_scale"]))
+    with np.errstate(over="ignore"):  # what is too large then is refused as infinite
+        task = Task(names, text.astype(precision), _one_number(raw["logit_scale"]))
     return Features(
         image_features=images,
         task=task,

@@ -39,6 +39,7 @@ class DOTA(Method):
 
     name = "dota"
     paper = "Han et al., DOTA: Distributional Test-Time Adaptation of VLMs, NeurIPS 2025"
+    _not_saved = Method._not_saved | {"filing"}
 
     @dataclass(frozen=True)
     class Config:

@@ -1,29 +1,17 @@
-"use strict";
-// The script of the review page. All texts of the content reach the page as text, never as markup.
+// The script of the review page, after cards.js. All texts of the content reach the page as text, never as markup.
 const content = JSON.parse(document.getElementById("content").textContent);
 const KEY = "crg-review:" + content.key;
-const SHOWN = 60;  // classes that the picker lists at once
 const FORMULA = /^[=+\-@\t\r']/;  // how a formula may begin, or what marks one
-const $ = id => document.getElementById(id);
 const byPath = new Map(content.images.map(image => [image.path, image]));
 const places = new Map(content.classes.map((name, place) => [name, place]));
 let corrections = new Map();  // path -> label; those that were learnt before stay among them
 let history = [];  // [path, label before or undefined], latest last
 let isKept = true;  // whether this browser keeps what is corrected
 let current = null;  // the card that Tab goes to
-let chosen = null;  // the image that the picker is about
 
-function make(tag, name, text) {
-  const element = document.createElement(tag);
-  if (name) element.className = name;
-  if (text !== undefined) element.textContent = text;
-  return element;
-}
-const percent = number => number === undefined ? "" : (100 * number).toFixed(number > 0.995 ? 0 : 1) + "%";
 const fileName = path => path.split(/[\\/]/).pop();
 const groupOf = image => image.error ? "error" : image.label ? "=" + image.label : "unsure";
 const titleOf = group => ({error: "Unreadable", unsure: "Unsure"})[group] || group.slice(1);
-const several = (n, what) => n + " " + what + (n === 1 ? "" : "s");
 
 // Cards: one button per image, in a section per class, least sure first.
 function makeCard(image) {
@@ -277,76 +265,24 @@ async function read(file) {
   say(`${several(taken, "correction")} imported.` + (left ? ` ${left} left out, of other images or classes.` : ""));
 }
 
-// The picker: a combobox over the class names, the likely ones first.
+// The picker.
+let chosen = null;  // the image that it is about
+const picker = createPicker({classes: () => content.classes, likely, onPick: correct,
+  hint: (image, name) => name === image.label ? "the answer: confirm it" : "",
+  noClass: "No class has this name. Others come in with crg predict --classes."});
+
 function open(image) {
   chosen = image;
-  const answers = [["Answer", image.label, image.probability], ["Zero-shot", image.zero_shot_label, image.zero_shot_probability],
-    ["Before", image.was]].filter(([, label]) => label).map(([what, label, p]) => `${what}: ${label} ${percent(p)}`);
-  $("picker-title").textContent = image.path;
-  $("picker-answers").textContent = [...answers, image.error || ""].join("\n").trim();
-  $("picker-image").hidden = !image.thumbnail;
-  if (image.thumbnail) $("picker-image").src = image.card.querySelector("img").src;
   $("remove").hidden = !corrections.has(image.path);
-  $("query").value = "";
-  $("picker").showModal();
-  suggest();
-  $("query").focus();
+  picker.open(image, image.card, {title: image.path, picture: image.card.querySelector("img")?.src,
+    answers: [["Answer", image.label, image.probability], ["Zero-shot", image.zero_shot_label, image.zero_shot_probability],
+      ["Before", image.was], ["Unreadable", image.error]]});
 }
 
 function likely(image) {
   const latest = [...corrections.values()].reverse().slice(0, 200);
   const names = [corrections.get(image.path), image.label, image.zero_shot_label, ...(image.top || []), image.was, ...latest];
   return [...new Set(names.filter(name => places.has(name)))].slice(0, 8);
-}
-
-function matches(query) {
-  if (!query) return [...new Set([...likely(chosen), ...content.classes])];
-  const found = [[], [], []];  // begins so, has a word that does, has it somewhere
-  for (const name of content.classes) {
-    const text = name.toLowerCase(), place = text.indexOf(query);
-    if (place >= 0) found[place === 0 ? 0 : text.split(/[^\p{L}\p{N}]+/u).some(word => word.startsWith(query)) ? 1 : 2].push(name);
-  }
-  return found.flat();
-}
-
-function suggest() {
-  const names = matches($("query").value.trim().toLowerCase()), rest = names.length - SHOWN;
-  $("options").replaceChildren(...names.slice(0, SHOWN).map((name, number) => {
-    const item = make("li", "", name);
-    item.id = "option-" + number;
-    item.setAttribute("role", "option");
-    item.label = name;
-    if (name === chosen.label) item.append(make("small", "", "the answer: confirm it"));
-    return item;
-  }));
-  $("more").textContent = rest > 0 ? `and ${rest} more: type a part of the name`
-    : names.length ? "" : "No class has this name. Others come in with crg predict --classes.";
-  mark($("options").firstChild);
-}
-
-function mark(item) {
-  for (const other of $("options").children) other.setAttribute("aria-selected", other === item);
-  if (!item) return $("query").removeAttribute("aria-activedescendant");
-  $("query").setAttribute("aria-activedescendant", item.id);
-  item.scrollIntoView({block: "nearest"});
-}
-
-const marked = () => $("options").querySelector("[aria-selected=true]");
-
-function pick(item) {
-  if (!item) return;
-  const image = chosen;
-  $("picker").close();
-  correct(image, item.label);
-}
-
-function steer(event) {
-  const item = marked();
-  if (event.key === "ArrowDown") mark((item && item.nextSibling) || $("options").firstChild);
-  else if (event.key === "ArrowUp") mark((item && item.previousSibling) || $("options").lastChild);
-  else if (event.key === "Enter" && !event.isComposing) pick(item);
-  else return;
-  event.preventDefault();
 }
 
 restore();
@@ -368,13 +304,7 @@ $("images").addEventListener("keydown", move);
 document.addEventListener("keydown", event => {
   if ((event.ctrlKey || event.metaKey) && event.key === "z" && event.target !== $("query")) { event.preventDefault(); undo(); }
 });
-$("query").addEventListener("input", suggest);
-$("query").addEventListener("keydown", steer);
-$("options").addEventListener("mousedown", event => event.preventDefault());  // the focus stays in the field
-$("options").addEventListener("click", event => pick(event.target.closest("li")));
-$("cancel").addEventListener("click", () => $("picker").close());
 $("remove").addEventListener("click", () => { $("picker").close(); correct(chosen, undefined); });
-$("picker").addEventListener("close", () => chosen.card.focus());
 $("undo").addEventListener("click", undo);
 for (const form of ["csv", "jsonl"]) $(form).addEventListener("click", () => download(form));
 $("import").addEventListener("click", () => $("file").click());

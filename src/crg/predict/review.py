@@ -147,7 +147,8 @@ def _classes_kept(answers: Path) -> list[str]:
 
 
 def _rendered(title: str, content: Mapping[str, Any]) -> str:
-    style, script = _file("review.css"), _file("review.js")
+    style = _file("cards/cards.css") + _file("review.css")
+    script = _file("cards/cards.js") + _file("review.js")
     return Template(_file("review.html")).substitute(
         generator=f'<meta name="generator" {MARK}>',
         policy=f"default-src 'none'; img-src data:; style-src {_source(style)}; "

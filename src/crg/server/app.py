@@ -13,6 +13,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.middleware.cors import CORSMiddleware
 
 import crg
+from crg import predict
 from crg.encoders.base import Encoder
 from crg.server import downloads, problems, schema
 from crg.server.actions import Actions
@@ -25,6 +26,7 @@ from crg.server.service import Service, Settings
 from crg.types import InputError
 
 STATIC = Path(__file__).with_name("static")
+CARDS = Path(predict.__file__).with_name("cards")  # which the review page has, too
 
 
 def create_app(settings: Settings, encoder: Encoder, service: Service | None = None) -> FastAPI:
@@ -72,6 +74,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def _add_pages(app: FastAPI) -> None:
+    app.mount("/static/cards", StaticFiles(directory=CARDS))
     app.mount("/static", StaticFiles(directory=STATIC))
 
     @app.get("/", include_in_schema=False)

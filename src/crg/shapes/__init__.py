@@ -16,6 +16,7 @@ from crg.shapes.scenes import (
     TEMPLATES,
     Scene,
     Thing,
+    all_things,
     compose,
     generator,
     held_out_things,
@@ -61,17 +62,22 @@ def class_things() -> tuple[Thing, ...]:
     return held_out_things()[:N_CLASSES]
 
 
-def shape_images(shift: str | None, severity: int, count: int, seed: int) -> ImageSet:
-    """``count`` images of the held-out classes, equally often, clean where shift is None."""
+def shape_images(
+    shift: str | None, severity: int, count: int, seed: int, all_names: bool = False
+) -> ImageSet:
+    """``count`` images of the held-out classes, equally often, clean where shift is None.
+
+    With ``all_names`` the class names go on with those of every other combination.
+    """
     check_shift(shift, severity)
     if count < 1:
         raise InputError(f"The number of images is {count}: ask for at least one.")
-    things = class_things()
+    things, others = class_things(), all_things() if all_names else ()
     labels = tuple(_label(seed, index) for index in range(count))
     kind = f"{shift}-{severity}" if shift else "clean"
     return ImageSet(
         name=f"shapes:{shift}:{severity}" if shift else "shapes",
-        class_names=tuple(thing.name for thing in things),
+        class_names=tuple(dict.fromkeys(thing.name for thing in (*things, *others))),
         templates=TEMPLATES,
         ids=tuple(f"{kind}/{index:05d}" for index in range(count)),
         sources=tuple(

@@ -18,8 +18,13 @@ ORDERS = (
     "few_present",  # most of the classes never come
     "domains",  # one file after the other
     "outsiders",  # some images belong to no class
+    "many_names",  # the images of one file, with the names of several
 )
-STRENGTHS = {"dirichlet": 0.1, "imbalanced": 20.0, "few_present": 0.2, "outsiders": 0.2}
+SEVERAL_FILES = ("domains", "many_names")  # orders that need more than one
+STRENGTHS = {
+    **{"dirichlet": 0.1, "imbalanced": 20.0, "few_present": 0.2, "outsiders": 0.2},
+    "many_names": 0.0,
+}
 _SHARES = ("few_present", "outsiders")
 
 
@@ -29,7 +34,8 @@ class Scenario:
 
     ``strength`` belongs to the order: the concentration of ``dirichlet``, how many times more
     frequent the most frequent class of ``imbalanced`` is than the rarest, the fraction of classes
-    that ``few_present`` keeps and that ``outsiders`` takes away. None is the order's own default.
+    that ``few_present`` keeps and that ``outsiders`` takes away, how many names ``many_names``
+    makes up beside those of the files. None is the order's own default.
     """
 
     order: str = SHUFFLED
@@ -66,5 +72,7 @@ def _check_strength(order: str, strength: float) -> None:
         )
     if order == "imbalanced" and not strength >= 1.0:
         raise InputError(f"The strength of 'imbalanced' is {strength}: give a factor from 1 on.")
+    if order == "many_names" and strength == 0.0:
+        return
     if not strength > 0.0:
         raise InputError(f"The strength of {order!r} is {strength}: give a positive number.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +16,14 @@ import numpy as np
 
 from crg.features.files import Features
 from crg.needs import FEW, FewShot
-from crg.streams import SHUFFLED, STRENGTHS, Scenario
-from crg.types import InputError
+from crg.streams import SEVERAL_FILES, SHUFFLED, STRENGTHS, Scenario
+from crg.types import InputError, Task
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 Numbers = np.ndarray[Any, Any]
 
 NO_CLASS = -1  # label of an image that belongs to none of the classes of the task
+_NAMES_SEED = 9  # of names that are made up
 _SUBSET_SEED = 8  # of the images that a limited stream consists of, for all orders
 
 
@@ -40,13 +41,8 @@ def lay_out(features: Features, scenario: Scenario, seed: int) -> Stream:
     offered = _subset(features, scenario.images)
     if scenario.order == SHUFFLED:
         return Stream(features, offered[shuffled(len(offered), seed)], features.labels)
-    if scenario.order == "domains":
-        if features.domains is None:
-            raise InputError(
-                "The order 'domains' needs images of several files: name the files that follow."
-            )
-        rows = offered[by_domain(features.domains[offered], seed)]
-        return Stream(features, rows, features.labels)
+    if scenario.order in SEVERAL_FILES:
+        return _of_several_files(features, offered, scenario, seed)
     if features.labels is None:
         raise InputError(
             f"The order {scenario.order!r} needs labels: give a file that has them, or shuffle."
@@ -59,6 +55,35 @@ def lay_out(features: Features, scenario: Scenario, seed: int) -> Stream:
         rows = offered[shuffled(len(offered), seed)]
         return Stream(_without(features, gone), rows, _renumbered(features.labels, gone, k))
     return Stream(features, offered[_ordered(labels, k, scenario, seed)], features.labels)
+
+
+def _of_several_files(features: Features, offered: Rows, scenario: Scenario, seed: int) -> Stream:
+    """File after file; or the images of the first one, with the names of all and more."""
+    if features.domains is None:
+        raise InputError(
+            f"The order {scenario.order!r} needs several files: name the files that follow."
+        )
+    if scenario.order == "domains":
+        rows = offered[by_domain(features.domains[offered], seed)]
+        return Stream(features, rows, features.labels)
+    first = _subset_of(np.flatnonzero(features.domains == 0), scenario.images)
+    task = _with_names(features.task, int(scenario.chosen_strength or 0))
+    rows = first[shuffled(len(first), seed)]
+    return Stream(dataclasses.replace(features, task=task), rows, features.labels)
+
+
+def _with_names(task: Task, count: int) -> Task:
+    """``count`` more names whose text features have mean and covariance of those that are there."""
+    if not count:
+        return task
+    rng = np.random.Generator(np.random.PCG64([_NAMES_SEED, count]))
+    text = np.asarray(task.text_features, dtype=np.float64)
+    mean, spread = text.mean(axis=0), text - text.mean(axis=0)
+    drawn = mean + rng.standard_normal((count, len(text))) @ spread / math.sqrt(len(text) - 1)
+    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+    names = (*task.class_names, *(f"random {k}" for k in range(count)))
+    rows = np.concatenate([np.asarray(task.text_features), drawn.astype(np.float32)])
+    return Task(names, rows, task.logit_scale)
 
 
 def _ordered(labels: Numbers, n_classes: int, scenario: Scenario, seed: int) -> Rows:
@@ -213,10 +238,16 @@ def _subset(features: Features, count: int | None) -> Rows:
     Where several files were joined, each gives the same number as far as it has enough.
     """
     everything = as_stored(len(features))
+    groups = [everything] if features.domains is None else _members(features.domains)
+    return _subset_of(everything, count, groups)
+
+
+def _subset_of(everything: Rows, count: int | None, groups: Sequence[Rows] = ()) -> Rows:
+    """``count`` of the rows at random, sorted; of several groups the same number of each."""
     if count is None or count >= len(everything):
         return everything
     rng = np.random.Generator(np.random.PCG64([_SUBSET_SEED, len(everything)]))
-    groups = [everything] if features.domains is None else _members(features.domains)
+    groups = groups or [everything]
     sizes = _equal_parts(count, [len(rows) for rows in groups])
     drawn = [rng.permutation(rows)[:size] for rows, size in zip(groups, sizes, strict=True)]
     return np.sort(np.concatenate(drawn)).astype(np.int64)

@@ -1,0 +1,154 @@
+"""The page of ``crg serve`` for tests: a server, and what a person sees and does in a browser."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from selenium.common.exceptions import StaleElementReferenceException
+from selenium.webdriver import ActionChains, Chrome
+
+from browsers import SIZES, chromium, emulate
+from crg.shapes import ShapeImage, class_things
+from served import Process
+
+THINGS = class_things()[:4]
+CLASSES = [thing.name for thing in THINGS]
+BYTES = {"Content-Type": "application/octet-stream"}
+
+
+class Server:
+    """``crg serve``, which can be killed and started again on its port."""
+
+    def __init__(self, data: Path) -> None:
+        self._data, self._process = data, Process(data)
+        self.address = f"{self._process.address}/"
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self._process.stop(signal.SIGKILL)
+
+    def restart(self) -> None:
+        """Start it again."""
+        self._process = Process(self._data, "--port", str(self._process.port))
+
+
+def drawn(folder: Path) -> list[Path]:
+    """Six noisy images of four classes."""
+    paths = [folder / f"{index}.png" for index in range(6)]
+    for index, path in enumerate(paths):
+        ShapeImage(0, index, THINGS[index % 4], "noise", 3).draw().save(path)
+    return paths
+
+
+class Page:
+    """What a person sees of a session, and does to it."""
+
+    def __init__(self, browser: Chrome, address: str) -> None:
+        self.browser, self.api = browser, address
+
+    def texts(self, selector: str) -> list[str]:
+        """What visible elements say."""
+        script = """return [...document.querySelectorAll(arguments[0])]
+          .filter(each => each.checkVisibility()).map(each => each.innerText.trim())"""
+        found: list[str] = self.browser.execute_script(script, selector)
+        return found
+
+    def text(self, selector: str) -> str:
+        """What the first visible element says; empty if there is none."""
+        return (self.texts(selector) or [""])[0]
+
+    def click(self, selector: str) -> None:
+        """Click an element, wherever it is on the page."""
+        element = self.browser.find_element("css selector", selector)
+        self.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
+        element.click()
+
+    def choose(self, *paths: Path) -> None:
+        """Choose files as images."""
+        self.browser.find_element("id", "files").send_keys("\n".join(map(str, paths)))
+
+    def send(self, *paths: Path) -> None:
+        """Choose images, and wait for their cards."""
+        count = len(self.texts(".card")) + len(paths)
+        self.choose(*paths)
+        until(lambda: len(self.texts(".card")) == count)
+
+    def cards(self, part: str) -> list[str]:
+        """A part of all cards that are shown, newest first."""
+        return self.texts(f".card {part}")
+
+    def correct(self, card: int, label: str) -> None:
+        """Correct the card of this place with the mouse."""
+        self.click(f"#grid li:nth-child({card + 1}) .card")
+        [option] = [
+            each for each in self.browser.find_elements("css selector", "#options li")
+            if each.text.split("\n")[0] == label
+        ]  # fmt: skip
+        option.click()
+        until(lambda: "learning" not in self.text(f"#grid li:nth-child({card + 1}) .mark"))
+
+    def is_live(self) -> bool:
+        """Whether the page says that it sees what happens."""
+        return self.text("#connection") == "live"
+
+
+@dataclass
+class Stage:
+    """A server and a browser, with six images to send."""
+
+    server: Server
+    browser: Chrome
+    images: list[Path]
+
+    def opened(self, classes: list[str]) -> Page:
+        """The page on a new session of these classes, wide and light."""
+        answer = httpx.post(f"{self.server.address}v1/sessions", json={"classes": classes})
+        session = answer.json()["id"]
+        emulate(self.browser, SIZES["wide"])
+        self.browser.get("about:blank")
+        self.browser.get(f"{self.server.address}#{session}")
+        page = Page(self.browser, f"{self.server.address}v1/sessions/{session}")
+        until(page.is_live)
+        return page
+
+
+@contextlib.contextmanager
+def staged(folder: Path) -> Iterator[Stage]:
+    """A server that keeps its sessions in a folder, and Chromium."""
+    server = Server(folder / "data")
+    try:
+        with chromium() as browser:
+            yield Stage(server, browser, drawn(folder))
+    finally:
+        server.kill()
+
+
+def answers_of(page: Page) -> list[dict[str, Any]]:
+    """All answers of the session, as they are downloaded."""
+    return [json.loads(line) for line in httpx.get(f"{page.api}/answers").text.splitlines()]
+
+
+def until(holds: Callable[[], Any]) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        try:
+            if holds():
+                return
+        except StaleElementReferenceException:
+            pass  # the page has just drawn it anew
+        time.sleep(0.02)
+    assert holds()
+
+
+def press(page: Page, *keys: str) -> None:
+    """Type, wherever the focus is."""
+    ActionChains(page.browser).send_keys(*keys).perform()
