@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +152,22 @@ def test_readme_shows_both_ways_in() -> None:
     assert code_blocks(readme, "python")
     assert any(words[0] == "crg" for words in shown)
     assert ["make", "demo"] in shown and ["make", "test"] in shown
+
+
+def test_the_container_runs_what_is_documented() -> None:
+    """The image starts the service with options that exist, as nobody special, on its volume."""
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    [command] = [json.loads(line[4:]) for line in lines if line.startswith("CMD ")]
+    _parse(command)
+    data = command[command.index("--data") + 1]
+    assert f"VOLUME {data}" in lines
+    assert f"      - sessions:{data}" in (ROOT / "compose.yaml").read_text().splitlines()
+    assert lines.index("USER crg") < lines.index('ENTRYPOINT ["crg"]')
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    [wanted] = [line.partition("=")[2] for line in lines if line.startswith("ARG EXTRAS=")]
+    assert set(wanted.split(",")) <= set(extras)
 
 
 @pytest.mark.parametrize("line", ["crg no-such-command", "crg demo --no-such-option"])
