@@ -179,6 +179,8 @@ def _random_numbers(seed: int, sample_id: str, views: int) -> list[list[float]]:
 
     The raw output of a bit generator is all that NumPy promises never to change.
     """
+    if views == 1:
+        return [[]]
     name = f"{seed}\0{sample_id}".encode("utf-8", "surrogatepass")  # file names may need it
     key = np.frombuffer(hashlib.sha256(name).digest()[:16], "<u8")
     raw = np.random.Philox(key=key).random_raw((views - 1) * _DRAWS)

@@ -26,7 +26,7 @@ from crg.types import InputError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 ROWS = 32  # views per call of the encoder; more do not make it faster
-_MOMENT = 0.002  # seconds
+_MOMENT = 0.01  # seconds that a batch may wait for an image that is being read
 THUMBNAIL = 128  # pixels a side
 
 
@@ -189,18 +189,19 @@ class Batcher:
         self, content: bytes, recipe: Recipe, place: int, encoded: asyncio.Future[Encoded]
     ) -> None:
         """Hand the views of an image on to the encoder."""
+        result: _Views | BaseException
         try:
-            views = self._eye.views(content, recipe)
+            result = self._eye.views(content, recipe)
         except InputError as error:
-            problem = refused(error, image=place)
-            self._loop.call_soon_threadsafe(_resolve, [encoded], [problem])
+            result = refused(error, image=place)
         except BaseException as error:
-            self._loop.call_soon_threadsafe(_resolve, [encoded], [error])
+            result = error
+        with self._lock:
+            self._reading -= 1  # before the encoder looks whether it is to wait for more
+        if isinstance(result, BaseException):
+            self._loop.call_soon_threadsafe(_resolve, [encoded], [result])
         else:
-            self._gatherer.submit(views, encoded)
-        finally:
-            with self._lock:
-                self._reading -= 1
+            self._gatherer.submit(result, encoded)
 
     def _encode(self, batch: list[_Views]) -> list[Encoded]:
         self._metrics.batch_size.observe(sum(len(views) for views, _ in batch))

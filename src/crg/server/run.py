@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from crg.server.service import Service, Settings
 from crg.types import InputError
 
-_SWITCH = 0.0005  # seconds after which a thread that computes lets the event loop go on
+_SWITCH = 0.002  # seconds after which a thread that computes lets the event loop go on
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
