@@ -232,8 +232,8 @@ class Actions:
         except BaseException:
             service.n_sessions -= 1
             raise
-        row = await service.row(session_id)
-        return await service.read(summarise, service.log, row)
+        session = await service.session(session_id)
+        return await service.read(summarise, service.log, session.row)
 
     def _check_room(self, n_classes: int, views: int) -> None:
         service, limits = self._service, self._service.limits
