@@ -1,7 +1,7 @@
 """Clients of a service: as many connections as asked for, each with a session of its own.
 
-``python benchmarks/load.py PORT CLIENTS IMAGES_PER_REQUEST SECONDS FOLDER`` sends the files of a
-folder and prints what came of it as JSON. It writes to the sockets itself: a library for HTTP
+``python benchmarks/load.py PORT CLIENTS IMAGES_PER_REQUEST VIEWS SECONDS FOLDER`` sends the files
+of a folder and prints what came of it as JSON. It writes to the sockets itself: a library for HTTP
 would take more of the processors that the service needs.
 """
 
@@ -40,52 +40,59 @@ def _head(path: str, kind: bytes, length: int) -> bytes:
     ).encode()
 
 
-async def answer_to(
-    request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-) -> bytes:
-    """Send a request and read its answer, which must be a success with a known length."""
-    writer.write(request)
-    head = await reader.readuntil(b"\r\n\r\n")
-    length = int(head.lower().partition(b"content-length:")[2].split(None, 1)[0])
-    body = await reader.readexactly(length)
-    if head[9:10] != b"2":
-        raise RuntimeError((head + body).decode())
-    return body
+class Client:
+    """One client, with a session of its own."""
+
+    async def start(self, port: int, groups: Sequence[Sequence[bytes]], views: int) -> None:
+        """Start the session, and send one request that is not counted."""
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", port)
+        new = {"classes": [thing.name for thing in class_things()], "views": views}
+        body = json.dumps(new).encode()
+        head = _head("/v1/sessions", b"application/json", len(body))
+        session = json.loads(await self._answer(head + body))["id"]
+        self._requests = itertools.cycle([request_of(session, group) for group in groups])
+        await self._answer(next(self._requests))
+
+    async def send(self, until: float) -> list[tuple[float, float]]:
+        """Send a request whenever the one before it is answered: starts and ends."""
+        times = []
+        while (begun := time.perf_counter()) < until:
+            await self._answer(next(self._requests))
+            times.append((begun, time.perf_counter()))
+        self._writer.close()
+        return times
+
+    async def _answer(self, request: bytes) -> bytes:
+        """Send a request and read its answer, which must be a success with a known length."""
+        self._writer.write(request)
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length:")[2].split(None, 1)[0])
+        body = await self._reader.readexactly(length)
+        if head[9:10] != b"2":
+            raise RuntimeError((head + body).decode())
+        return body
 
 
-async def client(
-    port: int, images: Sequence[bytes], per_request: int, until: float
-) -> list[tuple[float, float]]:
-    """One client that sends a request when the one before it is answered: starts and ends."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    names = json.dumps({"classes": [thing.name for thing in class_things()]}).encode()
-    start = _head("/v1/sessions", b"application/json", len(names)) + names
-    session = json.loads(await answer_to(start, reader, writer))["id"]
-    groups = [images[n : n + per_request] for n in range(0, len(images), per_request)]
-    requests = itertools.cycle([request_of(session, group) for group in groups])
-    times = []
-    while (begun := time.perf_counter()) < until:
-        await answer_to(next(requests), reader, writer)
-        times.append((begun, time.perf_counter()))
-    writer.close()
-    return times
-
-
-async def load(port: int, clients: int, per_request: int, seconds: float, folder: Path) -> str:
+async def load(
+    port: int, n_clients: int, per_request: int, views: int, seconds: float, folder: Path
+) -> str:
     """All clients at once; requests per second, latencies and our own use of the processor."""
     images = [path.read_bytes() for path in sorted(folder.iterdir())]
-    images = images[: len(images) // per_request * per_request]
+    last = len(images) - per_request + 1
+    groups = [images[n : n + per_request] for n in range(0, last, per_request)]
+    clients = [Client() for _ in range(n_clients)]
+    await asyncio.gather(*(each.start(port, groups, views) for each in clients))
     begun = time.perf_counter() + _WARM
     until = begun + seconds
-    each = [client(port, images, per_request, until) for _ in range(clients)]
     warm = asyncio.create_task(_processor_at(begun))
-    times = [time for one in await asyncio.gather(*each) for time in one]
+    times = [
+        time for one in await asyncio.gather(*(c.send(until) for c in clients)) for time in one
+    ]
     used = _processor() - await warm
-    taken = sorted(end - start for start, end in times if start >= begun)
-    done = sum(begun <= end < until for _, end in times)
+    taken = sorted(end - start for start, end in times if end >= begun)
     return json.dumps(
         {
-            "per_second": done / seconds,
+            "per_second": sum(begun <= end < until for _, end in times) / seconds,
             "p50": taken[len(taken) // 2],
             "p99": taken[int(len(taken) * 0.99)],
             "client_processors": used / seconds,
@@ -104,5 +111,6 @@ def _processor() -> float:
 
 
 if __name__ == "__main__":
-    port, clients, per_request = map(int, sys.argv[1:4])
-    print(asyncio.run(load(port, clients, per_request, float(sys.argv[4]), Path(sys.argv[5]))))
+    port, n_clients, per_request, views = map(int, sys.argv[1:5])
+    seconds, folder = float(sys.argv[5]), Path(sys.argv[6])
+    print(asyncio.run(load(port, n_clients, per_request, views, seconds, folder)))

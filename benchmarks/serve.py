@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -16,9 +17,10 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -29,12 +31,30 @@ from crg.images.reading import read_image
 from crg.images.views import Recipe, iter_views
 from crg.shapes import shape_images
 from crg.threads import processors
+from crg.types import InputError
 
 _IMAGES = 256
 _BATCH = 32  # as the service has them
-_LOADS = ((1, 1), (8, 1), (64, 1), (8, 8))  # clients, and images per request
+_VIEWS = (1, 16)  # per image
 ALONE, READING = "encoder, decoded images", "reading + encoder"
 Record = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is sent at once."""
+
+    clients: int
+    images: int = 1  # per request
+    views: int = 1  # per image
+
+    def __str__(self) -> str:
+        told = f"{self.clients} client{'s' * (self.clients > 1)}"
+        told += f", {self.images} images per request" * (self.images > 1)
+        return told + f", {self.views} views" * (self.views > 1)
+
+
+_LOADS = (Load(1), Load(8), Load(64), Load(8, images=8), Load(8, views=16))
 
 
 def main() -> None:
@@ -65,46 +85,60 @@ def _round(files: Sequence[Path], data: Path, given: argparse.Namespace) -> dict
     encoder, contents = load_encoder("mini"), [file.read_bytes() for file in files]
     before = _bare(encoder, contents, given.seconds)
     turns = {}
-    for clients, per_request in _LOADS:
-        with _served(data / f"{clients}-{per_request}", given.options) as (port, process):
-            began = _processor_of(process)
-            told = _loaded(port, clients, per_request, given.seconds, files[0].parent)
-            told["processors"] = (_processor_of(process) - began) / (given.seconds + 1)
+    for load in _LOADS:
+        with _served(data / str(load), given.options) as (port, process):
+            begun = _processor_of(process)
+            told = _loaded(port, load, given.seconds, files[0].parent)
+            text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
+            answered = float(text.partition("\ncrg_images_total ")[2].split()[0])
+            told["milliseconds"] = 1000 * (_processor_of(process) - begun) / answered
             told["megabytes"] = _peak_of(process)
-        told["images"] = told["per_second"] * per_request
-        turns[_name(clients, per_request)] = told
+        told["images"] = told["per_second"] * load.images
+        turns[str(load)] = told
     after = _bare(encoder, contents, given.seconds)
     for name in before:
-        turns[name] = {"images": (before[name] + after[name]) / 2}
+        both = (before[name], after[name])
+        turns[name] = {key: sum(one[key] for one in both) / 2 for key in both[0]}
     return turns
 
 
-def _bare(encoder: Encoder, contents: Sequence[bytes], seconds: float) -> dict[str, float]:
+def _bare(encoder: Encoder, contents: Sequence[bytes], seconds: float) -> dict[str, Record]:
     """Images per second without the service, in this process."""
-    ids, recipe, wanted = [""] * len(contents), Recipe(), encoder.preprocessing
-
-    def views() -> Iterator[Any]:
-        return iter_views(contents, ids, wanted, recipe, processors())
-
-    pixels = np.concatenate(list(views()))
-    batches = [pixels[n : n + _BATCH] for n in range(0, len(pixels), _BATCH)]
     return {
-        ALONE: _pace(encoder, lambda: iter(batches), seconds / 2),
-        READING: _pace(encoder, lambda: _in_batches(views()), seconds / 2),
+        name: turn
+        for views in _VIEWS
+        for name, turn in _bare_with(views, encoder, contents, seconds / len(_VIEWS) / 2)
     }
 
 
-def _in_batches(views: Iterator[Pixels]) -> Iterator[Pixels]:
-    while batch := [each for _, each in zip(range(_BATCH), views, strict=False)]:
-        yield np.concatenate(batch)
+def _bare_with(
+    views: int, encoder: Encoder, contents: Sequence[bytes], seconds: float
+) -> Iterator[tuple[str, Record]]:
+    ids, recipe = [""] * len(contents), Recipe(views)
+
+    def batches() -> Iterator[Pixels]:
+        made = iter_views(contents, ids, encoder.preprocessing, recipe, processors())
+        while batch := list(itertools.islice(made, max(1, _BATCH // views))):
+            yield np.concatenate([each for each in batch if not isinstance(each, InputError)])
+
+    decoded = list(batches())
+    yield _name(ALONE, views), _pace(encoder, views, lambda: iter(decoded), seconds)
+    yield _name(READING, views), _pace(encoder, views, batches, seconds)
 
 
-def _pace(encoder: Encoder, batches: Callable[[], Iterator[Pixels]], seconds: float) -> float:
-    begun, done = time.perf_counter(), 0
+def _name(bare: str, views: int) -> str:
+    return bare if views == 1 else f"{bare}, {views} views"
+
+
+def _pace(
+    encoder: Encoder, views: int, batches: Callable[[], Iterator[Pixels]], seconds: float
+) -> Record:
+    begun, used, done = time.perf_counter(), time.process_time(), 0
     while time.perf_counter() < begun + seconds:
         for batch in batches():
-            done += len(encoder.encode_images(batch))
-    return done / (time.perf_counter() - begun)
+            done += len(encoder.encode_images(batch)) // views
+    taken, used = time.perf_counter() - begun, time.process_time() - used
+    return {"images": done / taken, "milliseconds": 1000 * used / done}
 
 
 @contextlib.contextmanager
@@ -122,9 +156,9 @@ def _served(data: Path, options: Sequence[str]) -> Iterator[tuple[int, int]]:
             server.send_signal(signal.SIGTERM)
 
 
-def _loaded(port: int, clients: int, per_request: int, seconds: float, folder: Path) -> Record:
+def _loaded(port: int, load: Load, seconds: float, folder: Path) -> Record:
     script = str(Path(__file__).with_name("load.py"))
-    numbers = map(str, (port, clients, per_request, seconds))
+    numbers = map(str, (port, load.clients, load.images, load.views, seconds))
     done = subprocess.run(
         [sys.executable, script, *numbers, str(folder)], stdout=subprocess.PIPE, check=True
     )
@@ -143,26 +177,23 @@ def _peak_of(process: int) -> float:
     return int(status.partition("VmHWM:")[2].split()[0]) / 1000
 
 
-def _name(clients: int, per_request: int) -> str:
-    told = f"{clients} client{'s' * (clients > 1)}"
-    return told if per_request == 1 else f"{told}, {per_request} images per request"
-
-
 def table(rounds: Sequence[dict[str, Record]]) -> str:
     """Medians over the rounds, as Markdown."""
-    head = ("", "images/s", "of reading + encoder", "requests/s", "p50 ms", "p99 ms",
-            "memory MB", "processors: service", "clients")  # fmt: skip
+    head = ("", "images/s", "of the bare", "ms of a processor per image", "p50 ms", "p99 ms",
+            "memory MB", "processors of the clients")  # fmt: skip
     rows = [head, ("---",) * len(head)]
-    for name in (ALONE, READING, *(_name(*each) for each in _LOADS)):
-        ratio = statistics.median(one[name]["images"] / one[READING]["images"] for one in rounds)
-        cells = [f"{_median(rounds, name, 'images'):.0f}", f"{ratio:.2f}"]
-        if "p50" in rounds[0][name]:
-            cells.append(f"{_median(rounds, name, 'per_second'):.0f}")
-            cells += [f"{_median(rounds, name, key) * 1000:.1f}" for key in ("p50", "p99")]
-            cells.append(f"{_median(rounds, name, 'megabytes'):.0f}")
-            keys = ("processors", "client_processors")
-            cells += [f"{_median(rounds, name, key):.2f}" for key in keys]
-        rows.append((name, *cells, *[""] * (len(head) - 1 - len(cells))))
+    for views in _VIEWS:
+        bare = _name(READING, views)
+        loads = [str(load) for load in _LOADS if load.views == views]
+        for name in (_name(ALONE, views), bare, *loads):
+            ratio = statistics.median(one[name]["images"] / one[bare]["images"] for one in rounds)
+            cells = [f"{_median(rounds, name, 'images'):.0f}", f"{ratio:.2f}"]
+            cells.append(f"{_median(rounds, name, 'milliseconds'):.1f}")
+            if name in loads:
+                cells += [f"{_median(rounds, name, key) * 1000:.0f}" for key in ("p50", "p99")]
+                cells.append(f"{_median(rounds, name, 'megabytes'):.0f}")
+                cells.append(f"{_median(rounds, name, 'client_processors'):.2f}")
+            rows.append((name, *cells, *[""] * (len(head) - 1 - len(cells))))
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
