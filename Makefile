@@ -55,7 +55,7 @@ golden: $(VENV)/.all ## write the golden runs anew, after a change that is meant
 
 dist: $(VENV)/.core ## build the wheel and the source archive into dist/
 	@$(PIP) build
-	@$(BIN)/python -m build --outdir dist
+	@$(BIN)/python -m build --no-isolation --outdir dist
 
 # torch stays out: its builds for CPU and GPU come from other indexes, with other needs and hashes.
 LOCK = echo 'torch ; python_version < "3"' | $(BIN)/uv pip compile --quiet pyproject.toml \

@@ -65,12 +65,15 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def locked_folder(path: str | os.PathLike[str]) -> Iterator[None]:
-    """The same for a folder, which need not be there yet; the one above it is made."""
+def locked_folder(path: str | os.PathLike[str], wait: bool = False) -> Iterator[None]:
+    """The same for a folder, which need not be there yet; the one above it is made.
+
+    With ``wait`` another process is waited for instead of being refused.
+    """
     target = Path(path)
     lock = filelock.FileLock(target.with_name(f".{target.name}.lock"), mode=0o666)
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=-1 if wait else 0)
     except filelock.Timeout:
         raise InputError(
             f"{path} is being written by another process: wait for it or choose another name."

@@ -48,7 +48,7 @@ class DOTA(Method):
         view_share: float = option(0.1, "share of views kept", above=0, at_most=1)
         eta: float = option(0.2, "weight of the Gaussian at the most", at_least=0, at_most=1e6)
         rho: float = option(0.005, "weight per image of a class", at_least=0, at_most=1e6)
-        sigma: float = option(0.002, "variance before the first image", above=0, at_most=1e3)
+        sigma: float = option(0.002, "variance before the first image", at_least=1e-9, at_most=1e3)
         eps: float = option(1e-4, "fraction of the identity", at_least=1e-9, at_most=1)
 
     def reset(self) -> None:

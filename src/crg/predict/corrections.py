@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from crg.classifier import Classifier
+from crg.images.reading import shown
 from crg.predict.lines import unmarked
 from crg.threads import one_blas_thread
 from crg.types import InputError, parsed_json
@@ -55,11 +56,11 @@ def check(corrections: Mapping[str, str], classes: Iterable[str]) -> None:
     for path, label in corrections.items():
         if label not in known:
             raise InputError(
-                f"The correction of {path} to {label!r} names no class: add it to the classes or "
-                "change the label."
+                f"The correction of {shown(path)} to {label!r} names no class: add it to the "
+                "classes or change the label."
             )
         if not os.path.isfile(path):
-            raise _unreadable(f"{path} does not exist")
+            raise _unreadable(f"{shown(path)} does not exist")
 
 
 def learn(classifier: Classifier, corrections: Mapping[str, str], workers: int = 1) -> None:
@@ -92,6 +93,7 @@ def _one_label_each(pairs: Iterable[tuple[str, str]], file: Path) -> dict[str, s
     for path, label in pairs:
         if labels.setdefault(path, label) != label:
             raise InputError(
-                f"{file} gives {path} two labels, {labels[path]!r} and {label!r}: keep one of them."
+                f"{file} gives {shown(path)} two labels, {labels[path]!r} and {label!r}: "
+                "keep one of them."
             )
     return labels

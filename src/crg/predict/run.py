@@ -16,6 +16,7 @@ from pathlib import Path
 
 from crg.classifier import Answer, Classifier
 from crg.encoders.base import Vectors
+from crg.images.reading import shown
 from crg.predict.answers import AnswerFile
 from crg.predict.corrections import learn
 from crg.predict.journal import Journal
@@ -173,8 +174,8 @@ class ImageStream:
         for name, features in self.classifier.encode_many(files, names, self.workers):
             if isinstance(features, InputError):
                 raise InputError(
-                    f"{name} was readable before the interruption and is not now ({features}): "
-                    "put it back or start over."
+                    f"{shown(name)} was readable before the interruption and is not now "
+                    f"({features}): put it back or start over."
                 )
             answer = self.classifier.answer(features, name)
             if self.journal is not None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from crg.atomic import make_folder
+from crg.images.reading import shown
 from crg.types import InputError
 
 By: TypeAlias = Literal["copy", "link", "move"]
@@ -73,8 +74,8 @@ class Sorter:
                     path.unlink()
         except OSError as error:
             raise InputError(
-                f"{path} cannot be put at {place} ({error.strerror}): make room and allow "
-                "writing there, or choose another --by or --sort-into."
+                f"{shown(path)} cannot be put at {shown(place)} ({error.strerror}): make room and "
+                "allow writing there, or choose another --by or --sort-into."
             ) from None
 
     def repair(self, lines: Iterable[Mapping[str, Any]]) -> None:

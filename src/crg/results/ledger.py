@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from crg.atomic import locked_folder
 from crg.results.schema import Entry, LineError, Metrics, Run, decode, encode
 from crg.types import InputError, limit
 
@@ -139,11 +140,12 @@ class Writer:
 
     def add(self, entry: Entry) -> bool:
         """Write the line of a run or of its failure; False if the run is there already."""
-        self._catch_up()
-        if entry.key in self._keys:
-            return False
-        append(self._path, entry)
-        return True
+        with locked_folder(self._path, wait=True):  # nobody writes between the look and the line
+            self._catch_up()
+            if entry.key in self._keys:
+                return False
+            append(self._path, entry)
+            return True
 
     def _catch_up(self) -> None:
         if not self._path.exists() or self._path.stat().st_size < self._end:  # another file
