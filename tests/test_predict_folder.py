@@ -68,6 +68,49 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, count: int, after: bool) -> None:
     monkeypatch.setattr(run.Output, "answer", stopping)
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("notes.csv", b"a,b\n1,2\n"), ("head.csv", b"a,b\n"), ("thesis.jsonl", b"once upon\n"),
+     ("data.jsonl", b'{"a": 1}\n'), ("table.parquet", b"PAR1")],
+)  # fmt: skip
+def test_overwrite_replaces_answers_only(name: str, content: bytes) -> None:
+    """What is not a file of answers is refused and stays as it is."""
+    Path(name).write_bytes(content)
+    outcome = called("--out", name, "--overwrite")
+    assert outcome.exit_code == 2 and "holds no answers" in outcome.stderr
+    assert Path(name).read_bytes() == content
+
+
+def test_overwrite_removes_nothing_before_all_is_checked() -> None:
+    """A slip in another option leaves the old answers, and what continues them, in place."""
+    finished("--out", "a.csv")
+    before = Path("a.csv").read_bytes()
+    Path("wrong.csv").write_text("path,label\nin/001.png,purple\n")
+    for words in (("--method", "anchord"), ("--corrections", "wrong.csv"), ("--views", "1000000")):
+        assert called("--out", "a.csv", "--overwrite", *words).exit_code == 2
+        assert Path("a.csv").read_bytes() == before and Path("a.csv.resume").is_dir()
+    finished("--out", "a.csv", "--overwrite")
+    assert Path("a.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(("predikt",), "did you mean 'predict'?"),
+     (("predict", "in", "--classes", "cat;dog"), "separate names by commas"),
+     (("predict", "in", "--classes", "in"), "in is a folder"),
+     (("predict", "a.jsonl", *NAMES), "give a .csv file"),
+     (("predict", "in", *NAMES, "--out", "-"), "leave --out out"),
+     (("predict", "in", *NAMES, "--corrections", "c.csv"), "has no column 'label'"),
+     (("check", "c.csv"), "no Python file")],
+)  # fmt: skip
+def test_common_slips_are_told_with_their_remedy(words: tuple[str, ...], said: str) -> None:
+    """Mistakes that people make get a sentence that says what to do."""
+    Path("a.jsonl").write_text("{}\n")
+    Path("c.csv").write_text("path,lable\nin/001.png,red\n")
+    outcome = CliRunner().invoke(main, list(words))
+    assert outcome.exit_code == 2 and said in outcome.stderr, outcome.output
+
+
 def test_top_and_unsure_answers() -> None:
     """The best classes are listed; below the threshold the label is empty, and both are counted."""
     outcome = finished("--out", "a.jsonl", "--top", "2", "--unsure-below", "0.9")

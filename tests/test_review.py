@@ -181,18 +181,18 @@ def test_other_corrections_are_not_resumed_with(folder: Path) -> None:
     write_corrections("one.jsonl", {images[0]: TRUTH[images[0]]})
     done(predict(*images, "--corrections", "one.jsonl", "--out", "new.jsonl"))
     refused = predict(*images, "--out", "new.jsonl", "--resume")
-    assert refused.exit_code == 2 and "made with other corrections" in refused.output
+    assert refused.exit_code == 2 and "another value of corrections" in refused.output
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("path,label\nin/000.png,wolf\n", "to 'wolf' names no class: add it to the classes"),
-        ("path,label\nno.png,red rippled ring\n", "(no.png does not exist): put it back"),
+        ("path,label\nno.png,red rippled ring\n", "(there is no no.png below"),
         ("path,label\nin/000.png,a\nin/000.png,b\n", "gives in/000.png two labels, 'a' and 'b'"),
         ("path,label\nin/000.png\n", "holds no corrections"),
         ("path,label\n", "holds no corrections"),
-        ("name,class\nin/000.png,a\n", "holds no corrections"),
+        ("name,class\nin/000.png,a\n", "has no column 'path'"),
     ],
     ids=["class", "image", "twice", "no label", "empty", "columns"],
 )

@@ -119,6 +119,9 @@ class Adapter:
         """Held while anything changes; hold it to do several things in one turn."""
         return self._lock
 
+    def __repr__(self) -> str:
+        return f"<Adapter {self.name}: {self.task.n_classes} classes, {self.n_steps} images seen>"
+
     @property
     def name(self) -> str:
         """Name of the method."""

@@ -293,7 +293,7 @@ class Classifier:
             self.adapter.add_class(name, task.text_features[task.index_of(name)])
         for name in removed:
             self.adapter.remove_class(name)
-        changes = [f"{what} {', '.join(names)}" for what, names in
+        changes = [f"{what} {_few_of(names)}" for what, names in
                    (("added", added), ("removed", removed)) if names]  # fmt: skip
         if changes and on_note is not None:
             on_note(f"Since the state was saved, classes have changed: {'; '.join(changes)}.")
@@ -354,6 +354,11 @@ class Classifier:
 
 def _is_path(image: Any) -> bool:
     return isinstance(image, (str, Path))
+
+
+def _few_of(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more
 
 
 def _name_of(image: Any, number: int) -> str:

@@ -38,7 +38,7 @@ def load_plugin(source: str) -> list[str]:
         place = f"line {line}, " if line else ""
         raise InputError(
             f"Plug-in {source} failed to load ({place}{type(error).__name__}: {error}): "
-            "mend it or leave it out."
+            "correct it or leave it out."
         ) from error
     new = [name for name, kind in registered().items() if before.get(name) is not kind]
     own = [name for name, kind in before.items() if f"{kind.__module__}.".startswith(f"{module}.")]
@@ -73,6 +73,8 @@ def _is_file(source: str) -> bool:
 
 def _imported(source: str) -> str:
     """The name of the module, which is imported."""
+    if os.path.isfile(source) and not source.endswith(".py"):
+        raise InputError(f"{source} is no Python file: name one that ends with .py, or a module.")
     if _is_file(source):
         return _import_file(Path(source).resolve())
     if os.getcwd() not in sys.path:

@@ -81,6 +81,7 @@ def _be_child(work: Callable[[], None], said: Path) -> None:
         for number in (1, 2):
             os.dup2(handle, number)
         sys.stdout, sys.stderr = (os.fdopen(n, "w", buffering=1, closefd=False) for n in (1, 2))
+        warnings.simplefilter("ignore", ResourceWarning)  # a signal may fall between open and with
         signal.alarm(0)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)

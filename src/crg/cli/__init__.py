@@ -12,6 +12,8 @@ import click
 
 import crg
 from crg.cli.shared import CommandGroup, load_environment_plugins, plugin_option
+from crg.spelling import nearest
+from crg.types import InputError
 
 COMMANDS = {  # as help lists them
     "predict": "Say what images show, adapting as it goes; one line per image.",
@@ -53,6 +55,15 @@ class LazyGroup(CommandGroup):
         module = importlib.import_module(f"crg.cli.{_ELSEWHERE.get(cmd_name, cmd_name)}")
         command: click.Command = getattr(module, cmd_name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is meant; a misspelt one is refused with the nearest."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            hint = nearest(args[0], COMMANDS, "crg --help lists them.")
+            raise InputError(f"There is no command {args[0]!r}: {hint}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, from the table above."""

@@ -22,7 +22,7 @@ from crg.cli.shared import (
     progress,
     text_features_option,
 )
-from crg.datasets import load_dataset
+from crg.datasets import SHAPES, load_dataset
 from crg.datasets.catalog import SPLITS, TEST
 from crg.encoding import EncodingProgress, EncodingSummary, Wording, summary_of
 from crg.encoding import encode as run_encoding
@@ -131,6 +131,8 @@ def encode(dataset: str | None, out: Path, check: bool, as_json: bool, **given: 
     elif dataset is None:
         raise InputError("There is no dataset: name one, or use --check to check a store.")
     else:
+        if dataset == SHAPES and Path(dataset).is_dir():
+            note(f"{dataset} is a dataset of this name; for the folder write ./{dataset}.")
         summary = _encoded(dataset, out, given)
     if as_json:
         print_json(as_plain(summary))

@@ -57,6 +57,13 @@ def class_names(text: str | None) -> tuple[str, ...] | None:
             "The list of --classes has a line break or an open quote: separate names by "
             "commas, or write one per line into a file and name that."
         ) from None
+    if len(names) == 1 and os.path.isdir(text):
+        raise InputError(f"{text} is a folder, and no list of classes: separate names by commas.")
+    if len(names) == 1:
+        raise InputError(
+            f"The list of --classes has one name, {text!r}: separate names by commas, or name a "
+            "file with one per line."
+        )
     return tuple(name.strip() for name in names)
 
 

@@ -26,8 +26,8 @@ from crg.predict.answers import (
     read_answers,
     resume_folder,
 )
-from crg.predict.lines import Form
-from crg.predict.parquet import ParquetAnswers
+from crg.predict.lines import FIELDS, Form
+from crg.predict.parquet import ParquetAnswers, read_parquet
 from crg.predict.sorting import By, Sorter, check_apart
 from crg.types import InputError
 
@@ -108,21 +108,21 @@ class Outputs:
         return Sorter(self.sort_into, self.by or "copy", class_names)
 
     def hold(self, held: contextlib.ExitStack) -> Path | None:
-        """Lock what is written and clear what is replaced; the folder to continue with."""
+        """Lock what is written; the folder to continue with."""
         places = (self.out, self.save_state, self.sort_into and self.sort_into / "images")
         if self.sort_into is not None:
             self.sort_into.mkdir(parents=True, exist_ok=True)
         for place in filter(None, places):
             held.enter_context(locked(place))
-        if self.out is not None and self.overwrite:
-            self.out.unlink(missing_ok=True)
-            shutil.rmtree(resume_folder(self.out), ignore_errors=True)
         if self.out is None and self.passes > 1:
             return Path(held.enter_context(tempfile.TemporaryDirectory()))
         return self.kept
 
     def open(self, settings: dict[str, Any], columns: Sequence[str]) -> AnswerFile:
-        """The file of answers; ``columns`` are those of a table."""
+        """The file of answers, ``columns`` those of a table; what is replaced goes only now."""
+        if self.out is not None and self.overwrite:
+            self.out.unlink(missing_ok=True)
+            shutil.rmtree(resume_folder(self.out), ignore_errors=True)
         layout, settings = layout_of(self.out, self.layout), {**settings, **self.settings}
         if layout != "parquet":
             target = self.out or sys.stdout
@@ -168,6 +168,8 @@ class Outputs:
         elif self.by is not None:
             raise InputError("--by says how images are sorted: add --sort-into or leave it out.")
         self._check_names(images)
+        if self.out is not None and self.overwrite and self.out.exists():
+            self._check_answers(self.out)
         if self.save_state is not None:
             self._check_save_state(self.save_state)
 
@@ -178,6 +180,19 @@ class Outputs:
                 raise InputError(f"{option} {output} is among the images: choose another name.")
         if self.out and self.save_state and self.out.resolve() == self.save_state.resolve():
             raise InputError("--out and --save-state are the same file: choose two names.")
+
+    def _check_answers(self, out: Path) -> None:
+        """What crg did not write is not replaced; an empty file holds nothing to lose."""
+        layout = layout_of(out, self.layout)
+        try:
+            if layout == "parquet":
+                read_parquet(out)
+            elif out.stat().st_size and not read_answers(out, layout) and not _is_table(out):
+                raise InputError("it has no line.")
+        except InputError:
+            raise InputError(
+                f"{out} exists and holds no answers: choose another name with --out."
+            ) from None
 
     def _check_save_state(self, path: Path) -> None:
         check_place(path)
@@ -193,3 +208,8 @@ class Outputs:
                 f"{path} exists already: continue with it by --load-state or --resume, or "
                 "replace it by --overwrite."
             )
+
+
+def _is_table(path: Path) -> bool:
+    """Whether a file begins as a table of answers does."""
+    return path.read_bytes().startswith(",".join(FIELDS[:2]).encode())

@@ -42,6 +42,9 @@ _AHEAD = 2  # images that each worker may be ahead of who takes them
 _VIEWS_PER_THREAD = 8  # fewer are not worth a thread
 
 
+MOST_VIEWS = 1024  # of one image: papers use 64, and each is in memory
+
+
 @dataclass(frozen=True)
 class Recipe:
     """How many views of which kind; with ``dataclasses.asdict`` it can be kept as JSON.
@@ -56,8 +59,10 @@ class Recipe:
     crop_interpolation: Interpolation = "bilinear"
 
     def __post_init__(self) -> None:
-        if not _is_whole(self.views) or self.views < 1:
-            raise InputError(f"views is {self.views!r}: give a whole number from 1 on.")
+        if not _is_whole(self.views) or not 1 <= self.views <= MOST_VIEWS:
+            raise InputError(
+                f"views is {self.views!r}: give a whole number from 1 to {MOST_VIEWS:,}."
+            )
         if not _is_whole(self.seed):
             raise InputError(f"The seed of the views is {self.seed!r}: give a whole number.")
         if not 0 < self.smallest <= 1:

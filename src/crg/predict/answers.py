@@ -119,8 +119,8 @@ def check_settings(path: Path, settings: Mapping[str, Any] | None) -> None:
     for name, value in json.loads(json.dumps(settings or {})).items():
         if kept.get(name, value) != value:
             raise InputError(
-                f"{path} was made with other {name} ({_brief(kept[name])}, not {_brief(value)}): "
-                "use the same ones or another --out."
+                f"{path} was made with another value of {name.replace('_', '-')} "
+                f"({_brief(kept[name])}, not {_brief(value)}): use the same one or another --out."
             )
 
 
@@ -151,7 +151,7 @@ def keep_settings(path: Path, settings: Mapping[str, Any]) -> None:
 
 
 def _brief(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+    text = "none" if value is None else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -186,6 +186,8 @@ def layout_of(path: Path | None, asked: Layout | None) -> Layout:
     """
     if asked is not None or path is None:
         return asked or "jsonl"
+    if str(path) == "-":
+        raise InputError("- is no file: leave --out out for standard output.")
     if path.suffix.lower() not in LAYOUTS:
         raise InputError(
             f"The suffix of {path} names no format: end it with {', '.join(LAYOUTS)}, or say "

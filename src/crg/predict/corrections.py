@@ -18,6 +18,7 @@ from typing import Any
 from crg.classifier import Classifier
 from crg.images.reading import shown
 from crg.predict.lines import unmarked
+from crg.spelling import nearest
 from crg.threads import one_blas_thread
 from crg.types import InputError, parsed_json
 
@@ -35,10 +36,14 @@ def read_corrections(path: Path) -> dict[str, str]:
             isinstance(value, str) and value for each in pairs for value in each
         ):
             raise ValueError("a path or a label is missing")
-    except (ValueError, KeyError, TypeError, csv.Error):
+    except KeyError as error:
         raise InputError(
-            f"{path} holds no corrections: give a file with path and label in every line, as the "
-            "page of crg review writes it."
+            f"{path} has no column {error}: name the two columns path and label."
+        ) from None
+    except (ValueError, TypeError, csv.Error) as error:
+        raise InputError(
+            f"{path} holds no corrections ({error}): give a file with path and label in every "
+            "line, as the page of crg review writes it."
         ) from None
     return _one_label_each(pairs, path)
 
@@ -56,11 +61,11 @@ def check(corrections: Mapping[str, str], classes: Iterable[str]) -> None:
     for path, label in corrections.items():
         if label not in known:
             raise InputError(
-                f"The correction of {shown(path)} to {label!r} names no class: add it to the "
-                "classes or change the label."
+                f"The correction of {shown(path)} to {label!r} names no class: "
+                f"{nearest(label, known, 'add it to the classes or change the label.')}"
             )
         if not os.path.isfile(path):
-            raise _unreadable(f"{shown(path)} does not exist")
+            raise _unreadable(f"there is no {shown(path)} below {os.getcwd()}")
 
 
 def learn(classifier: Classifier, corrections: Mapping[str, str], workers: int = 1) -> None:
@@ -76,8 +81,8 @@ def learn(classifier: Classifier, corrections: Mapping[str, str], workers: int =
 
 def _unreadable(why: str) -> InputError:
     return InputError(
-        f"A corrected image cannot be read ({why}): put it back, or take its line out of the "
-        "corrections."
+        f"A corrected image cannot be read ({why}): put it back, call crg where the answers were "
+        "made, or take its line out of the corrections."
     )
 
 

@@ -74,6 +74,11 @@ def _meant(argument: str) -> Sequence[Path]:
         return images_below(path)
     if path.is_file():
         suffix = path.suffix.lower()
+        if suffix in (".json", ".jsonl", ".parquet"):
+            raise InputError(
+                f"{printable(argument)} is no list that can be read: give a .csv file with a "
+                f"column path, or a {LIST_SUFFIX} file with a path per line."
+            )
         if suffix == LIST_SUFFIX:
             return [path.parent / name for name in read_lines(path, "image")]
         return _listed(path, TABLE_SUFFIXES[suffix]) if suffix in TABLE_SUFFIXES else [path]
