@@ -159,6 +159,7 @@ def test_sigterm_finishes_what_was_accepted(tmp_path: Path) -> None:
     ("options", "variables", "words"),
     [
         (["--host", "0.0.0.0"], {}, "CRG_TOKEN"),
+        (["--address", "127.0.0.1:1"], {}, "add --engine ray"),
         (["--host", "192.0.2.1"], {"CRG_TOKEN": "x" * 16}, "cannot be listened on"),
         ([], {"CRG_TOKEN": "short"}, "at least 16"),
         (["--data", "/dev/null/x"], {}, "--data"),

@@ -15,6 +15,7 @@ from crg.cli.shared import F, loaded_plugins, note, plugin_option
 from crg.encoders import load_encoder
 from crg.encoders.base import library
 from crg.prompts import PHOTO, check_template
+from crg.types import InputError
 
 for _name in ("fastapi", "prometheus_client", "python_multipart", "uvicorn"):
     library(_name, "server")
@@ -97,6 +98,8 @@ def serve(
     """
     token = os.environ.get("CRG_TOKEN") or None
     check_address(host, token)
+    if address is not None and engine != "ray":
+        raise InputError(f"Only Ray has an address, {address}: add --engine ray or leave it out.")
     for template in templates:
         check_template(template)
     settings = Settings(
