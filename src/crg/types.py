@@ -296,7 +296,7 @@ def unit_rows(rows: Array, what: str) -> Array:
     what was normalised once can be saved, read and passed on unchanged.
     """
     xp = namespace(rows)
-    with np.errstate(over="ignore"):  # it is noticed in the next line
+    with np.errstate(over="ignore", invalid="ignore"):  # it is noticed in the next line
         norms = xp.sqrt(xp.sum(rows * rows, axis=-1, keepdims=True))
     if not (0.0 < float(xp.min(norms)) and float(xp.max(norms)) < math.inf):  # NaN fails too
         rows = _rescue_rows(rows, what)
