@@ -155,7 +155,8 @@ def _filled(offers: list[tuple[int, float]], size: int, seeded: bool) -> Cache:
 
 
 def _feature(number: int | str) -> Any:
-    return np.random.default_rng(int(number) + 1).standard_normal(WIDTH)
+    row = np.random.default_rng(int(number) + 1).standard_normal(WIDTH)
+    return row / np.linalg.norm(row)
 
 
 def _sorted_and_sliced(

@@ -53,8 +53,8 @@ def test_labelled_images_that_do_not_fit_are_refused(method: str) -> None:
     """Another width and labels of classes that are not there."""
     with refused_in_one_sentence("5 wide", "same model"):
         crg.create(method, task_with(ROWS[:, :5], LABELS))
-    for wrong in (3, -1):
-        with refused_in_one_sentence(f"label {wrong}", "0 to 2"):
+    for wrong, said in ((3, "label 3"), (-1, "whole number from 0")):
+        with refused_in_one_sentence(said):
             crg.create(method, task_with(ROWS, (*LABELS[:-1], wrong)))
 
 

@@ -43,7 +43,8 @@ _VIEWS_AT_ONCE = 64  # views that the encoder gets in one call, whole images
 class Classifier:
     """A model, class names and a method that adapts.
 
-    >>>     >>> shapes = Classifier("mini", ["red circle", "blue square"])
+    >>> from PIL import Image
+    >>> shapes = Classifier("mini", ["red circle", "blue square"])
     >>> shapes.predict(Image.new("RGB", (80, 60), "red")).step
     1
     """
