@@ -71,6 +71,19 @@ class Sender(threading.Thread):
         return "images", {"files": parts}
 
 
+def below(process: int) -> Iterator[tuple[int, str]]:
+    """Number and command of every process that this one started, and that those started."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            command = (entry / "cmdline").read_text()
+        except OSError:  # it has ended meanwhile
+            continue
+        if parent == process:
+            yield int(entry.name), command
+            yield from below(int(entry.name))
+
+
 def kill_repeatedly(folder: Path, kills: int, seed: int) -> dict[str, int]:
     """Kill a server ``kills`` times; raises AssertionError where anything is lost or differs."""
     chance, server = random.Random(seed), Process(folder, *OPTIONS)

@@ -23,9 +23,10 @@ for _name in ("fastapi", "prometheus_client", "python_multipart", "uvicorn"):
 from crg.server.app import create_app  # noqa: E402  (needs what is checked above)
 from crg.server.cluster import ClusterService, open_cluster  # noqa: E402
 from crg.server.limits import Limits  # noqa: E402
+from crg.server.replicas import ReplicaService, open_processes  # noqa: E402
 from crg.server.run import serve as run  # noqa: E402
 from crg.server.security import check_address  # noqa: E402
-from crg.server.service import Settings  # noqa: E402
+from crg.server.service import Service, Settings  # noqa: E402
 
 
 def limit_options(command: F) -> F:
@@ -61,10 +62,11 @@ def limit_options(command: F) -> F:
 @click.option("--allow-origin", "allow_origins", multiple=True, metavar="ORIGIN",
               help="Let pages of another origin use the service; may be repeated.")  # fmt: skip
 @click.option("--keep-images", is_flag=True, help="Keep the images as they came.")
-@click.option("--engine", default="local", show_default=True, type=click.Choice(["local", "ray"]),
+@click.option("--engine", default="local", show_default=True, 
+              type=click.Choice(["local", "processes", "ray"]),
               help="Where images are encoded and sessions learn.")  # fmt: skip
 @click.option("--replicas", default=2, show_default=True, type=click.IntRange(min=1),
-              help="With ray: actors that encode images.")  # fmt: skip
+              help="With processes and ray: encoders.")  # fmt: skip
 @click.option("--owners", default=2, show_default=True, type=click.IntRange(min=1),
               help="With ray: actors in which sessions learn.")  # fmt: skip
 @click.option("--address", help="Ray cluster to use.  [default: one on this machine]")
@@ -112,11 +114,14 @@ def serve(
     load = partial(load_encoder, model, device=device, precision=precision)
     encoder = load()
     with contextlib.ExitStack() as held:
-        service = None
+        service: Service | None = None
         if engine == "ray":
             cluster = open_cluster(
                 settings, encoder, load, replicas, owners, address, loaded_plugins()
             )
             service = ClusterService(settings, encoder, held.enter_context(cluster))
+        elif engine == "processes":
+            encoders = open_processes(settings, load, replicas)
+            service = ReplicaService(settings, encoder, held.enter_context(encoders))
         app = create_app(settings, encoder, service)
         run(app, settings, host, port, lambda page: click.echo(f"The page is at {page}"))

@@ -7,17 +7,14 @@ the events after it from here, and goes on with the same bits. Ray starts what i
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import itertools
 import os
 import tempfile
-import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,51 +22,16 @@ from typing import Any
 from crg.atomic import replacing
 from crg.encoders.base import Encoder, Vectors, library
 from crg.encoding.blocks import encoder_needs, loading_the_same
-from crg.encoding.ray_cluster import TRIES, connected, room_for
+from crg.encoding.ray_cluster import connected, room_for
 from crg.engine.cluster import Place, variables
-from crg.images.views import Recipe
 from crg.plugins import load_plugins
-from crg.server.batching import ROWS, Encoded, Encoding, Eye, Gatherer
+from crg.server.batching import Encoding
 from crg.server.learning import Learner, LostError, States
 from crg.server.log import Event, Log, Row
-from crg.server.metrics import Metrics
-from crg.server.problems import Problem, refused
+from crg.server.replicas import Replica, ReplicaBatcher, nobody, turns
 from crg.server.service import Service, Settings
-from crg.threads import processors
-from crg.types import InputError
 
 _AT_ONCE = 64  # sessions that wait for their owners
-_PAUSE = 1.0  # seconds between two rounds in search of an actor that answers
-_HEAVY = 1_000_000  # bytes of an image that weigh as much as one view
-
-
-class Replica:
-    """The actor that reads and encodes images."""
-
-    def __init__(self, load: Callable[[], Encoder], max_pixels: int, thumbnails: bool) -> None:
-        self._load, self._max_pixels, self._thumbnails = load, max_pixels, thumbnails
-        self._threads = ThreadPoolExecutor(processors())
-
-    @functools.cached_property
-    def _eye(self) -> Eye:
-        return Eye(self._load(), self._max_pixels, self._thumbnails)
-
-    def prepare(self) -> None:
-        """Get ready for the first image."""
-        self._eye  # noqa: B018
-
-    def encode(self, batch: Sequence[tuple[bytes, Recipe]]) -> list[Encoded | InputError]:
-        """Encode what can be read; for the others, what is wrong with them."""
-        seen = list(self._threads.map(self._views, batch))
-        readable = [each for each in seen if not isinstance(each, InputError)]
-        encoded = iter(self._eye.encode(readable) if readable else ())
-        return [each if isinstance(each, InputError) else next(encoded) for each in seen]
-
-    def _views(self, image: tuple[bytes, Recipe]) -> Any:
-        try:
-            return self._eye.views(*image)
-        except InputError as error:
-            return error
 
 
 class Owner:
@@ -185,10 +147,10 @@ class RemoteStates(States):
 
     def load(self, row: Row, log: Log) -> tuple[Learner, int, int]:
         """A session as its log has it, with its owner or with the next that answers."""
-        for _ in _turns(len(self._cluster.owners)):
+        for _ in turns(len(self._cluster.owners)):
             with contextlib.suppress(LostError):
                 return super().load(row, log)
-        raise _nobody("owner")
+        raise nobody("owner")
 
     def saved(self, row: Row, seq: int, path: Path) -> Learner:
         """The learner that a snapshot holds."""
@@ -217,61 +179,6 @@ class RemoteStates(States):
 def _forget(owner: Any, key: int) -> None:
     with contextlib.suppress(Exception):  # it is gone, and the session with it
         owner.forget.remote(key)
-
-
-class RemoteBatcher:
-    """Encoding by replicas: each takes what waits."""
-
-    def __init__(self, cluster: Cluster, metrics: Metrics) -> None:
-        self._cluster, self._metrics = cluster, metrics
-        works = [functools.partial(self._encode, n) for n in range(len(cluster.replicas))]
-        self._gatherer: Gatherer[tuple[bytes, Recipe, int], Encoded]
-        self._gatherer = Gatherer("crg-encode", *works, weigh=_weight, most=ROWS)
-
-    def encode(self, content: bytes, recipe: Recipe, place: int = 0) -> asyncio.Future[Encoded]:
-        """Read one image and encode its views, together with those of others."""
-        encoded: asyncio.Future[Encoded] = asyncio.get_running_loop().create_future()
-        self._gatherer.submit((content, recipe, place), encoded)
-        return encoded
-
-    def close(self) -> None:
-        """End the threads once all is encoded."""
-        self._gatherer.close()
-
-    def _encode(
-        self, first: int, batch: list[tuple[bytes, Recipe, int]]
-    ) -> list[Encoded | BaseException]:
-        """Ask one replica, and if it is lost the next."""
-        replicas = self._cluster.replicas
-        self._metrics.batch_size.observe(sum(recipe.views for _, recipe, _ in batch))
-        images = [(content, recipe) for content, recipe, _ in batch]
-        for turn in _turns(len(replicas)):
-            replica = replicas[(first + turn) % len(replicas)]
-            with contextlib.suppress(LostError):
-                seen = self._cluster.answer(replica, "encode", images)
-                return [
-                    refused(each, image=place) if isinstance(each, InputError) else each
-                    for each, (_, _, place) in zip(seen, batch, strict=True)
-                ]
-        raise _nobody("encoder")
-
-
-def _turns(actors: int) -> Iterator[int]:
-    """Ask one actor after the other, some times, with a pause after each round."""
-    for turn in range(TRIES * actors):
-        yield turn
-        if (turn + 1) % actors == 0:
-            time.sleep(_PAUSE)
-
-
-def _weight(item: tuple[bytes, Recipe, int]) -> int:
-    content, recipe, _ = item
-    return recipe.views + len(content) // _HEAVY
-
-
-def _nobody(kind: str) -> Problem:
-    return Problem(503, f"No {kind} of the Ray cluster answers: wait until it has one again.",
-                   retry_after=5)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -346,4 +253,4 @@ class ClusterService(Service):
 
     def make_batcher(self) -> Encoding:
         """Where images are encoded: by the replicas."""
-        return RemoteBatcher(self._cluster, self.metrics)
+        return ReplicaBatcher(self._cluster, self.metrics)
