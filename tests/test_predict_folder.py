@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from PIL import Image
 
+import crg
 from colour_encoder import ColourEncoder, save_image, save_stream
 from crg.classifier import Answer, Classifier
 from crg.cli import main
@@ -109,6 +112,24 @@ def test_common_slips_are_told_with_their_remedy(words: tuple[str, ...], said: s
     Path("c.csv").write_text("path,lable\nin/001.png,red\n")
     outcome = CliRunner().invoke(main, list(words))
     assert outcome.exit_code == 2 and said in outcome.stderr, outcome.output
+
+
+def test_a_stop_between_two_images_saves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C outside of the stream, as while progress is drawn, still saves what was learnt."""
+    calls = iter(range(1, 100))
+
+    @contextlib.contextmanager
+    def drawn(*_: Any, **__: Any) -> Iterator[Any]:
+        def advance() -> None:
+            if next(calls) == 3:
+                raise KeyboardInterrupt
+
+        yield advance
+
+    monkeypatch.setattr("crg.cli.predict.progress", drawn)
+    assert called("--out", "a.jsonl").exit_code == 130
+    assert crg.load("a.jsonl.resume/state").n_steps == 3
+    assert not Path("a.jsonl.resume/journal").exists()  # the state has it all
 
 
 def test_top_and_unsure_answers() -> None:

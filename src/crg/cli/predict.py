@@ -242,7 +242,8 @@ def _run(
     before = signal.signal(signal.SIGTERM, _terminated)
     try:
         for what, tallies, total in work:
-            with progress(what, total, shown=shown and total > 0) as advance:
+            bar = progress(what, total, shown=shown and total > 0)
+            with bar as advance, contextlib.closing(tallies):  # type: ignore[type-var]
                 for _ in tallies:
                     advance()
     except KeyboardInterrupt as stop:

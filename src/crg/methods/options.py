@@ -107,9 +107,16 @@ def _converted(name: str, kind: type, value: Any) -> Any:
             value = number if float(number) == float(value) else value  # 1.5 is no integer
         except (ValueError, OverflowError):
             pass
+    if isinstance(value, str) and not _is_text(value):
+        raise InputError(f"Option {name!r} holds half a character: give text in UTF-8.")
     if type(value) is not kind:
         wanted = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
         raise InputError(
             f"Option {name!r} is {value!r}: it must be {wanted.get(kind, kind.__name__)}."
         )
     return value
+
+
+def _is_text(value: str) -> bool:
+    """Whether it can be written in UTF-8, as file names that are not UTF-8 cannot."""
+    return not any("\ud800" <= each <= "\udfff" for each in value)
