@@ -54,6 +54,9 @@ class Sender(threading.Thread):
                         answer = client.post(
                             f"{self.session}/{path}", headers={"Idempotency-Key": key}, **content
                         )
+                        if answer.status_code == 503:  # nobody answered in time: send it again
+                            time.sleep(float(answer.headers["Retry-After"]))
+                            continue
                         assert answer.status_code == 200, answer.text
                         self.given[key] = answer.json()
                         self.number += 1

@@ -99,7 +99,7 @@ def test_overwrite_removes_nothing_before_all_is_checked() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [(("predikt",), "did you mean 'predict'?"),
-     (("predict", "in", "--classes", "cat;dog"), "separate names by commas"),
+     (("predict", "in", "--classes", "cat;dog"), "separated by commas"),
      (("predict", "in", "--classes", "in"), "in is a folder"),
      (("predict", "a.jsonl", *NAMES), "give a .csv file"),
      (("predict", "in", *NAMES, "--out", "-"), "leave --out out"),

@@ -24,7 +24,7 @@ def _kill(server: Process, actor: str) -> int:
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds processes in /proc")
 def test_lost_owners_and_replicas_lose_nothing(tmp_path: Path) -> None:
-    """Owners and a replica are killed under load; no request fails, nothing is lost, bits agree."""
+    """Owners and a replica are killed under load; nothing is lost, bits agree."""
     with Process(tmp_path, *OPTIONS, "--engine", "ray") as server:
         with under_load(server, seed=5) as senders:
             killed = set()

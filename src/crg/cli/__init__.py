@@ -13,7 +13,6 @@ import click
 import crg
 from crg.cli.shared import CommandGroup, load_environment_plugins, plugin_option
 from crg.spelling import nearest
-from crg.types import InputError
 
 COMMANDS = {  # as help lists them
     "predict": "Say what images show, adapting as it goes; one line per image.",
@@ -61,6 +60,8 @@ class LazyGroup(CommandGroup):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that is meant; a misspelt one is refused with the nearest."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from crg.types import InputError
+
             hint = nearest(args[0], COMMANDS, "crg --help lists them.")
             raise InputError(f"There is no command {args[0]!r}: {hint}")
         return super().resolve_command(ctx, args)

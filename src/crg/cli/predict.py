@@ -61,8 +61,8 @@ def class_names(text: str | None) -> tuple[str, ...] | None:
         raise InputError(f"{text} is a folder, and no list of classes: separate names by commas.")
     if len(names) == 1:
         raise InputError(
-            f"The list of --classes has one name, {text!r}: separate names by commas, or name a "
-            "file with one per line."
+            f"The list of --classes has one name, {text!r}: give at least two, separated by "
+            "commas, or a file with one per line."
         )
     return tuple(name.strip() for name in names)
 
