@@ -62,7 +62,6 @@ def test_the_figures_of_a_row_are_those_of_its_runs(real: Any) -> None:
         ("nll", table.of("b").nll),
         ("worst_class_accuracy", table.of("b").worst_class),
         ("purity", table.of("b").purity),
-        ("ms_per_step_median", table.of("b").milliseconds),
     ):
         assert spread is not None
         assert spread.per_order == tuple(each[name] for each in own)
@@ -193,7 +192,7 @@ def test_what_papers_print_stands_beside_the_row(tmp_path: Path) -> None:
                                           "zero_shot_one_prompt")  # fmt: skip
 
 
-def test_runs_without_labels_have_times_only(tmp_path: Path) -> None:
+def test_runs_without_labels_have_no_accuracy(tmp_path: Path) -> None:
     """There is neither accuracy nor any contrast, and nothing breaks."""
     book = Book([A])
     book.add("a", share(9))
@@ -202,7 +201,6 @@ def test_runs_without_labels_have_times_only(tmp_path: Path) -> None:
     book.records = list(bare)
     line = book.read(tmp_path).comparisons[0].of("a")
     assert (line.accuracy, line.gain, line.learning, line.best) == (None, None, (), False)
-    assert line.milliseconds is not None
 
 
 def test_intervals_come_from_ten_thousand_resamples(tmp_path: Path) -> None:

@@ -71,9 +71,9 @@ def iter_run(
     for places in _blocks(len(order), block, stops):
         rows = [int(order[place]) for place in places]
         names, views = [ids[row] for row in rows], np.stack([seen(row) for row in rows])
-        start = time.perf_counter_ns()
+        start = time.process_time_ns()  # without the wait for other processes
         predictions = adapter.step_many(views, names)
-        milliseconds = (time.perf_counter_ns() - start) / 1e6 / len(rows)
+        milliseconds = (time.process_time_ns() - start) / 1e6 / len(rows)
         for place, name, prediction in zip(places, names, predictions, strict=True):
             label = truth.get(name, NO_CLASS)
             counted.add(prediction.diagnostics.learnt, label)

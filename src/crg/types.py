@@ -213,7 +213,7 @@ class Step:
     sample_id: SampleId
     label: int | None  # the true class, where known
     prediction: Prediction
-    milliseconds: float
+    milliseconds: float  # processor time
     purity: float | None = None  # share of cached images rightly labelled, at checkpoints
 
 

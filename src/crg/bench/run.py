@@ -147,7 +147,7 @@ def _runs(
 
 Summary = dict[str, Any]
 
-_AVERAGED = ("ece", "nll", "purity", "worst_class_accuracy", "ms_per_step", "ms_per_step_median")
+_AVERAGED = ("ece", "nll", "purity", "worst_class_accuracy")
 
 
 def summarise(planned: Plan, done: Mapping[str, Run]) -> Summary:

@@ -43,7 +43,7 @@ from crg.spelling import nearest
 from crg.threads import processors
 from crg.types import InputError
 
-_LEAST_NEEDED = ("NLL", "purity %", "ECE %", "ms/step")  # what a narrow terminal loses first
+_LEAST_NEEDED = ("NLL", "purity %", "ECE %")  # what a narrow terminal loses first
 
 
 def parse_methods(texts: Iterable[str], pairs: Iterable[str] = ()) -> list[RowDesign]:

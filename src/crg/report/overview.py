@@ -52,7 +52,6 @@ _COLUMNS: tuple[tuple[Column, Callable[[MethodResult], Any]], ...] = (
     (Column("NLL", lambda each: f"{each.mean:.3f}"), lambda each: each.nll),
     (Column("worst class %", mean_percent), lambda each: each.worst_class),
     (Column("cache purity %", mean_percent), lambda each: each.purity),
-    (Column("ms per image", lambda each: f"{each.mean:.2f}"), lambda each: each.milliseconds),
     (Column("peak MB", lambda each: f"{each / 1e6:.0f}"), lambda each: each.peak_bytes),
     (Column("in papers %", _reported), lambda each: each.reported),
     (Column("lines", lines_text), lambda each: each.lines or None),
@@ -67,7 +66,7 @@ def comparison_table(comparison: Comparison, figure: str = "table") -> Table:
     """All figures of all methods on one dataset in one setting."""
     facts = [(_STEP if c.title == "to best other" and figure == "waterfall" else (c, value))
              for c, value in _COLUMNS]  # fmt: skip
-    shown = [each for each in comparison.results if each.accuracy or each.milliseconds]
+    shown = [each for each in comparison.results if each.accuracy]
     rows = tuple(tuple(value(each) for _, value in facts) for each in shown)
     best = frozenset((n, 1) for n, each in enumerate(shown) if each.best)
     numbers = [each.reported for each in shown if each.reported]

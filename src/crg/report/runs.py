@@ -78,7 +78,6 @@ def figures_of(runs: Sequence[MeasuredRun], once: bool) -> dict[str, Any]:
         "nll": spread([each.nll for each in own]),
         "worst_class": spread([each.worst_class_accuracy for each in own]),
         "purity": spread([each.purity for each in own]),
-        "milliseconds": spread([each.ms_per_step_median for each in own]),
         "peak_bytes": max((each.peak_bytes for each in own if each.peak_bytes), default=None),
         "mislabelled": wrong / insertions if insertions else None,
         "reliability": _reliability(own),

@@ -55,7 +55,6 @@ class MethodResult:
     nll: Spread | None = None
     worst_class: Spread | None = None
     purity: Spread | None = None
-    milliseconds: Spread | None = None
     peak_bytes: int | None = None
     mislabelled: float | None = None  # fraction of cache insertions with injected label noise
     reliability: tuple[tuple[int, float, float], ...] = ()  # count, confidence, accuracy

@@ -186,11 +186,10 @@ def summary_table(rows: Mapping[str, Mapping[str, Any]], title: str) -> Table:
     """The table of one file of ``crg compare``, from the rows of its summary."""
     columns = (METHOD, Column("accuracy %", spread_of_summary), Column("gain (95% interval)",
                gain_of_summary), Column("ECE %", percent), Column("NLL", lambda v: f"{v:.3f}"),
-               Column("purity %", lambda v: percent(v, 1)),
-               Column("ms/step", lambda v: f"{v:.3f}"))  # fmt: skip
+               Column("purity %", lambda v: percent(v, 1)))  # fmt: skip
     cells = tuple(
         (label, row["accuracy"], None if row["method"] == "zero_shot" else row["gain"],
-         row["ece"], row["nll"], row["purity"], row["ms_per_step_median"])
+         row["ece"], row["nll"], row["purity"])
         for label, row in rows.items()
     )  # fmt: skip
     best = frozenset((n, m) for n, row in enumerate(rows.values()) if row["best"] for m in (0, 1))
