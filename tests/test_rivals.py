@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import crg
+from crg.parts.precision import on_grid
 from streams import clustered
 
 K, D, SCALE = 6, 16, 20.0
@@ -61,10 +62,10 @@ def plain_oga(text: Numbers, stream: Numbers) -> Iterator[Numbers]:
             if len(entries) >= 2:
                 means[k] = sum(row for _, row in entries) / 8
         residuals = np.array([row - means[k] for k, es in enumerate(queues) for _, row in es])
-        n, precision = len(residuals), width * np.eye(width)
+        n, precision = len(residuals), width * np.eye(width)  # type: int, Any
         if max(map(len, queues)) > 2:
             m = np.cov(residuals.T)
-            ridged = (n - 1) * m + np.trace(m) * np.eye(width)
+            ridged = (n - 1) * m + on_grid(float(np.trace(m))) * np.eye(width)
             precision = np.linalg.pinv(m) if n > 4 * width else width * np.linalg.inv(ridged)
         yield zero_shot + 0.05 * discriminant(x, means, precision)
 

@@ -21,7 +21,8 @@ A feature file is an ``.npz`` archive or a ``.safetensors`` file with these name
 ==================  ==============  ===================================================
 
 In a safetensors file ``class_names`` and ``ids`` are JSON lists in the metadata,
-``text_kind`` and ``model`` are JSON strings there, and ``logit_scale`` is a tensor or a JSON number there.
+``text_kind`` and ``model`` are JSON strings there, and ``logit_scale`` is a tensor or a JSON
+number there.
 Other names are ignored. Vectors need not be of unit length. A folder that ``crg encode`` made,
 a store, is read like a file.
 """

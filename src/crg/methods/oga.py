@@ -6,13 +6,15 @@ covariance is read from them, and its discriminant is added to the zero-shot log
 | equation | function | symbols |
 | --- | --- | --- |
 | mu_k = t_k, from two entries on their sum / capacity | _place | shrunk until the queue is full |
-| M = covariance of x - mu_label over all n entries | _covariance | |
-| P = D ((n - 1) M + tr(M) I)^-1, M^+ for n > 4 D | _invert | D width |
+| M = covariance of x - mu_label over all n entries | _scatter | (n - 1) M |
+| P = D ((n - 1) M + tr(M) I)^-1, M^+ for n > 4 D | _fit, _take | D width |
 | logits = z + 0.05 h, h_k = x.P mu_k - 1/2 mu_k.P mu_k | _discriminant | z zero-shot logits |
 
 P is D I until a class has more than two entries.
 
-Differs from the paper: of several views the original counts.
+Differs from the paper: tr(M) moves on a grid of 2% steps, as the ridge of CRG does, so that between
+two steps the inverse follows the few rank-one terms by which a new entry changes (n - 1) M; of
+several views the original counts.
 """
 
 from __future__ import annotations
@@ -25,9 +27,11 @@ from crg.methods.registry import register
 from crg.ops import softmax_and_entropy
 from crg.parts.cache import Cache, Change
 from crg.parts.inverse import inverse
+from crg.parts.precision import on_grid
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
 _NO_SPREAD = 1e-9  # the trace of M where all entries coincide
+_REFIT_AFTER = 64  # changes that the inverse follows before it is made anew
 
 
 @register
@@ -73,22 +77,32 @@ class OGA(Method):
         xp, (n_classes, _, width) = namespace(features), features.shape
         rows = xp.astype(xp.reshape(features, (-1, width)), xp.float64)
         self.squares = rows.T @ rows  # sum of x x^T over the entries; empty slots are zero
-        self.sums = xp.astype(xp.sum(features, axis=1), xp.float64)  # (K, D)
+        self.sums = xp.astype(xp.sum(features, axis=1), xp.float64)  # s, (K, D)
         self.means = xp.zeros_like(self.sums)  # mu, (K, D)
         for k in range(n_classes):
             self._place(k)
         self._fit()
 
     def _follow(self, change: Change) -> None:
-        """The sums take in one entry and give back another."""
+        """The sums take in one entry and give back another, and the inverse follows."""
         xp, k = namespace(change.added), change.label
-        for row, sign in ((change.added, 1.0), (change.removed, -1.0)):
-            if row is not None:
-                wide = xp.astype(row, xp.float64)
-                self.squares = self.squares + sign * wide[:, None] * wide
-                self.sums[k, :] += sign * wide
+        rows = [(1.0, xp.astype(change.added, xp.float64))]
+        if change.removed is not None:
+            rows += [(-1.0, xp.astype(change.removed, xp.float64))]
+        before = self._around(k, change.count - len(rows) % 2)
+        for sign, row in rows:
+            self.squares += sign * (row[:, None] * row)
+            self.sums[k, :] += sign * row
         self._place(k)
-        self._fit()
+        after = self._around(k, change.count)
+        terms = [*rows, *((-weight, row) for weight, row in before), *after]
+        self.trace += sum(weight * float(row @ row) for weight, row in terms)
+        self.n_since_fit += 1
+        near = 0.0 < self.ridge == self._ridge() and self.n_since_fit <= _REFIT_AFTER
+        if near and change.count > 2:
+            self._take(k, terms)
+        else:
+            self._fit()
 
     def _place(self, k: int) -> None:
         """The mean of a class: its text until it has two entries."""
@@ -96,34 +110,69 @@ class OGA(Method):
         text = xp.astype(self.task.text_features[k, :], xp.float64)
         self.means[k, :] = shrunk if self.cache.counts[k] >= 2 else text
 
-    def _fit(self) -> None:
-        """P as the queues are now, P mu_k and mu_k . P mu_k."""
-        xp = namespace(self.means)
-        self.solved = self.means @ self._invert()
+    def _around(self, k: int, count: int) -> list[tuple[float, Array]]:
+        """What (n - 1) M has of class k beside x x^T, as (a, u) for a u u^T."""
+        size, total = self.config.queue_size, int(self.cache.counts.sum())
+        total += count - int(self.cache.counts[k])
+        return [((count - 2.0 * size) / size**2, self.sums[k, :] + 0.0),
+                (-1.0 / max(total, 1), self._residual(k, count))]  # fmt: skip
+
+    def _residual(self, k: int, count: int) -> Array:
+        """R = sum over the entries of x - mu, with ``count`` entries of class k."""
+        xp = namespace(self.sums)
+        n = xp.asarray(self.cache.counts, dtype=xp.float64, device=self.sums.device)
+        total = xp.sum(self.sums, axis=0) - n @ self.means
+        return total + (float(n[k]) - count) * self.means[k, :]
+
+    def _take(self, k: int, terms: list[tuple[float, Array]]) -> None:
+        """The inverse B takes in a u u^T for each term (Woodbury), and P mu follows."""
+        xp = namespace(self.inverse)
+        u = xp.stack([row for _, row in terms])  # (J, D)
+        weights = xp.asarray([weight for weight, _ in terms], dtype=u.dtype, device=u.device)
+        y = u @ self.inverse
+        inner = y @ u.T + xp.eye(len(terms), dtype=u.dtype, device=u.device) / weights
+        z = xp.linalg.solve(inner, y)
+        self.inverse -= y.T @ z
+        self.solved -= u.shape[1] * ((self.means @ y.T) @ z)
+        self.solved[k, :] = u.shape[1] * (self.inverse @ self.means[k, :])
         self.quadratic = xp.sum(self.solved * self.means, axis=1)
 
-    def _covariance(self) -> Array:
-        """M, from sum (x - mu)(x - mu)^T = sum x x^T - s mu^T - mu s^T + n mu mu^T per class."""
+    def _fit(self) -> None:
+        """P as the queues are now, P mu_k and mu_k . P mu_k."""
+        xp, (_, width) = namespace(self.means), self.means.shape
+        eye = xp.eye(width, dtype=xp.float64, device=self.means.device)
+        scatter, total = self._scatter(), int(self.cache.counts.sum())
+        self.trace, self.n_since_fit = float(xp.linalg.trace(scatter)), 0
+        self.ridge = self._ridge()
+        if self.ridge < 0.0:
+            self.inverse, precision = eye, width * eye
+        elif self.ridge == 0.0:
+            self.inverse = eye
+            precision = xp.linalg.pinv(scatter / (total - 1.0))
+        else:
+            found = inverse(scatter + self.ridge * eye)
+            self.inverse = eye / self.ridge if found is None else found
+            precision = width * self.inverse
+        self.solved = self.means @ precision
+        self.quadratic = xp.sum(self.solved * self.means, axis=1)
+
+    def _ridge(self) -> float:
+        """tr(M) on its grid; 0 where M^+ is wanted instead, and below 0 where D I is."""
+        total = int(self.cache.counts.sum())
+        if int(self.cache.counts.max()) <= 2:
+            return -1.0
+        if total > 4 * self.means.shape[1]:
+            return 0.0
+        return on_grid(max(self.trace / (total - 1.0), _NO_SPREAD))
+
+    def _scatter(self) -> Array:
+        """(n - 1) M: sum (x - mu)(x - mu)^T = sum x x^T - s mu^T - mu s^T + n mu mu^T per class."""
         xp, sums, means = namespace(self.sums), self.sums, self.means
         n = xp.asarray(self.cache.counts, dtype=xp.float64, device=means.device)[:, None]
         residual = xp.sum(sums - n * means, axis=0)
         cross = (0.5 * n * means - sums).T @ means
-        total = float(xp.sum(n))
-        scatter = self.squares + cross + cross.T
-        return (scatter - residual[:, None] * residual / total) / (total - 1.0)
-
-    def _invert(self) -> Array:
-        """P = D ((n - 1) M + tr(M) I)^-1, and the pseudo-inverse of M for n > 4 D."""
-        xp, width, counts = namespace(self.means), self.means.shape[1], self.cache.counts
-        eye = xp.eye(width, dtype=xp.float64, device=self.means.device)
-        if int(counts.max()) <= 2:
-            return width * eye
-        covariance, total = self._covariance(), int(counts.sum())
-        if total > 4 * width:
-            return xp.linalg.pinv(covariance)
-        trace = max(float(xp.linalg.trace(covariance)), _NO_SPREAD)
-        found = inverse((total - 1) * covariance + trace * eye)
-        return width * (eye / trace if found is None else found)
+        total = max(float(xp.sum(n)), 1.0)
+        return self.squares + cross + cross.T - residual[:, None] * residual / total
 
     def add_class(self, text: Array) -> None:
         """The new class stands at its text."""
