@@ -7,6 +7,7 @@ before its label is looked at, and never learns it.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -154,9 +155,18 @@ def run(
     settings = dataclasses.asdict(adapter.config)
     if method == BASELINE and settings == dataclasses.asdict(get_method(BASELINE).Config()):
         baseline = measured
+    elif order is None:
+        baseline = _zero_shot(features, dataclasses.replace(scenario or Scenario(), passes=1), seed)
     else:
         baseline = _measured(create(BASELINE, stream.features.task), stream)
     return Result(method, settings, seed, measured, baseline, len(stream.rows), seconds)
+
+
+@functools.lru_cache(maxsize=16)
+def _zero_shot(features: Features, scenario: Scenario, seed: int) -> dict[str, Any]:
+    """Zero-shot on a stream: the same for all methods that meet it."""
+    stream = lay_out(features, scenario, seed)
+    return _measured(create(BASELINE, stream.features.task), stream)
 
 
 def _stream(
