@@ -11,8 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from crg.bench.design import DataDesign, read_design
-from crg.bench.plan import Plan, count_runs, plan
+from crg.bench.plan import count_runs, plan
 from crg.bench.sources import discover, find_prospects
+from crg.engine import RunSpec
 from crg.methods.registry import whole_config
 from crg.results.schema import Cell, Outline, decode, encode
 from crg.streams import Scenario
@@ -241,14 +242,14 @@ def test_keys_are_unique(name: str, tmp_path: Path) -> None:
     design = replace(design, data=(DataDesign(files=True),))
     made = plan(design, find_prospects(design, discover([tmp_path / "data"]), tmp_path), tmp_path)
     about = made.outline
+    specs = {job.key: job.spec for job in made.jobs}
     runs = {
-        (about.settings[cell.setting].scenario, about.rows[cell.row].method,
-         str(sorted(_whole(made, cell.key).items())), cell.seed): cell.key
+        (specs[cell.key].scenario, about.rows[cell.row].method,
+         str(sorted(_whole(specs[cell.key]).items())), cell.seed): cell.key
         for cell in about.cells if cell.key is not None
     }  # fmt: skip
     assert runs and len(set(runs.values())) == len(runs) == len(made.jobs)
 
 
-def _whole(made: Plan, key: str) -> dict[str, Any]:
-    spec = next(job.spec for job in made.jobs if job.key == key)
+def _whole(spec: RunSpec) -> dict[str, Any]:
     return whole_config(spec.method, spec.options)

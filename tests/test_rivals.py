@@ -107,8 +107,10 @@ PLAIN: dict[str, Callable[[Numbers, Numbers], Iterator[Numbers]]] = {
 def test_each_equals_its_plain_form(method: str) -> None:
     """From the first image to long after the queues are full (300 images, width 16)."""
     text, stream = clustered(seed=21, n=300, n_classes=12, width=D)
-    options = {"length": 150} if method == "onzeta" else {}
-    adapter = crg.create(method, crg.Task([str(k) for k in range(12)], text, SCALE), **options)
+    options: dict[str, dict[str, float]] = {"onzeta": {"length": 150}, "dota": {"refresh": 0.0}}
+    adapter = crg.create(
+        method, crg.Task([str(k) for k in range(12)], text, SCALE), **options.get(method, {})
+    )
     for views, expected in zip(stream, PLAIN[method](text, stream[:, 0, :]), strict=True):
         np.testing.assert_allclose(adapter.step(views).logits, expected, rtol=1e-5, atol=1e-5)
 

@@ -50,6 +50,7 @@ class RowDesign(Table, frozen=True):
     per_dataset: dict[str, dict[str, Any]] = {}
     tuned: bool = False  # its options were chosen with labels
     several_views: bool = False  # runs only where images have more than one view
+    passes: Literal[1, 2] = 1  # 2: offline, it answers when it has seen all images
     about: str = ""
     x: float | None = None  # its place in figures that show rows against a number
     series: str = ""
@@ -63,7 +64,7 @@ class RowDesign(Table, frozen=True):
     @property
     def is_baseline(self) -> bool:
         """Whether it is plain zero-shot, which all others are compared with."""
-        return self.method == BASELINE and not self.options
+        return self.method == BASELINE and not self.options and self.passes == 1
 
 
 class SettingDesign(Table, frozen=True):
@@ -296,7 +297,7 @@ def _remedy(complaint: str, key: str) -> str:
     if limit := re.match(r"Expected `int` >= (\d+)", complaint):
         return f"give a number from {limit[1]} on."
     if complaint.startswith("Invalid enum value"):
-        allowed = FIGURES if key == "figure" else ("none", PUBLISHED)
+        allowed = {"figure": FIGURES, "passes": ("1", "2")}.get(key, ("none", PUBLISHED))
         return f"choose one of {', '.join(allowed)}."
     kind = re.match(r"Expected `(\w+)", complaint)
     return f"give {_KINDS.get(kind[1] if kind else '', 'another value')}."

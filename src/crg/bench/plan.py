@@ -54,6 +54,7 @@ def as_row(request: RowDesign) -> Row:
         options=options,
         tuned=request.is_tuned,
         needs=tuple(_NEEDS.get(need, need) for need in needs),
+        offline=request.passes == 2,
         about=request.about,
         x=request.x,
         series=request.series,
@@ -295,10 +296,11 @@ class _Layout:
         assert options is not None  # or there would be a refusal
         options = {**options, SEED: seed} if trains_with_seed(row) else options
         few = self.labelled if FEW in get_method(method).needs else None
+        scenario = replaced(setting.scenario, passes=row.passes)
         origin = replaced(
             origin_of(source.path, source.sha256, method, self.plugins, few),
             then=tuple(str(Path(path).resolve()) for path in source.then),
-            scenario=_unusual(setting.scenario),
+            scenario=_unusual(scenario),
         )
         spec = RunSpec(
             path=source.path,
@@ -307,7 +309,7 @@ class _Layout:
             seed=seed,
             few=None if few is None else few[0],
             then=source.then,
-            scenario=setting.scenario,
+            scenario=scenario,
             measure_memory=memory,
             key=run_key(origin, method, whole_config(method, options), seed),
         )

@@ -16,10 +16,12 @@ A feature file is an ``.npz`` archive or a ``.safetensors`` file with these name
 ``text_kind``       one string      optional: where ``text_features`` come from if not from
                                     the model's own text encoder, such as "simulated";
                                     "clip" and "own" say that they do
+``model``           one string      optional: what encoded them; files of different models
+                                    are never joined into one stream
 ==================  ==============  ===================================================
 
 In a safetensors file ``class_names`` and ``ids`` are JSON lists in the metadata,
-``text_kind`` is a JSON string there, and ``logit_scale`` is a tensor or a JSON number there.
+``text_kind`` and ``model`` are JSON strings there, and ``logit_scale`` is a tensor or a JSON number there.
 Other names are ignored. Vectors need not be of unit length. A folder that ``crg encode`` made,
 a store, is read like a file.
 """
@@ -45,7 +47,7 @@ from crg.types import InputError, SampleId, Task, like
 Numbers = np.ndarray[Any, Any]
 
 REQUIRED = ("image_features", "text_features", "class_names", "logit_scale")
-OPTIONAL = ("labels", "ids", "few_features", "few_labels", "generated", "text_kind")
+OPTIONAL = ("labels", "ids", "few_features", "few_labels", "generated", "text_kind", "model")
 OWN_TEXT = ("clip", "own")  # kinds of text features that are the model's own
 _CHUNK = 8192  # views that are checked at once, so that checking needs little memory
 
@@ -84,6 +86,7 @@ class Features:
         if self.ids is not None:
             object.__setattr__(self, "ids", _checked_ids(self.ids, n))
         object.__setattr__(self, "text_kind", _text_kind_of(self.text_kind))
+        object.__setattr__(self, "model", _one_text("model", self.model, "ViT-B-16"))
         if (self.few_features is None) != (self.few_labels is None):
             raise InputError("few_features and few_labels belong together: give both or neither.")
         if self.few_features is not None and self.few_labels is not None:
@@ -150,6 +153,7 @@ def write_features(path: str | os.PathLike[str], features: Features) -> None:
         "few_labels": features.few_labels,
         "generated": features.generated,
         "text_kind": features.text_kind,
+        "model": features.model,
     }
     write_raw(Path(path), {key: value for key, value in values.items() if value is not None})
 
@@ -316,13 +320,18 @@ def _text_kind_of(stored: Any) -> str | None:
     >>> _text_kind_of("simulated"), _text_kind_of("clip"), _text_kind_of(None)
     ('simulated', None, None)
     """
+    kind = _one_text("text_kind", stored, "simulated")
+    return None if kind in OWN_TEXT else kind
+
+
+def _one_text(what: str, stored: Any, example: str) -> str | None:
+    """A text that may be left out or empty."""
     if stored is None:
         return None
-    array = _array("text_kind", stored)
+    array = _array(what, stored)
     if array.size != 1 or array.dtype.kind not in "US":
-        raise InputError("text_kind is not one text: store a word such as simulated.")
-    kind = str(_decoded(array).item()).strip()
-    return None if kind in ("", *OWN_TEXT) else kind
+        raise InputError(f"{what} is not one text: store a word such as {example}.")
+    return str(_decoded(array).item()).strip() or None
 
 
 def _decoded(array: Numbers) -> Numbers:

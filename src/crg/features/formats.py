@@ -116,7 +116,7 @@ def _npz_member(path: Path, archive: Any, key: str) -> Any:
     except ValueError as error:
         if "allow_pickle" not in str(error):
             raise
-    are_names = key in ("class_names", "ids", "text_kind")
+    are_names = key in ("class_names", "ids", "text_kind", "model")
     remedy = "strings (numpy.array(names, dtype=str))" if are_names else "numbers"
     raise InputError(
         f"{path} holds {key!r} as pickled Python objects, which are never loaded: "

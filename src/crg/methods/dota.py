@@ -14,7 +14,8 @@ Gaussian that follows is added to the zero-shot logits with a weight that grows.
 Differs from the paper: the mean of the K covariances is kept instead of all of them, so that
 memory does not grow with K D^2. With a_k = y_k / (c_k + y_k) it is S <- S + 1/K sum_k a_k
 (d_k d_k^T - S), where the paper has S_k for the last S: exact where the classes share their
-covariance. One setting for all datasets (the authors have one per dataset; this is ImageNet's).
+covariance. P is inverted again when S has changed by `refresh`, not at every image. One setting
+for all datasets (the authors have one per dataset; this is ImageNet's).
 With several views, x is the normalised mean of the confident ones, as in TDA.
 """
 
@@ -27,6 +28,7 @@ from crg.methods.options import option
 from crg.methods.registry import register
 from crg.ops import confident_views
 from crg.parts.cache import Filing, filed_softly
+from crg.parts.inverse import inverse
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
 _START = 1e-3  # every component of a class mean before the first image
@@ -50,6 +52,7 @@ class DOTA(Method):
         rho: float = option(0.005, "weight per image of a class", at_least=0, at_most=1e6)
         sigma: float = option(0.002, "variance before the first image", at_least=1e-9, at_most=1e3)
         eps: float = option(1e-4, "fraction of the identity", at_least=1e-9, at_most=1)
+        refresh: float = option(0.02, "change of S before P follows it", at_least=0, at_most=1)
 
     def reset(self) -> None:
         """Nothing has been seen."""
@@ -60,16 +63,15 @@ class DOTA(Method):
         self.counts = xp.ones(n_classes, **wide)  # c, (K,)
         self.means = xp.full((n_classes, width), _START, **wide)  # mu, (K, D)
         self.covariance = self.config.sigma * xp.eye(width, **wide)  # S, (D, D)
-        self.n_images = 0
+        self.precision = xp.eye(width, **wide) / self.config.sigma  # P, (D, D)
+        self.stale = 1.0  # by how much S has changed since P was inverted
 
     def step(self, sample: Sample) -> Prediction:
         """Answer one image, then learn from it."""
         task, c = self.task, self.config
         seen = confident_views(sample.views, task.text_features, task.logit_scale, c.view_share)
-        xp, zero_shot = (
-            namespace(seen.feature),
-            task.logit_scale * (task.text_features @ seen.feature),
-        )
+        zero_shot = task.logit_scale * (task.text_features @ seen.feature)
+        xp = namespace(zero_shot)
         x = xp.astype(seen.feature, xp.float64)
         weight = min(c.eta, c.rho * float(xp.mean(self.counts)))
         logits = zero_shot + xp.astype(weight * self._discriminant(x), zero_shot.dtype)
@@ -79,17 +81,11 @@ class DOTA(Method):
 
     def _discriminant(self, x: Array) -> Array:
         """h_k = x . P mu_k - 1/2 mu_k . P mu_k, (K,)."""
-        xp, c = namespace(x), self.config
-        if not self.n_images:
-            onto = self.means / c.sigma
-        else:
-            eye = xp.eye(x.shape[0], dtype=x.dtype, device=x.device)
-            mixed = (1.0 - c.eps) * self.covariance + c.eps * eye
-            onto = xp.linalg.solve(mixed, self.means.T).T  # P mu, (K, D)
-        return onto @ x - 0.5 * xp.sum(onto * self.means, axis=1)
+        onto = self.means @ self.precision  # (K, D)
+        return onto @ x - 0.5 * namespace(x).sum(onto * self.means, axis=1)
 
     def _learn(self, x: Array, y: Array) -> None:
-        """Counts, means and the mean covariance take in ``x`` (D,) by ``y`` (K,)."""
+        """Counts, means, the mean covariance and P take in ``x`` (D,) by ``y`` (K,)."""
         xp, gain = namespace(x), y / (self.counts + y)  # a, (K,)
         d = x - self.means
         felt = xp.nonzero(gain > _NEGLIGIBLE)[0]
@@ -97,7 +93,17 @@ class DOTA(Method):
         self.covariance = self.covariance + change / y.shape[0]
         self.means = self.means + gain[:, None] * d
         self.counts = self.counts + y
-        self.n_images += 1
+        self.stale += float(xp.mean(gain))
+        if self.stale >= self.config.refresh:
+            self._invert()
+
+    def _invert(self) -> None:
+        """P = ((1 - eps) S + eps I)^-1; where there is none, P stays."""
+        xp, eps = namespace(self.means), self.config.eps
+        eye = xp.eye(self.means.shape[1], dtype=xp.float64, device=self.means.device)
+        found = inverse((1.0 - eps) * self.covariance + eps * eye)
+        self.precision = self.precision if found is None else found
+        self.stale = 0.0
 
     def file_with(self, filing: Filing) -> bool:
         """Images that are filed under a wrong class count one there and nothing elsewhere."""
@@ -117,6 +123,6 @@ class DOTA(Method):
 
     def _is_sound(self) -> bool:
         xp = namespace(self.means)
-        arrays = (self.counts, self.means, self.covariance)
+        arrays = (self.counts, self.means, self.covariance, self.precision)
         finite = all(bool(xp.all(xp.isfinite(each))) for each in arrays)
         return finite and bool(xp.all(self.counts >= 1.0))

@@ -5,9 +5,9 @@ covariance is read from them, and its discriminant is added to the zero-shot log
 
 | equation | function | symbols |
 | --- | --- | --- |
-| mu_k = t_k, from two entries on their sum / capacity | _fit | shrunk until the queue is full |
+| mu_k = t_k, from two entries on their sum / capacity | _place | shrunk until the queue is full |
 | M = covariance of x - mu_label over all n entries | _covariance | |
-| P = D ((n - 1) M + tr(M) I)^-1, M^+ for n > 4 D | _precision | D width |
+| P = D ((n - 1) M + tr(M) I)^-1, M^+ for n > 4 D | _invert | D width |
 | logits = z + 0.05 h, h_k = x.P mu_k - 1/2 mu_k.P mu_k | _discriminant | z zero-shot logits |
 
 P is D I until a class has more than two entries.
@@ -70,51 +70,57 @@ class OGA(Method):
     def _read_cache(self) -> None:
         """Compute all that follows from the queues."""
         features = self.cache.features
-        xp = namespace(features)
-        rows = xp.astype(xp.reshape(features, (-1, features.shape[2])), xp.float64)
+        xp, (n_classes, _, width) = namespace(features), features.shape
+        rows = xp.astype(xp.reshape(features, (-1, width)), xp.float64)
         self.squares = rows.T @ rows  # sum of x x^T over the entries; empty slots are zero
+        self.sums = xp.astype(xp.sum(features, axis=1), xp.float64)  # (K, D)
+        self.means = xp.zeros_like(self.sums)  # mu, (K, D)
+        for k in range(n_classes):
+            self._place(k)
         self._fit()
 
     def _follow(self, change: Change) -> None:
-        """The sum of outer products takes in one entry and gives back another."""
-        xp = namespace(change.added)
-        added = xp.astype(change.added, xp.float64)
-        self.squares = self.squares + added[:, None] * added
-        if change.removed is not None:
-            removed = xp.astype(change.removed, xp.float64)
-            self.squares = self.squares - removed[:, None] * removed
+        """The sums take in one entry and give back another."""
+        xp, k = namespace(change.added), change.label
+        for row, sign in ((change.added, 1.0), (change.removed, -1.0)):
+            if row is not None:
+                wide = xp.astype(row, xp.float64)
+                self.squares = self.squares + sign * wide[:, None] * wide
+                self.sums[k, :] += sign * wide
+        self._place(k)
         self._fit()
 
-    def _fit(self) -> None:
-        """Means and precision as the queues are now: P mu_k and mu_k . P mu_k."""
-        xp, counts = namespace(self.squares), self.cache.counts
-        text = xp.astype(self.task.text_features, xp.float64)
-        sums = xp.astype(xp.sum(self.cache.features, axis=1), xp.float64)  # (K, D)
-        n = xp.asarray(counts, dtype=xp.float64, device=text.device)[:, None]
-        means = xp.where(n < 2, text, sums / self.config.queue_size)
-        if int(counts.max()) <= 2:
-            self.solved = text.shape[1] * means
-        else:
-            self.solved = means @ self._precision(
-                self._covariance(sums, means, n), int(counts.sum())
-            )
-        self.quadratic = xp.sum(self.solved * means, axis=1)
+    def _place(self, k: int) -> None:
+        """The mean of a class: its text until it has two entries."""
+        xp, shrunk = namespace(self.means), self.sums[k, :] / self.config.queue_size
+        text = xp.astype(self.task.text_features[k, :], xp.float64)
+        self.means[k, :] = shrunk if self.cache.counts[k] >= 2 else text
 
-    def _covariance(self, sums: Array, means: Array, n: Array) -> Array:
+    def _fit(self) -> None:
+        """P as the queues are now, P mu_k and mu_k . P mu_k."""
+        xp = namespace(self.means)
+        self.solved = self.means @ self._invert()
+        self.quadratic = xp.sum(self.solved * self.means, axis=1)
+
+    def _covariance(self) -> Array:
         """M, from sum (x - mu)(x - mu)^T = sum x x^T - s mu^T - mu s^T + n mu mu^T per class."""
-        xp = namespace(sums)
+        xp, sums, means = namespace(self.sums), self.sums, self.means
+        n = xp.asarray(self.cache.counts, dtype=xp.float64, device=means.device)[:, None]
         residual = xp.sum(sums - n * means, axis=0)
         cross = (0.5 * n * means - sums).T @ means
         total = float(xp.sum(n))
         scatter = self.squares + cross + cross.T
         return (scatter - residual[:, None] * residual / total) / (total - 1.0)
 
-    def _precision(self, covariance: Array, total: int) -> Array:
+    def _invert(self) -> Array:
         """P = D ((n - 1) M + tr(M) I)^-1, and the pseudo-inverse of M for n > 4 D."""
-        xp, width = namespace(covariance), covariance.shape[0]
+        xp, width, counts = namespace(self.means), self.means.shape[1], self.cache.counts
+        eye = xp.eye(width, dtype=xp.float64, device=self.means.device)
+        if int(counts.max()) <= 2:
+            return width * eye
+        covariance, total = self._covariance(), int(counts.sum())
         if total > 4 * width:
             return xp.linalg.pinv(covariance)
-        eye = xp.eye(width, dtype=covariance.dtype, device=covariance.device)
         trace = max(float(xp.linalg.trace(covariance)), _NO_SPREAD)
         found = inverse((total - 1) * covariance + trace * eye)
         return width * (eye / trace if found is None else found)

@@ -26,12 +26,14 @@ from crg.streams import Scenario
 
 TUNED = "tuned with labels"
 LABELS = "uses labels"
+OFFLINE = "offline"  # sees all images before it answers
 
 
 def row_name(row: Row) -> str:
     """The label with what must not be overlooked: labels that went into it."""
-    flag = TUNED if row.tuned else LABELS if LABELLED_IMAGES in row.needs else ""
-    return f"{row.label} ({flag})" if flag else row.label
+    labels = TUNED if row.tuned else LABELS if LABELLED_IMAGES in row.needs else ""
+    flags = ", ".join(flag for flag in (labels, OFFLINE if row.offline else "") if flag)
+    return f"{row.label} ({flags})" if flags else row.label
 
 
 def source_name(source: Source) -> str:
@@ -160,9 +162,9 @@ def _usual(experiments: Iterable[Experiment]) -> dict[str, Comparison]:
 
 
 def _plain(comparison: Comparison) -> dict[str, MethodResult]:
-    """Measured methods in their default options, by name."""
+    """Measured methods in their default options, by name; those with a second pass by label."""
     return {
-        each.row.method: each
+        each.row.label if each.row.offline else each.row.method: each
         for each in comparison.results
         if each.accuracy is not None and not each.row.options and not each.row.tuned
     }
@@ -197,9 +199,9 @@ def _main_table(title: str, comparisons: Sequence[Comparison]) -> Table:
 
 
 def _ordered(plain: Iterable[Mapping[str, MethodResult]]) -> list[str]:
-    """The methods, those that use labels last."""
-    uses = {name: result.row.uses_labels for each in plain for name, result in each.items()}
-    return sorted(uses, key=lambda name: uses[name])
+    """The methods; those that use labels, or see all images first, come last."""
+    kinds = {name: result.row.kind for each in plain for name, result in each.items()}
+    return sorted(kinds, key=lambda name: kinds[name])
 
 
 def _main_cell(result: MethodResult) -> str:
@@ -209,8 +211,8 @@ def _main_cell(result: MethodResult) -> str:
 
 
 def _top(results: Iterable[MethodResult]) -> Spread | None:
-    """The highest accuracy of those that use no labels."""
-    known = [each.accuracy for each in results if each.accuracy and not each.row.uses_labels]
+    """The highest accuracy of those that adapt as images come, without labels."""
+    known = [each.accuracy for each in results if each.accuracy and not each.row.kind]
     return max(known, key=lambda each: each.mean, default=None)
 
 

@@ -50,7 +50,7 @@ class MethodResult:
     rival: Contrast | None = None  # against the most accurate other method of its kind
     step: Contrast | None = None  # against the row above of the same method, most like it
     change: Contrast | None = None  # against itself in the first setting (streams: of the gain)
-    best: bool = False  # highest mean accuracy of the complete methods that use no labels
+    best: bool = False  # highest mean accuracy of the complete methods without a kind of their own
     ece: Spread | None = None
     nll: Spread | None = None
     worst_class: Spread | None = None
@@ -107,7 +107,7 @@ class Experiment:
 
 def is_baseline(row: Row) -> bool:
     """Whether a row is plain zero-shot."""
-    return row.method == BASELINE and not row.options
+    return row.method == BASELINE and not row.options and not row.offline
 
 
 def read_experiments(
@@ -268,7 +268,7 @@ class _Reader:
         status, reason = self._status(mine, keys)
         reported = self.papers.printed(self.outline, source, row)
         names = (self.outline.reported, source.model, source.dataset, row.method)
-        stated = () if row.options else self.papers.stated(*names)
+        stated = () if row.options or row.offline else self.papers.stated(*names)
         result = MethodResult(row, status, reason, reported=reported, stated=stated)
         if not runs:
             return _Judged(result)
@@ -305,14 +305,14 @@ class _Reader:
             for each in rows
             if each.result.status == "measured"
             and each.result.accuracy is not None
-            and not each.result.row.uses_labels
+            and not each.result.row.kind
         ]
         top, found = max(complete, default=None), []
         for place, mine in enumerate(rows):
             result, other, like = mine.result, _rival(mine, rows), _most_like(mine, rows[:place])
             if mine.answers is None or is_baseline(result.row):
                 other = like = None
-            counted = result.status == "measured" and not result.row.uses_labels
+            counted = result.status == "measured" and not result.row.kind
             mean = None if result.accuracy is None else result.accuracy.mean
             found.append(replace(mine, result=replace(
                 result,
@@ -338,15 +338,15 @@ class _Reader:
 
 
 def _rival(mine: _Judged, rows: Iterable[_Judged]) -> _Judged | None:
-    """The most accurate other method; those that use labels are rivals of each other only."""
-    uses = mine.result.row.uses_labels
+    """The most accurate other method of its kind."""
+    kind = mine.result.row.kind
     known = [
         (each.result.accuracy.mean, each)
         for each in rows
         if each is not mine
         and each.result.accuracy is not None
         and each.result.row.method != BASELINE
-        and each.result.row.uses_labels == uses
+        and each.result.row.kind == kind
     ]
     return max(known, key=lambda pair: pair[0])[1] if known else None
 

@@ -124,7 +124,7 @@ class Papers:
         It may be named by its label, or by its method with default options; papers print what
         they tuned per dataset, so a tuned row has the number of its method too.
         """
-        if not outline.reported or source.model is None:
+        if not outline.reported or source.model is None or row.offline:
             return None
         names = [row.label, row.method] if not row.options or row.tuned else [row.label]
         if row.method == "zero_shot" and not row.options and len(source.prompts) == 1:

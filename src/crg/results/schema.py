@@ -135,6 +135,7 @@ class Row(Struct, frozen=True):
     options: dict[str, Any] = {}  # those that differ from the defaults
     tuned: bool = False  # its options were chosen with labels, or for one dataset
     needs: tuple[str, ...] = ()  # such as labelled images
+    offline: bool = False  # it answers when it has seen all images
     about: str = ""  # a few words for the report
     x: float | None = None  # its place in figures that show rows against a number
     series: str = ""  # rows of the same series are points of one line in such figures
@@ -144,6 +145,11 @@ class Row(Struct, frozen=True):
     def uses_labels(self) -> bool:
         """Whether labels went into it: labelled images, or options chosen with them."""
         return self.tuned or LABELLED_IMAGES in self.needs
+
+    @property
+    def kind(self) -> str:
+        """What sets it apart from methods that adapt as images come; only its kind are rivals."""
+        return "labels" if self.uses_labels else "offline" if self.offline else ""
 
 
 class Source(Struct, frozen=True):

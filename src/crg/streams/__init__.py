@@ -30,7 +30,7 @@ _SHARES = ("few_present", "outsiders")
 
 @dataclass(frozen=True)
 class Scenario:
-    """Which images of a file come, in what order, and how many are filed under a wrong class.
+    """Which images of a file come, in what order, how often, and how many are misfiled.
 
     ``strength`` belongs to the order: the concentration of ``dirichlet``, how many times more
     frequent the most frequent class of ``imbalanced`` is than the rarest, the fraction of classes
@@ -42,6 +42,7 @@ class Scenario:
     strength: float | None = None
     images: int | None = None  # at most so many, the same ones for every seed
     mislabelled: float = 0.0  # share of what a cache takes in that goes to a wrong class
+    passes: int = 1  # 2: answers count that are given once the whole stream has been seen
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
@@ -50,6 +51,8 @@ class Scenario:
             _check_strength(self.order, self.strength)
         if not 0.0 <= self.mislabelled <= 1.0:
             raise InputError(f"mislabelled is {self.mislabelled}: give a share from 0 to 1.")
+        if self.passes not in (1, 2):
+            raise InputError(f"passes is {self.passes}: a stream is read once or twice.")
         if self.images is not None and self.images < 1:
             raise InputError(f"images is {self.images}: ask for at least one.")
 
