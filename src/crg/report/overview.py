@@ -41,6 +41,13 @@ def source_name(source: Source) -> str:
     return f"{source.name} ({source.text_flag})" if source.text_flag else source.name
 
 
+def sources_name(comparisons: Sequence[Comparison]) -> str:
+    """The name of a dataset, and of what else it was measured with."""
+    first = comparisons[0].source
+    names = dict.fromkeys(source_name(each.source) for each in comparisons)
+    return "; ".join(name.removeprefix(f"{first.name}, ") for name in names)
+
+
 def _reported(number: Reported) -> str:
     return f"{number.value:.2f}" + ("*" if number.notes else "")
 
@@ -117,7 +124,7 @@ def settings_table(comparisons: Sequence[Comparison]) -> Table:
         *(Column(each.setting.label, _accuracy_and_gain) for each in comparisons),
         Column("lines", lines_text),
     )
-    return Table(columns, tuple(rows), source_name(comparisons[0].source), frozenset(best))
+    return Table(columns, tuple(rows), sources_name(comparisons), frozenset(best))
 
 
 def _accuracy_and_gain(result: MethodResult) -> str:
