@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePath
 from typing import Any, TypeAlias, TypeVar
 
+import numpy as np
 from msgspec.structs import replace
 
 from crg.atomic import replacing
@@ -41,7 +42,8 @@ from crg.types import InputError, Result
 
 DIGEST = "digest"
 SHORT = "short"  # kind of a line that was no run, and only keeps its place
-ANSWERS = "predicted"
+ANSWERS = "answers"  # of an archived run: a letter per row, which compresses best over orders
+_FIRST_LETTER = 256  # of class 0; that before it is for a row that did not come
 _KEPT = ("accuracy", "ece", "nll")
 # What zero-shot's NLL on the same stream may differ by where the features have other last bits.
 # Noise of 1e-6 on each number changes it by 1e-7, one of 1e-3 by 1e-3, one of 0.1 by 0.1.
@@ -81,12 +83,13 @@ def archived(entry: Entry) -> Entry:
         name: getattr(entry, name) for name in ArchivedRun.__struct_fields__ if name != DIGEST
     }
     short = ArchivedRun(**shared, digest=digest_of(entry))
-    rendered = _is_rendered(entry.data.path)
-    return replace(
-        _moved(short, lambda path: PurePath(path).name),
-        metrics=_only((*_KEPT, ANSWERS) if rendered else _KEPT, entry.metrics),
-        zero_shot=_only(("nll",) if rendered else (), entry.zero_shot),
-    )
+    kept, baseline = _only(_KEPT, entry.metrics), {}
+    if _is_rendered(entry.data.path) and "predicted" in entry.metrics:
+        rows = predicted_rows(entry.metrics) + _FIRST_LETTER
+        kept[ANSWERS] = "".join(map(chr, rows.tolist()))
+        baseline = _only(("nll",), entry.zero_shot)
+    moved = _moved(short, lambda path: PurePath(path).name)
+    return replace(moved, metrics=kept, zero_shot=baseline)
 
 
 def _only(names: Iterable[str], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -276,9 +279,13 @@ def compare(run: AnyRun, result: Result) -> Repetition:
 
 def _equal_answers(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[int, int] | None:
     """How many answers are equal and how many there are; None where the line has none."""
-    if ANSWERS not in before or ANSWERS not in now:
+    if "predicted" not in now or not before.keys() & {ANSWERS, "predicted"}:
         return None
-    old, new = predicted_rows(before), predicted_rows(now)
+    new = predicted_rows(now)
+    if ANSWERS in before:
+        old = np.array([ord(letter) - _FIRST_LETTER for letter in before[ANSWERS]])
+    else:
+        old = predicted_rows(before)
     came = old >= 0
     return (int((old == new)[came].sum()), int(came.sum())) if len(old) == len(new) else None
 
