@@ -96,6 +96,7 @@ MISTAKES = {
     "[[row]]\nmethod = 'tdaa'": "row 1 ('tdaa'): There is no method 'tdaa': did you mean",
     "[[row]]\nmethod = 'tda'\noptions = { size = 1 }": "row 1 ('tda'): Method 'tda' has no option",
     "[[row]]\nmethod = 'tda'\noptions = { positive_size = 0 }": "it must be at least 1.",
+    "[[row]]\nmethod = 'tda'\npasses = 3": "passes is 3: choose one of 1, 2.",
     "[[row]]\nmethod = 'tda'\npreset = 'mine'": "preset is 'mine': choose one of none, published.",
     "[[row]]\nmethod = 'crg'\npreset = 'published'": "crg has no published preset: leave",
     "[[row]]\nmethod = 'tda'\n[[row]]\nmethod = 'tda'": "two rows are called 'tda': give one",

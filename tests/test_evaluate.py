@@ -14,6 +14,7 @@ import crg
 from crg import Task, metrics
 from crg.evaluate import correct_rows, evenly_spaced, iter_run, run
 from crg.features.files import Features, read_features
+from crg.streams import Scenario
 from crg.streams.orders import shuffled
 from crg.streams.synthetic import gaussian_stream
 from made_files import save_raw
@@ -62,6 +63,20 @@ def test_zero_shot_is_measured_as_by_hand(stream: Features) -> None:
     by_class = metrics.per_class_accuracy(logits.argmax(axis=1), stream.labels, 4)
     assert list(measured["per_class_accuracy"].values()) == by_class.tolist()
     np.testing.assert_array_equal(correct_rows(measured, 60), right)
+
+
+def test_two_passes_answer_when_all_images_were_seen(stream: Features) -> None:
+    """The answers that count are those of the adapter's second pass, in the stream's order."""
+    rows = shuffled(60, 2)
+    images = [(int(row), stream.image_features[row]) for row in rows]
+    adapter = crg.create("anchored", stream.task)
+    for name, image in images:
+        adapter.step(image, name)
+    again = np.full(60, -1)
+    again[rows] = [prediction.label for prediction in adapter.second_pass(images)]
+    result = run(stream, "anchored", seed=2, scenario=Scenario(passes=2))
+    np.testing.assert_array_equal(correct_rows(result.metrics, 60), again == stream.labels)
+    assert result.metrics["nll"] != run(stream, "anchored", seed=2).metrics["nll"]
 
 
 def test_a_run_tells_all_of_its_configuration_and_zero_shot(stream: Features) -> None:

@@ -26,6 +26,7 @@ from made_results import PLAIN, Book, measured, share
 A, B = Row("a", "crg", {"x": 1}), Row("b", "tda")
 FEW = Row("few", "gda", needs=(LABELLED_IMAGES,))
 TUNED = Row("own settings", "tda", {"x": 2}, tuned=True)
+TWICE = Row("tda, second pass", "tda", offline=True)
 
 
 @pytest.fixture(scope="module")
@@ -311,9 +312,9 @@ def test_rows_with_labels_are_no_rivals_of_rows_without(tmp_path: Path) -> None:
     assert [line.row.label for line in table.results if line.best] == ["zero_shot"]
 
 
-@pytest.mark.parametrize("alone", [FEW, TUNED], ids=lambda row: row.label)
-def test_a_row_with_labels_that_has_no_equal_has_no_rival(tmp_path: Path, alone: Row) -> None:
-    """A row without labels is no rival of it, and the other way round."""
+@pytest.mark.parametrize("alone", [FEW, TUNED, TWICE], ids=lambda row: row.label)
+def test_a_row_that_has_no_equal_has_no_rival(tmp_path: Path, alone: Row) -> None:
+    """Labels, or all images before the first answer: others are no rivals of such a row."""
     book = Book([A, alone])
     book.add("a", share(120), base=share(100))
     book.add(alone.label, share(150), base=share(100))
