@@ -1,99 +1,69 @@
-"""The README's table is what the measurements say, and its excerpts are what the code says."""
+"""The README's tables are what was measured, and its excerpts are what the code says."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import readme_table
+from crg.report.overview import whole_text
+from crg.report.tables import to_markdown
+from crg.results.schema import Row, Source
 from documents import ROOT, code_blocks
+from made_results import Book, share
 
-RESULTS, README = ROOT / "docs" / "results" / "features.json", ROOT / "README.md"
+README = ROOT / "README.md"
 EMPTY = "# A title\n\n<!-- results:begin -->\nold\n<!-- results:end -->\n\nThe end.\n"
-
-
-def _row(method: str, mean: float, std: float | None = 0.001, best: bool = False) -> dict[str, Any]:
-    return {
-        "method": method,
-        "accuracy": {"mean": mean, "std": std},
-        "gain": {"mean": mean - 0.5, "low": mean - 0.51, "high": mean - 0.49},
-        "best": best,
-    }
-
-
-def _summary() -> dict[str, Any]:
-    """What ``crg compare --json`` prints, as far as the table needs it."""
-    return {
-        "files": {
-            "a/pets24.npz": {
-                "zero_shot": _row("zero_shot", 0.5, 0.0),
-                "crg": _row("crg", 0.61234, 0.00567, best=True),
-                "no|gauss": _row("crg", 0.4),
-            },
-            "a/dtd.npz": {
-                "zero_shot": _row("zero_shot", 0.5, None, best=True),
-                "crg": _row("crg", 0.45, None),
-                "no|gauss": _row("crg", 0.4, None),
-            },
-        },
-        "seeds": [0, 1, 2, 3, 4],
-    }
+ROWS = [Row("crg", "crg"), Row("crg, no cache", "crg", {"positive": False}),
+        Row("crg, second pass", "crg", offline=True), Row("gda", "gda", needs=("labelled images",)),
+        Row("anchored", "anchored")]  # fmt: skip
+SOURCES = [Source("pets24"), Source("dtd", text_kind="simulated"), Source("shapes:night:3")]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with results and a README that waits for them."""
-    (tmp_path / "features.json").write_text(json.dumps(_summary()))
+    """A folder with tables, made as those of experiments are, and a README that waits for them."""
+    book = Book(ROWS, sources=SOURCES, title=readme_table.SECTION)
+    for place in range(len(SOURCES)):
+        for n, row in enumerate(book.rows):
+            if (place, row.label) != (1, "anchored"):  # not run there
+                book.add(row.label, share(100 + 10 * n), share(100), source=place)
+    experiments = [book.read(tmp_path)]
+    text = whole_text(experiments, to_markdown, "## {}\n\nLines are those of {}.")
+    (tmp_path / "tables.md").write_text(text)
     (tmp_path / "README.md").write_text(EMPTY)
     return tmp_path
 
 
 def _run(folder: Path, *more: str) -> int:
-    paths = ["--results", f"{folder}/features.json", "--readme", f"{folder}/README.md"]
+    paths = ["--tables", f"{folder}/tables.md", "--readme", f"{folder}/README.md"]
     return int(readme_table.main([*paths, *more]))
 
 
-def test_rows_are_methods_and_columns_are_files() -> None:
-    """Shares in %, the best of a column in bold, simulated text features marked."""
-    lines = readme_table.tables(_summary()).splitlines()
-    assert "over 5 stream orders" in lines[0]
+def test_rows_are_plain_methods_and_columns_are_files(folder: Path) -> None:
+    """No variants, no labels, no shapes; simulated text is marked, and what was not run a dash."""
+    lines = readme_table.tables((folder / "tables.md").read_text()).splitlines()
     assert lines[2:7] == [
         "| method | pets24 | dtd \\* |",
         "| --- | ---: | ---: |",
-        "| zero_shot | 50.00 ± 0.00 | **50.00** |",
-        "| crg | **61.23 ± 0.57** | 45.00 |",
-        "| no\\|gauss | 40.00 ± 0.10 | 40.00 |",
+        "| zero_shot | 50.00 ± 0.00 | 50.00 ± 0.00 |",
+        "| crg | 55.00 ± 0.00 | **55.00 ± 0.00** |",
+        "| anchored | **75.00 ± 0.00** | - |",
     ]
+    assert "| crg | 10.00 | 10.00 |" in lines
 
 
-def test_gains_leave_zero_shot_out() -> None:
-    """The second table has the difference to zero-shot with its interval."""
-    lines = readme_table.tables(_summary()).splitlines()
-    assert lines[-2] == "| crg | +11.23 [+10.23, +12.23] | -5.00 [-6.00, -4.00] |"
-    assert sum(line.startswith("| zero_shot") for line in lines) == 1
-
-
-def test_missing_figures_are_dashes() -> None:
-    """A file without labels has no accuracy and no gain."""
-    summary = _summary()
-    for row in summary["files"]["a/dtd.npz"].values():
-        row.update(accuracy=None, gain=None, best=False)
-    assert "| crg | **61.23 ± 0.57** | - |" in readme_table.tables(summary)
-
-
-def test_files_of_one_name_are_told_apart() -> None:
-    """Two files of the same name in different folders are named by their paths."""
-    summary = _summary()
-    rows = summary["files"]["a/dtd.npz"]
-    summary["files"] = {"a/dtd.npz": rows, "b/dtd.npz": rows}
-    assert "| method | a/dtd.npz | b/dtd.npz |" in readme_table.tables(summary)
+def test_gains_leave_zero_shot_out(folder: Path) -> None:
+    """The second table has the difference to zero-shot with its interval and mark."""
+    lines = readme_table.tables((folder / "tables.md").read_text()).splitlines()
+    [gain] = [line for line in lines if line.startswith("| crg | +5.00 [")]
+    assert gain.count("▲") == 2
+    assert sum(line.startswith("| zero_shot") for line in lines) == 2
 
 
 def test_the_readme_is_filled_once(folder: Path) -> None:
-    """The table takes the place of the old one, the rest stays, and a second time is no change."""
+    """The tables take the place of the old ones, the rest stays, and a second time is no change."""
     assert _run(folder) == 0
     once = (folder / "README.md").read_text()
     assert once.startswith("# A title\n\n<!-- results:begin -->\nAccuracy")
@@ -123,18 +93,17 @@ def test_a_readme_without_markers_is_refused(folder: Path, readme: str) -> None:
     assert (folder / "README.md").read_text() == readme
 
 
-def test_missing_and_truncated_results_are_refused(folder: Path) -> None:
-    """No results, or half of them, leave the README as it is."""
-    (folder / "features.json").write_text('{"files": ')
+def test_missing_and_other_tables_are_refused(folder: Path) -> None:
+    """No tables, or those of other experiments, leave the README as it is."""
+    (folder / "tables.md").write_text("## Ablation\n")
     assert _run(folder) == 2
-    (folder / "features.json").unlink()
+    (folder / "tables.md").unlink()
     assert _run(folder) == 2
     assert (folder / "README.md").read_text() == EMPTY
 
 
 def test_the_readme_shows_the_measured_results() -> None:
-    """The committed README is what the tool writes from the committed results."""
-    assert RESULTS.exists(), "make docs/results/features.json with crg compare ... --json"
+    """The committed README is what the tool writes from the committed tables."""
     assert readme_table.main(["--check"]) == 0
 
 

@@ -13,12 +13,18 @@ import pytest
 from click.testing import CliRunner
 
 from crg.cli import main
+from crg.methods.registry import get_method, list_methods
 from crg.report import page
 from crg.report.figures import CAPTIONS, drawings_of, pens_of, save_pdf, to_svg
+from crg.report.overview import tables_of
 from crg.report.study import Experiment, read_experiments
-from crg.results.schema import Row
+from crg.results.schema import Row, Setting, Source
+from crg.streams import Scenario
 from crg.types import InputError
 from made_reports import NASTY, every_experiment, noise, table
+from made_results import Book, share
+
+A = Row("a", "tda")
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +135,25 @@ def test_a_method_has_one_pen_everywhere() -> None:
     variants = pens_of([Row("b", "crg", {"x": 1}), Row("a", "crg"), Row("mine", "own_method")])
     assert variants["a"].colour == variants["b"].colour != variants["mine"].colour
     assert variants["a"] != variants["b"] and variants["a"] == alone["crg"]
+    passes = pens_of([Row("crg", "crg"), Row("crg, second pass", "crg", offline=True)])
+    assert passes["crg"] != passes["crg, second pass"]
+    ours = [each for each in list_methods() if get_method(each).__module__.startswith("crg.")]
+    builtin = [Row(name, name) for name in ours]
+    assert len({pen.colour for pen in pens_of(builtin).values()}) == len(builtin)
+
+
+def test_one_panel_shows_images_with_their_own_and_with_more_names(tmp_path: Path) -> None:
+    """The names of further files make another source of the same dataset, whose text is flagged."""
+    more = Source("pets, names of 2 files", "pets", then=("b.npz",), text_kind="simulated")
+    settings = [Setting("own names"), Setting("all names", Scenario("many_names"))]
+    book = Book([A], "streams", sources=[Source("pets", "pets"), more], settings=settings)
+    for place in range(2):
+        book.add("zero_shot", share(100), share(100), source=place, setting=place)
+        book.add("a", share(120), share(100), source=place, setting=place)
+    experiment = book.read(tmp_path)
+    [drawing], [table] = drawings_of(experiment), tables_of(experiment)
+    assert drawing.title == table.title == "pets; names of 2 files (simulated text)"
+    assert [column.title for column in table.columns][1:3] == ["own names", "all names"]
 
 
 def test_the_noise_figure_shows_accuracy_against_wrong_labels(tmp_path: Path) -> None:

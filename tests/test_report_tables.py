@@ -37,7 +37,8 @@ from crg.report.tables import (
     to_terminal,
 )
 from crg.results.measurements import packed_bits
-from crg.results.schema import Row
+from crg.results.schema import Row, Setting, Source
+from crg.streams import Scenario
 from crg.streams.orders import shuffled
 from made_reports import NASTY, ablation, every_experiment, streams, table
 from made_results import Bits, Book, share
@@ -248,3 +249,18 @@ def test_curves_and_first_images(tmp_path: Path) -> None:
     gain = line.first_gain[50].interval.mean
     assert gain == pytest.approx(statistics.fmean(shares) - base)
     assert line.purity_over_time == ((50, 0.9, 0.0), (200, 0.5, 0.0))
+
+
+def test_label_noise_has_a_table_of_means_over_the_datasets(tmp_path: Path) -> None:
+    """Each cell is the plain mean of the datasets; what lacks one of them is left out."""
+    settings = [Setting(f"q = {q}", Scenario(mislabelled=q)) for q in (0.0, 0.3)]
+    rows, sources = [Row("a", "tda"), Row("b", "crg")], [Source("one"), Source("two")]
+    book = Book(rows, "noise", sources=sources, settings=settings)
+    for source in range(2):
+        for setting in range(2):
+            right = share(100 + 20 * source - 10 * setting)
+            book.add("a", right, share(90), source=source, setting=setting)
+    book.add("b", share(150), share(90))
+    first = tables_of(book.read(tmp_path))[0]
+    assert first.title == "Accuracy in %, mean over 2 datasets"
+    assert first.cells() == [["a", "55.00", "50.00"]]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from crg.bench.rendered import Shapes, render_store, shapes_in
 from crg.bench.rerun import archive_file, find_line
 from crg.cli import main
+from crg.features import store as storage
 from crg.results.ledger import read
 from crg.results.schema import ArchivedRun
 from made_experiments import save_experiment
@@ -107,7 +111,39 @@ def test_shapes_that_came_out_otherwise_are_refused(
     monkeypatch.setattr("crg.bench.rendered.STREAM_SEED", 22)
     refused = CliRunner().invoke(main, ["rerun", _few_shot(short), "--folder", "other"])
     assert refused.exit_code == 2 and Path("other", "clean-32x2").is_dir()
-    assert "is not what the run saw, as another processor or version" in refused.stderr
+    assert "is not what the run saw, for zero-shot has another NLL on it" in refused.stderr
+
+
+def _disturb(store: Path, noise: float) -> None:
+    """Noise on every number of a store, under checksums that fit."""
+    header, file = storage.read_header(store), store / storage.IMAGES
+    images = np.load(file).astype(np.float32)
+    images += noise * np.random.default_rng(0).standard_normal(images.shape)
+    np.save(file, images.astype(storage.HALF))
+    preamble = file.read_bytes()[: -storage.HALF.itemsize * images.size]
+    blocks = list(storage.block_checksums(np.load(file), header.block))
+    header = replace(header, preamble=storage.checksum(preamble), blocks=blocks)
+    (store / storage.HEADER).write_bytes(storage.header_bytes(header))
+
+
+def test_shapes_with_other_last_bits_are_compared_by_tolerance(short: str) -> None:
+    """Close features give a count of equal answers and distances of figures; others are refused."""
+    line, stores = _few_shot(short), ("night-3-32x2", "clean-32x2", "night-3-labelled-1")
+    assert CliRunner().invoke(main, ["rerun", line]).exit_code == 0
+    for store in stores:
+        _disturb(Path("build", "bench", store), 1e-6)
+    close = CliRunner().invoke(main, ["rerun", line])
+    assert close.exit_code == 1, close.output
+    assert "Note: the shapes were encoded here with other last bits" in close.stderr
+    assert "Equal answers: 64 of 64." in close.stdout
+    [nll] = [each for each in close.stdout.splitlines() if "Not the same: nll" in each]
+    assert re.search(r"\([+-]\d(\.\d)?e-0[5-9]\)\.$", nll)
+    told = json.loads(CliRunner().invoke(main, ["rerun", line, "--json"]).stdout)
+    assert told["equal_answers"] == [64, 64] and not told["is_same"]
+    for store in stores:
+        _disturb(Path("build", "bench", store), 0.1)
+    refused = CliRunner().invoke(main, ["rerun", line])
+    assert refused.exit_code == 2 and "is not what the run saw" in refused.stderr
 
 
 @pytest.mark.parametrize("document", ["docs/results/README.md", "docs/command-line.md"])

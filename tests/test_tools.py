@@ -1,8 +1,7 @@
-"""The tools: the tables of docs/methods.md, and what is kept of experiments."""
+"""What is kept of experiments, and what is in the wheel."""
 
 from __future__ import annotations
 
-import json
 import re
 import zipfile
 from pathlib import Path
@@ -11,44 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 import keep_results
-import methods_table
 from crg.cli import main as crg_command
 from crg.results import ledger
 from documents import ROOT
 from made_experiments import save_experiment
 from made_files import save_stream
-
-ARGUMENTS = ("--shifts", "fog", "--images", "64", "--views", "2", "--orders", "2",
-             "--methods", "zero_shot,tda", "--workers", "1")  # fmt: skip
-
-
-@pytest.fixture
-def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A page with markers, in place of the real one."""
-    page = tmp_path / "methods.md"
-    page.write_text(f"above\n{methods_table.BEGIN}\nold\n{methods_table.END}\nbelow\n")
-    monkeypatch.setattr(methods_table, "PAGE", page)
-    monkeypatch.setattr(methods_table, "RESULTS", tmp_path / "methods.json")
-    return page
-
-
-def test_the_tables_hold_what_was_measured(page: Path, tmp_path: Path) -> None:
-    """Each method has its accuracy, cost and needs between the markers, and the rest stays."""
-    methods_table.main([*ARGUMENTS, "--folder", str(tmp_path / "build")])
-    text = page.read_text()
-    assert text.startswith("above") and text.endswith("below\n") and "old" not in text
-    kept = json.loads((tmp_path / "methods.json").read_text())
-    row = kept["shifts"]["fog"]["tda"]
-    assert f"{100 * row['accuracy']['mean']:.2f} ± " in text
-    assert row["peak_bytes"] > 10_000_000 and row["needs"] == []
-    assert len(row["accuracy"]["per_order"]) == 2
-
-
-def test_runs_that_are_done_are_not_repeated(page: Path, tmp_path: Path) -> None:
-    """A second call takes finished runs from the folder."""
-    for _ in range(2):
-        methods_table.main([*ARGUMENTS, "--folder", str(tmp_path / "build")])
-    assert len((tmp_path / "build" / "results.jsonl").read_text().splitlines()) == 5  # an outline
 
 
 def test_page_tables_and_short_lines_are_kept(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 ``python tools/keep_results.py results docs/results`` writes report.html, tables.md and, for each
 results file, NAME.jsonl.gz with an archived run under each number of the file, which ``crg rerun``
-repeats and checks to the last bit.
+repeats and checks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from crg.report.tables import to_markdown
 
 # As one reads: the tables of the paper first, then what goes beyond it.
 ORDER = ("robustness", "cross_datasets", "ablation", "queue_size", "weights", "cache_error",
-         "shots", "noise", "streams", "cold_start")  # fmt: skip
+         "shots", "noise", "streams", "many_names", "cold_start")  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

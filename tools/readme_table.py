@@ -1,47 +1,44 @@
-"""Write the results table of README.md from what ``crg compare ... --json`` printed.
+"""Write the results tables of README.md from docs/results/tables.md.
 
-``python tools/readme_table.py`` fills the README; with ``--check`` it writes nothing and
-exits with 1 if the README is not up to date.
+``python tools/readme_table.py`` fills the README; with ``--check`` it writes nothing and exits
+with 1 if the README is not up to date. The figures are those of ``cross_datasets`` on feature
+files, of all methods in their default options that adapt as images come and use no labels.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-from crg.report.tables import (
-    METHOD,
-    Column,
-    Table,
-    gain_of_summary,
-    spread_of_summary,
-    to_markdown,
-)
 
 ROOT = Path(__file__).parent.parent
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
-SIMULATED_TEXT = ("dtd", "flowers102")  # marked by a star, which the README explains
-BASELINE = "zero_shot"
+SECTION = "Ten datasets of different kinds"  # the title of cross_datasets
+SIMULATED = " (simulated text)"  # becomes a star, which the README explains
+SHOWN = {
+    "accuracy %": "Accuracy in %, mean ± standard deviation over stream orders:",
+    "gain over zero-shot": "Gain over zero-shot in percentage points, with its 95% interval; "
+    "▲ significantly better, ▼ significantly worse:",
+    "ECE %": "Calibration error in % (15 bins):",
+}
 
-Row = Mapping[str, Any]
+Figures = Mapping[str, Mapping[str, str]]  # by method, then by title of a column
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fill the README, or compare it with what would be written."""
-    parser = argparse.ArgumentParser(description="Write the results table of README.md.")
+    parser = argparse.ArgumentParser(description="Write the results tables of README.md.")
     parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if out of date")
-    parser.add_argument("--results", type=Path, default=ROOT / "docs/results/features.json")
+    parser.add_argument("--tables", type=Path, default=ROOT / "docs/results/tables.md")
     parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
     chosen = parser.parse_args(arguments)
     try:
         old = chosen.readme.read_text(encoding="utf-8")
-        new = filled(old, tables(json.loads(chosen.results.read_text(encoding="utf-8"))))
+        new = filled(old, tables(chosen.tables.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
-        print(f"The table cannot be made ({error}).", file=sys.stderr)
+        print(f"The tables cannot be made ({error}).", file=sys.stderr)
         return 2
     if old == new:
         return 0
@@ -52,52 +49,59 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def filled(readme: str, table: str) -> str:
-    """The README with ``table`` between its markers."""
+def filled(readme: str, text: str) -> str:
+    """The README with ``text`` between its markers."""
     if readme.count(BEGIN) != 1 or readme.count(END) != 1:
         raise ValueError(f"the README needs {BEGIN} and {END} once each")
     before, rest = readme.split(BEGIN)
     if END not in rest:
         raise ValueError(f"{END} comes before {BEGIN}")
     after = rest.split(END)[1]
-    return f"{before}{BEGIN}\n{table}\n{END}{after}"
+    return f"{before}{BEGIN}\n{text}\n{END}{after}"
 
 
-def tables(summary: Mapping[str, Any]) -> str:
-    """Accuracy, and the gain over zero-shot with its interval: a row per method each."""
-    n_orders = len(summary["seeds"])
-    orders = f"{n_orders} stream order{'s' if n_orders > 1 else ''}"
-    return "\n".join(
-        [
-            f"Accuracy in %, mean ± standard deviation over {orders}:\n",
-            _table(summary, "accuracy", spread_of_summary),
-            "\nGain over zero-shot in percentage points, with its 95% interval:\n",
-            _table(summary, "gain", gain_of_summary),
-        ]
-    )
+def tables(stored: str) -> str:
+    """Accuracy, gain and calibration error: a row per method, a column per feature file each."""
+    files = dict(_files(stored))
+    if not files:
+        raise ValueError(f"there are no feature files under {SECTION!r}: run keep_results.py")
+    methods = dict.fromkeys(method for figures in files.values() for method in figures)
+    parts = []
+    for column, heading in SHOWN.items():
+        shown = [_column(column, list(methods), each) for each in files.values()]
+        rows = [row for row in zip(methods, *shown, strict=True) if set(row[1:]) != {"-"}]
+        lines = [["method", *files], ["---", *("---:" for _ in files)], *rows]
+        parts.append("\n".join([heading, "", *(f"| {' | '.join(line)} |" for line in lines)]))
+    return "\n\n".join(parts)
 
 
-def _table(summary: Mapping[str, Any], name: str, text: Callable[[Any], str]) -> str:
-    files: Mapping[str, Mapping[str, Row]] = summary["files"]
-    first = next(iter(files.values()))
-    labels = [label for label, row in first.items() if name != "gain" or row["method"] != BASELINE]
-    best = {
-        (row, column)
-        for row, label in enumerate(labels)
-        for column, rows in enumerate(files.values(), start=1)
-        if name != "gain" and rows[label]["best"]
-    }
-    columns = (METHOD, *(Column(each, text) for each in _headings(list(files))))
-    cells = tuple((label, *(rows[label][name] for rows in files.values())) for label in labels)
-    return to_markdown(Table(columns, cells, best=frozenset(best)))
+def _files(stored: str) -> Iterator[tuple[str, Figures]]:
+    """The figures of each feature file, by its name."""
+    section = stored.partition(f"\n## {SECTION}\n")[2].partition("\n## ")[0]
+    blocks = re.findall(r"^\*\*(.+): \d+ images scored\*\*\n\n((?:\|.*\n)+)", section, re.M)
+    for title, table in blocks:
+        if title.startswith("shapes"):
+            continue
+        columns, _, *rows = ([cell.strip() for cell in line.split(" | ")] for line in
+                             (line.strip("| ") for line in table.splitlines()))  # fmt: skip
+        yield (
+            title.replace(SIMULATED, " \\*"),
+            {row[0]: dict(zip(columns, row, strict=True)) for row in rows if _is_plain(row[0])},
+        )
 
 
-def _headings(paths: Sequence[str]) -> list[str]:
-    """File names without folder and suffix, unless two files would look the same."""
-    stems = [Path(path).stem for path in paths]
-    if len(set(stems)) < len(stems):
-        return list(paths)
-    return [f"{stem} \\*" if stem in SIMULATED_TEXT else stem for stem in stems]
+def _column(title: str, methods: Sequence[str], figures: Figures) -> list[str]:
+    """One figure of all methods; the highest accuracy in bold."""
+    cells = [figures.get(each, {}).get(title, "-").strip("*") for each in methods]
+    if title != "accuracy %":
+        return cells
+    best = max((cell for cell in cells if cell != "-"), key=lambda cell: float(cell.split()[0]))
+    return [f"**{cell}**" if cell.split()[0] == best.split()[0] else cell for cell in cells]
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a row is a method as it is, rather than a variant or one that is marked."""
+    return not re.search(r"[,(]", name)
 
 
 if __name__ == "__main__":

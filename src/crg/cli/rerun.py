@@ -1,4 +1,4 @@
-"""``crg rerun``: a run again from its line in a results file, compared to the last bit."""
+"""``crg rerun``: a run again from its line in a results file, compared with it."""
 
 from __future__ import annotations
 
@@ -55,8 +55,10 @@ def rerun(
     """Run again what a line of a results file reports, and compare all that was measured.
 
     LINE is the number of a line, FILE:NUMBER, or the start of a run's key. Times and memory are
-    not compared. The exit code is 0 if everything is the same to the last bit, and 1 if not.
-    Rendered shapes that are not there are rendered again; other data must be named.
+    not compared. The exit code is 0 if everything is the same to the last bit, and 1 if not: then
+    it says how many answers are equal and how far the figures differ. Rendered shapes that are
+    not there are rendered again, and may come out with other last bits; other data must be named
+    and be the same.
 
     \b
     Example:
@@ -71,11 +73,13 @@ def rerun(
     with contextlib.closing(EncodingBar()) as bar:
         render = functools.partial(_rendered, folder=folder, bar=bar)
         run = with_data_at(found.run, named_paths(data), render)
-    check_data(run)
+    same_data = check_data(run)
     notes = changed_since(run)
+    if not same_data:
+        notes.append("the shapes were encoded here with other last bits than the run saw.")
     for sentence in notes:
         note(sentence)
-    repetition = repeat(run, loaded_plugins())
+    repetition = repeat(run, loaded_plugins(), same_data)
     if as_json:
         print_json(_as_plain(found, repetition, notes))
     else:
@@ -111,6 +115,7 @@ def _as_plain(line: Line, repetition: Repetition, notes: list[str]) -> dict[str,
         "same": list(repetition.same),
         "other": {name: list(pair) for name, pair in repetition.differences.items()},
         "is_same": repetition.is_same,
+        "equal_answers": repetition.answers and list(repetition.answers),
         "notes": notes,
     }
 
@@ -119,8 +124,12 @@ def _print(line: Line, repetition: Repetition) -> None:
     run = line.run
     click.echo(f"{line.file}:{line.number}: {run.method}, seed {run.seed}, {run.data.path}")
     click.echo(_count_of_same(repetition))
+    if not repetition.is_same and repetition.answers:
+        equal, total = repetition.answers
+        click.echo(f"Equal answers: {equal} of {total}.")
     for name, (before, now) in repetition.differences.items():
-        click.echo(f"Not the same: {name} was {_brief(before)} and is {_brief(now)}.")
+        click.echo(f"Not the same: {name} was {_brief(before)} and is {_brief(now)}"
+                   f"{_how_far(before, now)}.")  # fmt: skip
     if repetition.is_same:
         accuracy = run.metrics.get("accuracy")
         known = "" if accuracy is None else f", accuracy {100 * accuracy:.2f}%"
@@ -134,6 +143,11 @@ def _count_of_same(repetition: Repetition) -> str:
     main = [name for name in _MAIN if name in same]
     among = f", among them {', '.join(main)}" if main else ""
     return f"The same to the last bit: {len(same)} of {total} values{among}."
+
+
+def _how_far(before: Any, now: Any) -> str:
+    numbers = isinstance(before, int | float) and isinstance(now, int | float)
+    return f" ({now - before:+.2g})" if numbers else ""
 
 
 def _brief(value: Any) -> str:

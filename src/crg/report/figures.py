@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from crg.atomic import check_ours, make_folder, replacing
-from crg.report.overview import row_name, source_name
+from crg.report.overview import row_name, sources_name
 from crg.report.study import Comparison, Experiment, MethodResult
 from crg.results.schema import Row
 from crg.types import InputError
@@ -34,7 +35,7 @@ CAPTIONS = {
              "standard deviation over stream orders.",
     "cold_start": f"Cold start: running accuracy over the first {COLD_START} images; bands are one "
                   "standard deviation over stream orders.",
-    "streams": "Gain over zero-shot per stream in percentage points with its 95% interval.",
+    "streams": "Gain over zero-shot per setting in percentage points with its 95% interval.",
     "purity": "Cache errors: fraction of cached images under a wrong class as the stream goes on.",
     "sweep": "Accuracy against the number varied; bars are one standard deviation over stream "
              "orders.",
@@ -48,9 +49,10 @@ CAPTIONS = {
 _COLOURS = {
     "zero_shot": "#808080", "tda": "#e69f00", "dpe": "#0072b2", "crg": "#d55e00",
     "gda": "#009e73", "tpt": "#cc79a7", "difftpt": "#56b4e9", "tip_adapter": "#a89a00",
-    "coop": "#8c564b", "anchored": "#7b3fb5",
+    "coop": "#8c564b", "anchored": "#7b3fb5", "dota": "#17a2a2", "oga": "#b03060",
+    "onzeta": "#5a7d2a", "logit_bias": "#3b4cc0", "class_prior": "#c2185b",
 }  # fmt: skip
-_OTHERS = ("#17a2a2", "#b03060", "#5a7d2a", "#6a5acd")
+_OTHERS = ("#00838f", "#9e6b00", "#4e7d00", "#6a5acd")
 _DASHES = ((0, ()), (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)), (0, (1, 2)))
 _MARKERS = "osD^vPX*"
 _INKED = ("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "text.color")
@@ -94,7 +96,7 @@ def pens_of(rows: Iterable[Row]) -> dict[str, Pen]:
             row.method, _OTHERS[len(unknown) % len(_OTHERS)]
         )
         place = 0  # with default options it is the method itself, which looks the same everywhere
-        if row.options or row.tuned:
+        if row.options or row.tuned or row.offline:
             place = variants[row.method] = variants.get(row.method, 0) + 1
         base = list(_COLOURS).index(row.method) if row.method in _COLOURS else 0
         dash = 1 if row.method == "zero_shot" else (place - 1) % 4 + 1 if place else 0
@@ -112,7 +114,7 @@ def drawings_of(experiment: Experiment, kind: str | None = None) -> list[Drawing
     for comparisons in experiment.by_source().values():
         figure, axes = _canvas()
         if draw(axes, experiment, comparisons, pens):
-            made.append(Drawing(source_name(comparisons[0].source), figure))
+            made.append(Drawing(sources_name(comparisons), figure))
     return made
 
 
@@ -153,19 +155,6 @@ def to_svg(figure: Any, label: str) -> str:
         svg, found = re.subn(r"<g>((?:<(?!/?g\b)[^>]*>[^<]*)*)</g>", r"\1", svg)
     safe = label.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
     return svg.replace("<svg", f'<svg role="img" aria-label="{safe}"', 1).strip()
-
-
-def line_figure(
-    lines: Mapping[str, Sequence[tuple[float, float]]], x_title: str, y_title: str
-) -> Any:
-    """Lines by name in one panel with a legend, for figures that stand alone."""
-    figure, axes = _canvas()
-    pens = pens_of([Row(name, name) for name in lines])
-    for name, points in lines.items():
-        axes.plot(*zip(*points, strict=True), label=name, **_style(pens[name]))
-    axes.set(xlabel=x_title, ylabel=y_title)
-    axes.legend(frameon=False, fontsize=8, labelcolor=_INK)
-    return figure
 
 
 def _canvas() -> tuple[Any, Any]:
@@ -229,7 +218,7 @@ def _streams(axes: Any, _: Experiment, comparisons: Sequence[Comparison], pens: 
             if found.gain is not None:
                 _interval(axes, found, place + offset, pens[label], horizontal=False)
     axes.axhline(0, color="#808080", lw=1)
-    names = [each.setting.label for each in comparisons]
+    names = [textwrap.fill(each.setting.label, 18) for each in comparisons]
     axes.set_xticks(range(len(names)), names, rotation=35, ha="right")
     axes.set_ylabel("gain, points")
     return bool(labels)

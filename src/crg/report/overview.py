@@ -41,6 +41,13 @@ def source_name(source: Source) -> str:
     return f"{source.name} ({source.text_flag})" if source.text_flag else source.name
 
 
+def sources_name(comparisons: Sequence[Comparison]) -> str:
+    """The name of a dataset, and of what else it was measured with."""
+    first = comparisons[0].source
+    names = dict.fromkeys(source_name(each.source) for each in comparisons)
+    return "; ".join(name.removeprefix(f"{first.name}, ") for name in names)
+
+
 def _reported(number: Reported) -> str:
     return f"{number.value:.2f}" + ("*" if number.notes else "")
 
@@ -117,7 +124,7 @@ def settings_table(comparisons: Sequence[Comparison]) -> Table:
         *(Column(each.setting.label, _accuracy_and_gain) for each in comparisons),
         Column("lines", lines_text),
     )
-    return Table(columns, tuple(rows), source_name(comparisons[0].source), frozenset(best))
+    return Table(columns, tuple(rows), sources_name(comparisons), frozenset(best))
 
 
 def _accuracy_and_gain(result: MethodResult) -> str:
@@ -136,9 +143,29 @@ def first_table(comparison: Comparison) -> Table | None:
     return Table(columns, rows, f"{source_name(comparison.source)}: cold start") if rows else None
 
 
+def mean_table(experiment: Experiment) -> Table | None:
+    """Accuracy, mean over the datasets: methods by settings; None for a single dataset."""
+    groups = experiment.by_source().values()
+    labels = [each.label for each in experiment.outline.settings]
+    rows = []
+    for row in experiment.outline.rows:
+        found: dict[str, list[float]] = {label: [] for label in labels}
+        for each in (comparison for group in groups for comparison in group):
+            if accuracy := each.of(row.label).accuracy:
+                found[each.setting.label].append(accuracy.mean)
+        if all(len(values) == len(groups) for values in found.values()):
+            rows.append((row_name(row), *(sum(v) / len(v) for v in found.values())))
+    title = f"Accuracy in %, mean over {len(groups)} datasets"
+    columns = (METHOD, *(Column(label, percent) for label in labels))
+    return Table(columns, tuple(rows), title) if rows and len(groups) > 1 else None
+
+
 def tables_of(experiment: Experiment) -> list[Table]:
     """The tables of an experiment, one or two per dataset; methods by settings where several."""
-    figure, tables = experiment.outline.figure, []
+    figure = experiment.outline.figure
+    tables: list[Table] = []
+    if figure == "noise":
+        tables += filter(None, [mean_table(experiment)])
     for comparisons in experiment.by_source().values():
         if len(comparisons) > 1:
             tables.append(settings_table(comparisons))

@@ -98,10 +98,13 @@ class Experiment:
     path: str = ""  # the results file
 
     def by_source(self) -> dict[str, tuple[Comparison, ...]]:
-        """The comparisons of each dataset, in the order of the settings."""
+        """The comparisons of each dataset, in the order of the settings.
+
+        The same images with the names of further files are one dataset.
+        """
         found: dict[str, list[Comparison]] = defaultdict(list)
         for each in self.comparisons:
-            found[each.source.name].append(each)
+            found[each.source.dataset if each.source.then else each.source.name].append(each)
         return {name: tuple(each) for name, each in found.items()}
 
 

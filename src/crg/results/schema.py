@@ -111,9 +111,10 @@ class Run(_Repeatable, frozen=True, kw_only=True):
 
 
 class ArchivedRun(_Repeatable, frozen=True, kw_only=True):
-    """A run of which accuracy and a digest are kept: enough to repeat and to check it."""
+    """A run of which the main figures and a digest are kept: enough to repeat and to check it."""
 
     digest: str
+    zero_shot: dict[str, Any] = {}  # on rendered shapes, what their features are compared by
 
 
 class Failure(Struct, frozen=True, kw_only=True):
