@@ -329,6 +329,7 @@ def test_sorted_images_are_not_read_again(argument: str, refused: bool) -> None:
         (["--passes", "2", "--load-state", "x"], "--load-state"),
         (["--unsure-below", "2"], "--unsure-below"),
         (["--top", "0"], "--top"),
+        (["--text-features", "x.npz", "--template", "a {}"], "leave it out, or --template"),
     ],
 )
 def test_what_cannot_be_is_refused(words: list[str], said: str) -> None:

@@ -227,6 +227,9 @@ def _classifier(
     state: Path | None,
     model: dict[str, Any],
 ) -> Classifier:
+    if model["text_features"] and (model["templates"] or model["descriptions"]):
+        raise InputError("--text-features stands in for prompts: leave it out, or --template and "
+                         "--descriptions.")  # fmt: skip
     if model["model"] is None and state is None:
         note("the bundled model mini knows rendered shapes only; for photographs name another "
              "with --model.")  # fmt: skip
