@@ -292,3 +292,11 @@ def test_labelled_images_serve_few_shot_methods(tmp_path: Path) -> None:
     )
     few = Classifier(encoder, NAMES, few=tmp_path / "few.npz").task.resources["few"]
     assert few.labels == tuple(labels.tolist()) and few.features.shape == (9, 4)
+
+
+def test_one_image_is_no_list_of_images(tmp_path: Path) -> None:
+    """A path given to predict_many is refused, and not taken for a list of letters."""
+    [path] = save_stream(tmp_path, 1)
+    for image in (path, str(path), Image.new("RGB", (8, 8))):
+        with refused_in_one_sentence("a single one", "predict"):
+            list(classifier().predict_many(image))  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ from crg import InputError
 from crg.atomic import file_sha256
 from crg.encoders import load_encoder
 from crg.encoders.export import export
+from documents import ROOT, code_blocks
 from sentences import refused_in_one_sentence
 from small_models import register_models, save_model, some_pixels
 
@@ -244,17 +245,30 @@ def test_folders_of_before_are_read(folder: Path, made: Path) -> None:
     assert prints[0] == prints[1]
 
 
-def test_a_folder_may_hold_the_image_graph_only(folder: Path, made: Path) -> None:
-    """Without text graph and tokenizer images are encoded, and texts refused with the remedy."""
-    about = json.loads((folder / "encoder.json").read_text())
-    gone = {"tokenizer": "gone", "context_length": "gone"}
-    _described(folder, **gone, files={"image.onnx": about["files"]["image.onnx"]})
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_folder_may_hold_the_image_graph_only(folder: Path, made: Path, by_hand: bool) -> None:
+    """The text graph is deleted, or the description is the documented one; texts are refused."""
+    for name in ("text.onnx", "merges.txt"):
+        (folder / name).unlink()
+    if by_hand:
+        about = json.loads((folder / "encoder.json").read_text())
+        [shown] = map(json.loads, code_blocks(ROOT / "docs" / "encoders.md", "json"))
+        shown |= {"width": 24, "preprocessing": {**about["preprocessing"]}}
+        shown["files"] = {name: file_sha256(folder / name) for name in shown["files"]}
+        (folder / "encoder.json").write_text(json.dumps(shown))
     encoder, pixels = load_encoder(f"onnx:{folder}"), some_pixels(2, 32)
     assert np.array_equal(
         encoder.encode_images(pixels), load_encoder(f"onnx:{made}").encode_images(pixels)
     )
-    with refused_in_one_sentence("no text model", "text features"):
+    with refused_in_one_sentence("no text.onnx", "--text-features"):
         encoder.encode_texts(["a cat"])
+
+
+def test_a_changed_graph_says_how_it_is_accepted(folder: Path) -> None:
+    """Who converts a graph is told that its checksum is to be written down."""
+    _in_eight_bits(folder / "image.onnx")
+    with refused_in_one_sentence("image.onnx", "was changed", "SHA-256", "encoder.json"):
+        load_encoder(f"onnx:{folder}")
 
 
 def _nested(_: bytes) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,6 +104,9 @@ def test_overwrite_removes_nothing_before_all_is_checked() -> None:
      (("predict", "in", "--classes", "in"), "in is a folder"),
      (("predict", "a.jsonl", *NAMES), "give a .csv file"),
      (("predict", "in", *NAMES, "--out", "-"), "leave --out out"),
+     (("predict", "in", "--clases", "a"), "did you mean '--classes' or '--passes'?"),
+     (("predict", "in", "--zzz"), "There is no option --zzz: see"),
+     (("compare", "none-*"), "Nothing matches none-*"),
      (("predict", "in", *NAMES, "--corrections", "c.csv"), "has no column 'label'"),
      (("check", "c.csv"), "no Python file")],
 )  # fmt: skip
@@ -162,6 +166,17 @@ def test_tables_have_the_same_answers() -> None:
     for line, row in zip(lines, parquet.read_table("a.parquet").to_pylist(), strict=True):
         assert [list(each.values()) for each in row.pop("top")] == line.pop("top")
         assert {name: value for name, value in row.items() if value is not None} == line
+
+
+def test_a_continued_file_has_the_summary_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Images, changed and unsure ones count for all lines, not for those of the last call."""
+    words = ("--unsure-below", "0.7")
+    whole = finished("--out", "whole.csv", *words).stderr
+    with monkeypatch.context() as stopped:
+        stop_at(stopped, 7, after=True)
+        assert called("--out", "parts.csv", *words).exit_code == 130
+    assert finished("--out", "parts.csv", "--resume", *words).stderr == whole
+    assert "12 images answered" in whole and "2 unsure" in whole
 
 
 def test_the_summary_of_many_classes_is_bounded() -> None:
@@ -314,6 +329,7 @@ def test_sorted_images_are_not_read_again(argument: str, refused: bool) -> None:
         (["--passes", "2", "--load-state", "x"], "--load-state"),
         (["--unsure-below", "2"], "--unsure-below"),
         (["--top", "0"], "--top"),
+        (["--text-features", "x.npz", "--template", "a {}"], "leave it out, or --template"),
     ],
 )
 def test_what_cannot_be_is_refused(words: list[str], said: str) -> None:
@@ -332,10 +348,32 @@ def test_other_options_do_not_continue_a_file() -> None:
 
 
 def test_a_broken_image_says_how_to_go_on() -> None:
-    """The refusal names the option that skips such images."""
+    """The refusal names the option that skips such images, and how to continue a file."""
     Path("in/003.png").write_bytes(b"")
     outcome = called()
-    assert outcome.exit_code == 2 and "--skip-unreadable" in outcome.stderr
+    assert outcome.exit_code == 2 and "or add --skip-unreadable.\n" in outcome.stderr
+    outcome = called("--out", "a.csv")
+    assert outcome.exit_code == 2 and "--skip-unreadable; --resume continues.\n" in outcome.stderr
+    finished("--out", "a.csv", "--skip-unreadable", "--resume")
+
+
+def test_what_is_there_is_refused_before_the_model_is_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A file of answers that exists, and a format whose library is missing, cost no time."""
+    Path("a.csv").write_text("")
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    monkeypatch.setattr("crg.cli.predict.Classifier", lambda **_: pytest.fail("loaded"))
+    for name, said in (("a.csv", "exists already"), ("a.parquet", ".[parquet]")):
+        outcome = called("--out", name)
+        assert outcome.exit_code == 2 and said in outcome.stderr
+
+
+def test_a_busy_watch_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A note comes every few seconds although files are waiting, and when none is."""
+    monkeypatch.setattr("crg.cli.predict.SECONDS_BETWEEN_LINES", 0.0)
+    said = finished("--watch", "--idle", "1").stderr
+    assert "watching in, 5 answered." in said and "watching in, 12 answered." in said
 
 
 def test_documented_commands_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,7 +91,7 @@ def test_a_broken_image_stops_with_everything_kept(tmp_path: Path) -> None:
         run(tmp_path, paths)
     assert len(read_answers(tmp_path / "answers.jsonl", "jsonl")) == 6
     paths[6].write_bytes(good)
-    assert run(tmp_path, paths).answered == 6
+    assert run(tmp_path, paths).answered == 12
 
 
 def test_a_broken_image_can_be_skipped(tmp_path: Path) -> None:
@@ -103,11 +103,11 @@ def test_a_broken_image_can_be_skipped(tmp_path: Path) -> None:
     [bad] = [x for x in read_answers(tmp_path / "answers.jsonl", "jsonl") if "error" in x]
     assert "006.png" in bad["path"] and "step" not in bad
     counts = run(tmp_path, paths, skip_unreadable=True)
-    assert (counts.answered, counts.unreadable) == (0, 1)
+    assert (counts.answered, counts.unreadable) == (11, 1)
     lines = read_answers(tmp_path / "answers.jsonl", "jsonl")
     assert len(lines) == 12
     save_image(paths[6], "red")
-    assert run(tmp_path, paths).answered == 1
+    assert run(tmp_path, paths).answered == 12
 
 
 def test_a_state_from_another_stream_is_refused(tmp_path: Path) -> None:

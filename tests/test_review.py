@@ -302,6 +302,21 @@ def test_corrected_images_are_sorted_by_what_was_said(folder: Path) -> None:
     assert list(Path("own").iterdir()) == []
 
 
+def test_images_that_were_moved_are_found(folder: Path) -> None:
+    """The page shows them and exports where they are now, from where the next call learns."""
+    Path("own").mkdir()
+    for image in list(TRUTH)[:4]:
+        shutil.copy(image, "own")
+    done(predict("own", "--sort-into", "sorted", "--by", "move", "--out", "moved.jsonl"))
+    assert "no thumbnail" not in done(crg("review", "moved.jsonl", "--out", "moved.html")).output
+    paths = [image["path"] for image in content("moved.html")["images"]]
+    write_corrections("one.jsonl", {paths[0]: "red rippled ring"})
+    done(predict("sorted", "--corrections", "one.jsonl", "--out", "new.jsonl"))
+    done(crg("review", "new.jsonl", "--before", "moved.jsonl", "--out", "new.html"))
+    assert {image["path"] for image in content("new.html")["images"]} == set(paths)
+    assert any("was" in image for image in content("new.html")["images"])
+
+
 def test_missing_images_are_noted(folder: Path) -> None:
     """The page is written all the same, with a placeholder for each."""
     Path("gone.jsonl").write_text('{"path": "gone.png", "label": "cat", "step": 1}\n')

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from PIL.Image import Image
 
 from crg import notebook, state_file
 from crg.adapter import Adapter, create, restored
@@ -227,6 +228,8 @@ class Classifier:
 
         An image that cannot be read yields its error, and the stream goes on.
         """
+        if isinstance(images, (str, bytes, Path, Image)):
+            raise InputError("The images are a single one: give a list of images, or use predict.")
         for name, views, features in self._encode_many(images, sample_ids, workers):
             if isinstance(features, InputError):
                 yield features

@@ -11,8 +11,8 @@ from html import escape
 
 _SHOWN = 5  # classes, the most probable ones
 _ROW = (
-    "display:grid;grid-template-columns:11em 9em 4em auto;gap:0 .8em;align-items:center"
-    ";white-space:nowrap"
+    "display:grid;grid-template-columns:fit-content(18em) 9em 4em auto;gap:0 .8em"
+    ";align-items:center;white-space:nowrap"
 )
 _BAR = "height:.5em;margin:1px 0;background:currentColor"
 _NAME = "overflow:hidden;text-overflow:ellipsis"

@@ -207,8 +207,12 @@ def _expanded(files: Sequence[str]) -> list[str]:
     """The files, with globs that the shell left alone in place of what they match."""
     found: list[str] = []
     for file in files:
-        matches = [] if Path(file).exists() else sorted(glob.glob(file, recursive=True))
-        found += matches or [file]
+        matches = [file]
+        if glob.has_magic(file) and not Path(file).exists():
+            matches = sorted(glob.glob(file, recursive=True))
+        if not matches:
+            raise InputError(f"Nothing matches {file}: check the pattern and the folder.")
+        found += matches
     return found
 
 

@@ -7,6 +7,7 @@ import csv
 import os
 import signal
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -19,6 +20,7 @@ from crg.classifier import Classifier
 from crg.cli.predict_output import FILE, Outputs, output_options
 from crg.cli.shared import (
     INTERRUPTED,
+    SECONDS_BETWEEN_LINES,
     F,
     few_option,
     note,
@@ -174,7 +176,8 @@ def predict(
         knows = continued and (checkpoint != outputs.save_state or bool(output.final))
         stream = ImageStream(classifier, output, checkpoint,
                              None if kept is None else Journal(kept / "journal"),
-                             skip_unreadable=skip_unreadable, workers=workers,
+                             skip_unreadable=skip_unreadable, remedy=_remedy(outputs),
+                             workers=workers,
                              corrections=corrections, knows_corrections=knows,
                              started_at=started_at)  # fmt: skip
         paths = listed if listed is not None else _live_paths(images, watch, idle, output.counts)
@@ -224,6 +227,9 @@ def _classifier(
     state: Path | None,
     model: dict[str, Any],
 ) -> Classifier:
+    if model["text_features"] and (model["templates"] or model["descriptions"]):
+        raise InputError("--text-features stands in for prompts: leave it out, or --template and "
+                         "--descriptions.")  # fmt: skip
     if model["model"] is None and state is None:
         note("the bundled model mini knows rendered shapes only; for photographs name another "
              "with --model.")  # fmt: skip
@@ -260,6 +266,11 @@ def _run(
 def _terminated(number: int, frame: Any) -> None:
     """SIGTERM stops as Ctrl-C does: what was learnt is saved."""
     raise KeyboardInterrupt("terminated")
+
+
+def _remedy(outputs: Outputs) -> str:
+    """What to do about an image that cannot be read, beside mending it."""
+    return f"add --skip-unreadable{'; --resume continues' if outputs.out else ''}"
 
 
 def _how_to_continue(outputs: Outputs) -> str:
@@ -300,9 +311,11 @@ def _live_paths(
         yield from iter_lines(sys.stdin)
         return
     list_images(arguments)  # what is not there at the start is refused
+    noted = time.monotonic()
     for path in iter_arrivals(lambda: list_images(arguments), idle=idle):
-        if path is None:
+        if path is None or time.monotonic() - noted >= SECONDS_BETWEEN_LINES:
             note(f"watching {', '.join(arguments)}, {counts.answered} answered.")
+            noted = time.monotonic()
         yield path
 
 

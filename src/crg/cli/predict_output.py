@@ -17,10 +17,12 @@ import click
 from crg import state_file
 from crg.atomic import check_place, locked
 from crg.cli.shared import F
+from crg.encoders.base import library
 from crg.images.reading import IMAGE_SUFFIXES
 from crg.predict.answers import (
     AnswerFile,
     Layout,
+    exists_already,
     kept_settings,
     layout_of,
     read_answers,
@@ -159,8 +161,10 @@ class Outputs:
             )
         if self.resume and self.overwrite:
             raise InputError("--resume keeps what --overwrite replaces: use one of them.")
-        if layout_of(self.out, self.layout) == "parquet" and self.out is None:
-            raise InputError("Parquet is no text for standard output: name a file with --out.")
+        if layout_of(self.out, self.layout) == "parquet":
+            if self.out is None:
+                raise InputError("Parquet is no text for standard output: name a file with --out.")
+            library("pyarrow.parquet", "parquet")
         if self.passes > 1 and self.load_state is not None:
             raise InputError("Two passes learn from the start: leave out --load-state or --passes.")
         if self.sort_into is not None:
@@ -168,7 +172,9 @@ class Outputs:
         elif self.by is not None:
             raise InputError("--by says how images are sorted: add --sort-into or leave it out.")
         self._check_names(images)
-        if self.out is not None and self.overwrite and self.out.exists():
+        if self.out is not None and self.out.exists() and not self.resume:
+            if not self.overwrite:
+                raise exists_already(self.out)
             self._check_answers(self.out)
         if self.save_state is not None:
             self._check_save_state(self.save_state)

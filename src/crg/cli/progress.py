@@ -36,14 +36,13 @@ from rich.progress import (
 
 from crg.bench.plan import Plan
 from crg.bench.run import Machinery, missing_jobs, run_jobs
-from crg.cli.shared import INTERRUPTED, progress
+from crg.cli.shared import INTERRUPTED, SECONDS_BETWEEN_LINES, progress
 from crg.results import ledger
 from crg.threads import processors
 
 if TYPE_CHECKING:
     from crg.encoding import EncodingProgress
 
-_SECONDS_BETWEEN_LINES = 10.0
 FAILED = 1  # exit code where a run failed
 _SECONDS_OF_MEMORY = 600.0  # runs may take minutes each, and the time left is reported from these
 
@@ -127,7 +126,7 @@ class GridProgress:
 
     def _tell_now_and_then(self) -> None:
         now = time.monotonic()
-        if now - self._last_time >= _SECONDS_BETWEEN_LINES:
+        if now - self._last_time >= SECONDS_BETWEEN_LINES:
             self._last_time = now
             self._tell()
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from crg.results.ledger import Ledger
 
 INTERRUPTED = 130  # what shells report for a program that Ctrl-C ended
+SECONDS_BETWEEN_LINES = 10.0  # of progress, where there is no bar
 _LOADED = "crg.plugins"
 _SHOWN = 20  # images that were left out and are listed on the screen
 _PIPE_WIDTH = 200  # wide enough that no table is wrapped in a file
@@ -64,6 +65,11 @@ class CommandGroup(click.Group):
                 return super().invoke(ctx)
         except click.UsageError as error:
             where = error.ctx.command_path if error.ctx else ctx.command_path
+            if isinstance(error, click.NoSuchOption):  # click offers names that are not near
+                from crg.spelling import nearest
+
+                hint = nearest(error.option_name, error.possibilities or (), f"see {where} --help.")
+                raise Refused(f"There is no option {error.option_name}: {hint}") from None
             message = error.format_message().rstrip(".")
             raise Refused(f"{message}: see {where} --help.") from None
         except KeyboardInterrupt:

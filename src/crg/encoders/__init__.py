@@ -6,7 +6,6 @@ import fnmatch
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 from crg.encoders.base import Encoder, library
 from crg.needs import TEXT_ENCODER, PromptableTextEncoder
@@ -48,8 +47,8 @@ def load_encoder(name: str, *, device: str | None = None, precision: str | None 
 
 
 def _check_spelling(name: str) -> None:
-    """Where open_clip is not there to know its models, a slip in ours is reported."""
-    if find_spec("open_clip") is None and near(name, ["mini"]):
+    """Report a slip in the name of the bundled model, which needs no open_clip."""
+    if near(name, ["mini"]):
         raise InputError(f"There is no model {name!r}: did you mean 'mini'?")
 
 

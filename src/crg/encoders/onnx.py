@@ -74,7 +74,8 @@ class Onnx:
         """Unit features (n, D); words beyond the context length are cut off."""
         if self._text is None or self._tokenize is None:
             raise InputError(
-                f"{self.name} has no text model: give text features of the classes in a file."
+                f"{self.name} has no {TEXT}: give the text features of the classes in a file "
+                "(--text-features), or export the model again."
             )
         tokens = self._tokenize(check_texts(texts), self.context_length)
         return encode_in_pieces(tokens, self._text, _TEXTS_AT_ONCE, self.width, "texts")

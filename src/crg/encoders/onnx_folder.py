@@ -53,13 +53,13 @@ class Reference(Struct):
 
 
 class About(Struct):
-    """What ``encoder.json`` says; a model without ``tokenizer`` has images only."""
+    """What ``encoder.json`` says; without ``tokenizer`` or ``text.onnx`` it is for images only."""
 
     width: Annotated[int, Meta(ge=1, le=65536)]
     logit_scale: Annotated[float, Meta(gt=0, le=1e6)]
-    logit_bias: Annotated[float, Meta(ge=-1e6, le=1e6)]
     preprocessing: Prepared
     files: dict[str, str]
+    logit_bias: Annotated[float, Meta(ge=-1e6, le=1e6)] = 0.0
     context_length: Annotated[int, Meta(ge=1, le=65536)] | None = None
     tokenizer: Words | None = None
     reference: Reference | None = None
@@ -86,6 +86,8 @@ def read_description(folder: Path) -> tuple[About, str]:
         raw = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
         _check_version(file, raw)
         about = msgspec.convert(raw, About)
+        if not (folder / TEXT).exists():
+            about.tokenizer = about.context_length = None
         if (about.tokenizer is None) != (about.context_length is None):
             raise ValueError("context_length and tokenizer belong together")
     except InputError:
@@ -123,11 +125,20 @@ def _check_files(folder: Path, about: About) -> None:
                 "this folder: put the files themselves beside it."
             )
         if not file.is_file():
-            raise InputError(f"{printable(str(file))} is missing: export the model again.")
+            if about.tokenizer is None and name != IMAGE:
+                continue  # it belongs to the text model, or the image model is refused below
+            raise _missing(file)
         if file_sha256(file) != about.files.get(name):
-            raise InputError(f"{printable(str(file))} is damaged: export the model again.")
+            raise InputError(
+                f"{printable(str(file))} is damaged or was changed: export the model again, or "
+                f"write its new SHA-256 into {DESCRIPTION} if you changed it yourself."
+            )
     for name in graphs:
         _check_external(folder / name, about)
+
+
+def _missing(file: Path) -> InputError:
+    return InputError(f"{printable(str(file))} is missing: export the model again.")
 
 
 def _check_external(graph: Path, about: About) -> None:
@@ -141,6 +152,9 @@ def _check_external(graph: Path, about: About) -> None:
             f"{graph} takes weights from {printable(location)!r:.80}, which {DESCRIPTION} does not "
             "list: export the model again."
         )
+    for location in sorted(locations):
+        if not (graph.parent / location).is_file():
+            raise _missing(graph.parent / location)
     if about.reference is None and (found := sorted(operators & _EIGHT_BITS)):
         raise InputError(
             f"{graph} computes in 8 bits ({found[0]}) and {DESCRIPTION} holds no reference "

@@ -159,7 +159,7 @@ def _of_extra(content: bytes, name: str) -> tuple[str, ...]:
     except ImportError:
         raise InputError(
             f"{name} is a HEIC image, which pillow-heif reads: in the clone of crg, run "
-            "pip install -c constraints.txt '.[heif]'."
+            "python -m pip install -c constraints.txt '.[heif]'."
         ) from None
     heif.register_heif_opener()
     return ("HEIF",)

@@ -76,6 +76,12 @@ def _best(answer: Answer, count: int, classes: Sequence[str]) -> list[list[Any]]
     return [[classes[k], round(float(probs[k]), 6)] for k in best]
 
 
+def place_of(line: Mapping[str, Any]) -> Path:
+    """Where the image of a line is now: it may have been moved when it was sorted."""
+    path, moved = Path(line["path"]), Path(line.get(SORTED_TO) or line["path"])
+    return moved if moved.exists() and not path.exists() else path
+
+
 def json_line(line: Mapping[str, Any]) -> str:
     """One line of JSON; what is not UTF-8, or breaks lines or terminals, is spelled out."""
     known = {field: value for field, value in line.items() if value is not None}

@@ -28,7 +28,6 @@ class ParquetAnswers(AnswerFile):
 
     def __init__(self, target: Path, resume: bool, settings: Mapping[str, Any]) -> None:
         """Open the file of lines; a table that exists is only replaced to ``resume`` it."""
-        library("pyarrow.parquet", "parquet")
         self._target, working = target, resume_folder(target) / "answers.jsonl"
         if not resume and (target.exists() or working.exists()):
             raise exists_already(target)

@@ -21,7 +21,7 @@ from typing import Any
 from crg.atomic import replacing
 from crg.images.reading import read_image
 from crg.predict.answers import LAYOUTS, kept_settings, read_answers
-from crg.predict.lines import CORRECTED, TOP, Line
+from crg.predict.lines import CORRECTED, TOP, Line, place_of
 from crg.predict.parquet import read_parquet
 from crg.types import InputError
 
@@ -34,10 +34,14 @@ _NUMBERS = ("probability", "zero_shot_probability")
 
 
 def read_lines(path: Path) -> dict[str, Line]:
-    """The answers of a file by the path of the image; of several about one image the last."""
+    """The answers of a file by the path of the image; of several about one image the last.
+
+    The path of an image that was moved when it was sorted is where it is now.
+    """
     layout = LAYOUTS.get(path.suffix.lower(), "jsonl")
     found = read_parquet(path) if layout == "parquet" else read_answers(path, layout)
-    lines = {line["path"]: line for line in found}
+    placed = ({**line, "path": str(place_of(line))} for line in found)
+    lines = {line["path"]: line for line in placed}
     if not lines:
         raise InputError(f"{path} holds no answers yet: name a file that crg predict has filled.")
     return lines

@@ -20,7 +20,7 @@ from crg.images.reading import shown
 from crg.predict.answers import AnswerFile
 from crg.predict.corrections import learn
 from crg.predict.journal import Journal
-from crg.predict.lines import CORRECTED, SORTED_TO, Form, Line
+from crg.predict.lines import CORRECTED, SORTED_TO, Form, Line, place_of
 from crg.predict.sorting import Sorter
 from crg.threads import HeldSignals
 from crg.types import InputError
@@ -44,8 +44,8 @@ class Output:
     answers: AnswerFile
     form: Form = field(default_factory=Form)
     sorter: Sorter | None = None
-    counts: Counts = field(default_factory=Counts)  # of this call
-    per_class: Counter[str] = field(default_factory=Counter)  # of the whole file; "" for unsure
+    counts: Counts = field(default_factory=Counts)  # of the whole file
+    per_class: Counter[str] = field(default_factory=Counter)  # "" for unsure
     known: dict[str, str | None] = field(default_factory=dict)  # path: error, None if answered
     final: set[str] = field(default_factory=set)  # full paths of images that a person corrected
 
@@ -53,7 +53,7 @@ class Output:
         for line in self.answers.before:
             self._know(line)
             if "label" in line:
-                self.per_class[line["label"]] += 1
+                self._count(line)
         if self.sorter is not None:
             self.sorter.repair(self.answers.before)
 
@@ -78,14 +78,17 @@ class Output:
             line[SORTED_TO] = str(self.sorter.place_for(path, line["label"]))
         self.answers.add(line)
         self._know(line)
-        self.counts.answered += 1
-        self.counts.changed += line.get("changed", False)
-        self.counts.corrected += line.get(CORRECTED, False)
-        self.counts.unsure += line.get("unsure", False)
-        self.per_class[line["label"]] += 1
+        self._count(line)
         if self.sorter is not None:
             self.answers.sync()  # a file is never put where no line says
             self.sorter.put(path, Path(line[SORTED_TO]))
+
+    def _count(self, line: Line) -> None:
+        self.counts.answered += 1
+        self.counts.changed += line.get("changed") is True
+        self.counts.corrected += line.get(CORRECTED) is True
+        self.counts.unsure += line.get("unsure") is True
+        self.per_class[line["label"]] += 1
 
     def _know(self, line: Line) -> None:
         self.known[line["path"]] = line.get("error")
@@ -110,6 +113,7 @@ class ImageStream:
     journal: Journal | None = None
     save_every: int = 100  # images
     skip_unreadable: bool = False
+    remedy: str = "add --skip-unreadable"  # else, for an image that cannot be read
     workers: int = 1
     corrections: Mapping[str, str] = field(default_factory=dict)  # label by path
     knows_corrections: bool = False  # whether the state has learnt them
@@ -170,7 +174,7 @@ class ImageStream:
             if step == adapter.n_steps + 1 and step in lines:
                 self.classifier.answer(views, lines[step]["path"])
         missing = [lines[step] for step in sorted(lines) if step > adapter.n_steps]
-        files, names = map(_file_of, missing), [line["path"] for line in missing]
+        files, names = map(place_of, missing), [line["path"] for line in missing]
         for name, features in self.classifier.encode_many(files, names, self.workers):
             if isinstance(features, InputError):
                 raise InputError(
@@ -195,7 +199,7 @@ class ImageStream:
         """Answer one image and write its line."""
         if isinstance(features, InputError):
             if not self.skip_unreadable:
-                raise InputError(f"{str(features).rstrip('.')}, or add --skip-unreadable.")
+                raise InputError(f"{str(features).rstrip('.')}, or {self.remedy}.")
             self.output.unreadable(path, str(features))
             return
         answer = self.classifier.answer(features, str(path))
@@ -224,9 +228,3 @@ class ImageStream:
                     yield path, self.classifier.encode(path, str(path))
                 except InputError as error:
                     yield path, error
-
-
-def _file_of(line: Line) -> Path:
-    """Where the image of a line is now."""
-    moved = Path(line.get(SORTED_TO) or line["path"])
-    return moved if moved.exists() else Path(line["path"])
