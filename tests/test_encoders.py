@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from crg.cli.encoders import encoders
-from crg.encoders import base, list_encoders, load_encoder
+from crg.encoders import list_encoders, load_encoder
 from crg.encoders.mini import Mini
 from sentences import refused_in_one_sentence
 from torchvision_operators import open_clip
@@ -123,25 +123,5 @@ def test_a_library_that_does_not_load_is_reported(
     (tmp_path / "open_clip.py").write_text(f"raise RuntimeError({sentence!r})")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "open_clip", raising=False)
-    monkeypatch.setattr(base, "_OPERATORS", [])
-    monkeypatch.setattr(base, "_declare_operators", lambda: base._OPERATORS.append("declared"))
     with refused_in_one_sentence(sentence, "belong together"):
         load_encoder("RN50")
-    assert base._OPERATORS == ["declared"]
-
-
-def test_a_torchvision_for_cuda_does_beside_a_torch_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Operators that only its compiled part brings are declared, and the import is repeated."""
-    module = tmp_path / "other_vision.py"
-    module.write_text("raise RuntimeError('operator torchvision::nms does not exist')")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(base, "_OPERATORS", [])
-
-    def declare() -> None:
-        base._OPERATORS.append("declared")
-        module.write_text("sound = 'and longer than before, so that no cached code is used'")
-
-    monkeypatch.setattr(base, "_declare_operators", declare)
-    assert base.library("other_vision", "openclip").sound

@@ -80,9 +80,6 @@ def library(name: str, extra: str) -> Any:
             f"{error.name or name} is not installed: in the clone of crg, run {install(extra)}."
         ) from None
     except Exception as error:  # compiled parts that do not fit raise whatever they like
-        if "torchvision::" in str(error) and not _OPERATORS:
-            _declare_operators()
-            return library(name, extra)
         raise InputError(
             f"{name} is installed but cannot be loaded ({first_line(error)}): "
             "install builds of torch and torchvision that belong together."
@@ -90,20 +87,6 @@ def library(name: str, extra: str) -> Any:
             else f"{name} is installed but cannot be loaded ({first_line(error)}): "
             f"in the clone of crg, run {install(extra)} --force-reinstall."
         ) from None
-
-
-_OPERATORS: list[Any] = []  # torchvision's, which must not be collected
-
-
-def _declare_operators() -> None:
-    """Make torchvision importable beside a torch that its compiled part was not built for.
-
-    PyPI's is built for CUDA. Beside a torch without it, the operators are missing: nothing here
-    uses them, but their names are asked for when torchvision is imported.
-    """
-    _OPERATORS.append(library("torch.library", "openclip").Library("torchvision", "DEF"))
-    for name in ("nms", "qnms"):
-        _OPERATORS[0].define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
 
 def install(extra: str) -> str:
