@@ -23,7 +23,7 @@ from crg.types import InputError
 COLD_START = 500  # images
 CREATOR = "crg report"  # by which our PDF files are known
 PDF_MARK = f"/Creator ({CREATOR})".encode()
-REMEDY = "python -m pip install -c constraints.txt '.[report]'"
+REMEDY = "in the clone of crg, run python -m pip install -c constraints.txt '.[report]'"
 _INK = "#1a2b3c"  # becomes the colour of the page's text
 _INCHES = (4.2, 2.9)
 _ENOUGH_ANSWERS = 20  # of similar confidence, for their accuracy to be drawn
