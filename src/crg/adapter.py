@@ -9,6 +9,7 @@ thread at a time changes an adapter; another one waits.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import operator
 import os
@@ -99,6 +100,15 @@ def _check_not_a_file(model: str) -> None:
             f"The state names a model that is not known by its name alone, {model}: load the model "
             "yourself and give its text encoder among the resources."
         )
+
+
+def check_names_no_file(method: str, options: Mapping[str, Any], whose: str) -> None:
+    """Refuse options that name a file, which people give and strangers must not."""
+    for field in dataclasses.fields(get_method(method).Config):
+        if field.metadata.get("path") and options.get(field.name):
+            raise InputError(
+                f"Option {field.name!r} names a file, which {whose} may not: leave it out."
+            )
 
 
 _STEPS_PER_COPY = 64  # samples that are taken again, at the most, when a step fails
