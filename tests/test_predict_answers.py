@@ -53,6 +53,33 @@ def test_a_truncated_line_is_taken_off(layout: Format, tmp_path: Path) -> None:
         assert file.before == [BROKEN] and path.read_bytes() == whole
 
 
+@pytest.mark.parametrize("row", [0, 1, 2])
+def test_a_quote_that_is_not_closed_loses_nothing(row: int, tmp_path: Path) -> None:
+    """Whole lines behind it are neither passed over nor cut off, even if the header has it."""
+    path = tmp_path / "answers.csv"
+    with AnswerFile(path, "csv") as file:
+        for step in range(3):
+            file.add({**LINE, "path": f"{step}.png", "step": step})
+    lines = path.read_text().split("\n")
+    lines[row] = lines[row].replace(",", ',"', 1)
+    path.write_text("\n".join(lines))
+    with refused_in_one_sentence("answers.csv", f"not closed in line {row + 1}"):
+        AnswerFile(path, "csv", resume=True)
+    with refused_in_one_sentence("not closed"):
+        read_answers(path, "csv")
+    assert path.read_text() == "\n".join(lines)
+
+
+def test_quotes_in_json_are_not_those_of_a_table(tmp_path: Path) -> None:
+    """What cuts a table short is decided by the format, not by the suffix."""
+    path = tmp_path / "answers.csv"
+    line = {"path": 'q"q.png', "error": "it is empty: leave it out."}
+    for resume in (False, True):
+        with AnswerFile(path, "jsonl", resume) as file:
+            file.add(line)
+    assert read_answers(path, "jsonl") == [line, line]
+
+
 def test_existing_files_are_left_alone(tmp_path: Path) -> None:
     """Without resume a file that exists is refused and keeps its content."""
     path = tmp_path / "answers.jsonl"
@@ -89,7 +116,7 @@ class Full(io.StringIO):
 
 def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When there is no room the sentence says that the lines before are kept."""
-    monkeypatch.setattr(answers, "_opened", lambda path, resume: Full())
+    monkeypatch.setattr(answers, "_opened", lambda *_: Full())
     with (
         refused_in_one_sentence("No space left", "kept"),
         AnswerFile(tmp_path / "answers.jsonl", "jsonl") as file,
