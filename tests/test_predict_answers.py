@@ -141,6 +141,18 @@ def test_settings_are_kept_and_checked(tmp_path: Path) -> None:
         assert file.before == [BROKEN]
 
 
+@pytest.mark.parametrize("content", ["[]", "5", "{", "[" * 100_000])
+def test_settings_that_are_damaged_are_refused(content: str, tmp_path: Path) -> None:
+    """Nobody can tell whether the answers go on as they began."""
+    path = tmp_path / "answers.jsonl"
+    with AnswerFile(path, "jsonl", settings={"views": 8}) as file:
+        file.add(BROKEN)
+    answers.settings_file(path).write_text(content)
+    with refused_in_one_sentence("settings.json is damaged"):
+        AnswerFile(path, "jsonl", True, {"views": 1})
+    assert answers.settings_file(path).read_text() == content
+
+
 def test_names_that_are_not_utf_8_leave_the_file_readable(tmp_path: Path) -> None:
     """An undecodable name is spelled out in JSON and comes back as it was."""
     path = tmp_path / "answers.jsonl"

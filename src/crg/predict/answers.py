@@ -126,11 +126,19 @@ def check_settings(path: Path, settings: Mapping[str, Any] | None) -> None:
 
 def kept_settings(path: Path) -> dict[str, Any]:
     """The settings of a file of answers; empty if nothing is known of them."""
+    file = settings_file(path)
     try:
-        kept = parsed_json(settings_file(path).read_bytes())
-    except (OSError, ValueError):
+        kept = parsed_json(file.read_bytes())
+        if not isinstance(kept, dict):
+            raise ValueError("it holds no settings")
+    except OSError:
         return {}
-    return kept if isinstance(kept, dict) else {}
+    except ValueError as error:
+        raise InputError(
+            f"{file} is damaged ({error}): restore it from a copy, or remove it if the settings of "
+            "this command are those of the answers."
+        ) from None
+    return kept
 
 
 def settings_file(path: Path) -> Path:
