@@ -88,7 +88,7 @@ def test_step_many_names_the_image_and_takes_none() -> None:
     adapter, untouched = crg.create("crg", task), crg.create("crg", task)
     broken = stream.copy()
     broken[2, 0, 3] = np.nan
-    with refused_in_one_sentence("Row 2 of the stream"):
+    with refused_in_one_sentence("image 2 of the stream"):
         adapter.step_many(broken)
     with refused_in_one_sentence("30 images but 3 ids"):
         adapter.step_many(stream, [1, 2, 3])

@@ -202,6 +202,7 @@ def test_a_table_without_labels_and_with_a_root(tmp_path: Path) -> None:
         ("path,label\n1.jpg,a\nx.jpg,a\n", "an image that does not exist (first x.jpg in line 3)"),
         ("path\nx.jpg\ny.jpg\n", "2 images that do not exist"),
         (f"path\n{'x' * 300}.jpg\n", "an image that does not exist"),
+        ('path,label\n1.jpg,a\n2.jpg,"b\n', "cannot be read"),
         ("path,label\na,b.jpg,cat\n", "3 cells in line 2 but 2 columns"),
         ("path,label\n\udcff.jpg,a\n", "cannot be read"),
     ],

@@ -182,6 +182,19 @@ def test_other_external_data_are_refused(folder: Path, location: str) -> None:
         load_encoder(f"onnx:{folder}")
 
 
+def test_external_data_of_functions_are_refused(folder: Path) -> None:
+    """A default value of a function in the graph may be a tensor too."""
+    graph = onnx.load(folder / "image.onnx")
+    tensor = onnx.TensorProto(data_location=onnx.TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value="/etc/passwd")
+    function = graph.functions.add(name="f", domain="d")
+    function.attribute_proto.add(name="value", type=onnx.AttributeProto.TENSOR, t=tensor)
+    (folder / "image.onnx").write_bytes(graph.SerializeToString())
+    _described(folder)
+    with refused_in_one_sentence("takes weights from", "does not list"):
+        load_encoder(f"onnx:{folder}")
+
+
 def _perturbed(graph: Path) -> None:
     model = onnx.load(graph)
     rng = np.random.default_rng(0)

@@ -53,6 +53,33 @@ def test_a_truncated_line_is_taken_off(layout: Format, tmp_path: Path) -> None:
         assert file.before == [BROKEN] and path.read_bytes() == whole
 
 
+@pytest.mark.parametrize("row", [0, 1, 2])
+def test_a_quote_that_is_not_closed_loses_nothing(row: int, tmp_path: Path) -> None:
+    """Whole lines behind it are neither passed over nor cut off, even if the header has it."""
+    path = tmp_path / "answers.csv"
+    with AnswerFile(path, "csv") as file:
+        for step in range(3):
+            file.add({**LINE, "path": f"{step}.png", "step": step})
+    lines = path.read_text().split("\n")
+    lines[row] = lines[row].replace(",", ',"', 1)
+    path.write_text("\n".join(lines))
+    with refused_in_one_sentence("answers.csv", f"not closed in line {row + 1}"):
+        AnswerFile(path, "csv", resume=True)
+    with refused_in_one_sentence("not closed"):
+        read_answers(path, "csv")
+    assert path.read_text() == "\n".join(lines)
+
+
+def test_quotes_in_json_are_not_those_of_a_table(tmp_path: Path) -> None:
+    """What cuts a table short is decided by the format, not by the suffix."""
+    path = tmp_path / "answers.csv"
+    line = {"path": 'q"q.png', "error": "it is empty: leave it out."}
+    for resume in (False, True):
+        with AnswerFile(path, "jsonl", resume) as file:
+            file.add(line)
+    assert read_answers(path, "jsonl") == [line, line]
+
+
 def test_existing_files_are_left_alone(tmp_path: Path) -> None:
     """Without resume a file that exists is refused and keeps its content."""
     path = tmp_path / "answers.jsonl"
@@ -89,7 +116,7 @@ class Full(io.StringIO):
 
 def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When there is no room the sentence says that the lines before are kept."""
-    monkeypatch.setattr(answers, "_opened", lambda path, resume: Full())
+    monkeypatch.setattr(answers, "_opened", lambda *_: Full())
     with (
         refused_in_one_sentence("No space left", "kept"),
         AnswerFile(tmp_path / "answers.jsonl", "jsonl") as file,
@@ -112,6 +139,18 @@ def test_settings_are_kept_and_checked(tmp_path: Path) -> None:
         AnswerFile(path, "jsonl", True, {"views": 1, "classes": ["a", "b"]})
     with AnswerFile(path, "jsonl", True, {"views": 8, "classes": ["a", "b"]}) as file:
         assert file.before == [BROKEN]
+
+
+@pytest.mark.parametrize("content", ["[]", "5", "{", "[" * 100_000])
+def test_settings_that_are_damaged_are_refused(content: str, tmp_path: Path) -> None:
+    """Nobody can tell whether the answers go on as they began."""
+    path = tmp_path / "answers.jsonl"
+    with AnswerFile(path, "jsonl", settings={"views": 8}) as file:
+        file.add(BROKEN)
+    answers.settings_file(path).write_text(content)
+    with refused_in_one_sentence("settings.json is damaged"):
+        AnswerFile(path, "jsonl", True, {"views": 1})
+    assert answers.settings_file(path).read_text() == content
 
 
 def test_names_that_are_not_utf_8_leave_the_file_readable(tmp_path: Path) -> None:

@@ -65,10 +65,13 @@ def test_foreign_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "image.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(500))
     (tmp_path / "notes.txt").write_text("not a state at all, but long enough to look at")
     save_file({"weights": np.ones(3)}, tmp_path / "model.safetensors")
-    save_file({"weights": np.ones(3)}, tmp_path / "other.safetensors", {"crg": "{}"})
+    save_file({"weights": np.ones(3)}, tmp_path / "other.safetensors", {"crg": "[1]"})
     for path in sorted(tmp_path.iterdir()):
         with refused_in_one_sentence(path.name):
             crg.load(path)
+    for name in ("model", "other"):
+        with refused_in_one_sentence(f"{name}.safetensors is not a saved crg state"):
+            crg.load(tmp_path / f"{name}.safetensors")
 
 
 def test_other_versions_are_refused(saved: Path) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import copy
+import itertools
+import pickle
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -84,6 +88,55 @@ def test_an_exception_at_any_line_leaves_the_state_as_it_was(method: str) -> Non
         assert content(adapter._method) == before and adapter.n_steps == 25
     assert adapter.step(left[0]).logits.tobytes() == expected.logits.tobytes()
     assert content(adapter._method) == content(twin._method)
+
+
+def failing_once(adapter: crg.Adapter, monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
+    """Steps of the method fail at these calls, counted from now."""
+    original, count = type(adapter._method).step, itertools.count()
+
+    def step(self: Any, sample: crg.Sample) -> crg.Prediction:
+        answer = original(self, sample)
+        if next(count) in numbers:
+            raise MemoryError
+        return answer
+
+    monkeypatch.setattr(type(adapter._method), "step", step)
+
+
+def test_views_may_be_written_over_after_their_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is taken again after a failure is what was given, not what is in its place by then."""
+    adapter, left = fed("crg")
+    unit = left / np.linalg.norm(left, axis=-1, keepdims=True)
+    place = np.array(unit[0], adapter.task.text_features.dtype)  # is taken as it is
+    adapter.step(place)
+    before = content(adapter._method)
+    place[:] = unit[1]
+    failing_once(adapter, monkeypatch, 0)
+    with pytest.raises(MemoryError):
+        adapter.step(place)
+    assert content(adapter._method) == before
+
+
+@pytest.mark.parametrize("then", ["answer", "save", "step", "pickle"])
+def test_a_failure_while_going_back_is_mended_by_the_next_use(
+    then: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Memory may be short for more than one step."""
+    adapter, left = fed("anchored")
+    twin = copy.deepcopy(adapter)
+    failing_once(adapter, monkeypatch, 0, 1)
+    with pytest.raises(MemoryError):
+        adapter.step(left[0])
+    uses: dict[str, Callable[[crg.Adapter], Any]] = {
+        "answer": lambda each: each.answer(left[1]),
+        "save": lambda each: each.save(tmp_path / "state"),
+        "step": lambda each: each.step(left[1]),
+        "pickle": pickle.dumps,
+    }
+    for each in (adapter, twin):
+        uses[then](each)
+    assert content(adapter._method) == content(twin._method)
+    assert adapter.n_steps == twin.n_steps
 
 
 @pytest.mark.parametrize("change", ["correct", "add_class", "remove_class", "reset"])

@@ -9,6 +9,7 @@ thread at a time changes an adapter; another one waits.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import operator
 import os
@@ -16,6 +17,8 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from crg import state_file
 from crg.encoders import equipped
@@ -35,7 +38,6 @@ from crg.types import (
     Task,
     as_floats,
     like,
-    namespace,
     unit_rows,
 )
 
@@ -100,6 +102,15 @@ def _check_not_a_file(model: str) -> None:
         )
 
 
+def check_names_no_file(method: str, options: Mapping[str, Any], whose: str) -> None:
+    """Refuse options that name a file, which people give and strangers must not."""
+    for field in dataclasses.fields(get_method(method).Config):
+        if field.metadata.get("path") and options.get(field.name):
+            raise InputError(
+                f"Option {field.name!r} names a file, which {whose} may not: leave it out."
+            )
+
+
 _STEPS_PER_COPY = 64  # samples that are taken again, at the most, when a step fails
 
 
@@ -113,6 +124,7 @@ class Adapter:
         self._lock = threading.RLock()
         self._copy: Method | None = None  # the method as it was before the samples below
         self._since: list[Sample] = []
+        self._steps_before: int | None = None  # n_steps before a change that is not over
 
     @property
     def lock(self) -> threading.RLock:
@@ -145,10 +157,11 @@ class Adapter:
     @property
     def cache(self) -> dict[str, tuple[Entry, ...]]:
         """Per class the cached images, most confident first; empty without a cache."""
-        queues = self._method.queues
-        if queues is None:
-            return {}
-        return {name: queues.entries(k) for k, name in enumerate(self.task.class_names)}
+        with self._lock:
+            queues = self._method.queues
+            if queues is None:
+                return {}
+            return {name: queues.entries(k) for k, name in enumerate(self.task.class_names)}
 
     def step(self, views: Array, sample_id: SampleId | None = None) -> Prediction:
         """Adapt to one image, (D,) or (V, D) with the original in row 0, and predict it."""
@@ -162,7 +175,7 @@ class Adapter:
     def step_many(
         self, stream: Array, sample_ids: Sequence[SampleId] | None = None
     ) -> list[Prediction]:
-        """What ``step`` gives for each image of (N, D) or (N, V, D), with one check for all.
+        """What ``step`` gives for each image of (N, D) or (N, V, D).
 
         If an image is refused or the call is interrupted, none has been taken.
         """
@@ -177,7 +190,7 @@ class Adapter:
             raise InputError(
                 f"The stream has shape {tuple(rows.shape)}: give images as (N, D) or (N, V, D)."
             )
-        n, n_views = rows.shape[0], 1 if rows.ndim == 2 else rows.shape[1]
+        n = rows.shape[0]
         given = range(self.n_steps, self.n_steps + n) if sample_ids is None else sample_ids
         if not hasattr(given, "__len__"):
             raise InputError(f"The ids are a {type(given).__name__}: give a list, one per image.")
@@ -185,10 +198,11 @@ class Adapter:
             raise InputError(f"There are {n} images but {len(given)} ids: give one id per image.")
         if n == 0:
             return []
-        what = "stream" if n_views == 1 else f"stream ({n_views} rows an image)"
-        rows, ids = self._checked(rows, n_views, what), [_checked_id(each) for each in given]
-        views = namespace(rows).reshape(rows, (n, n_views, -1))
-        samples = [Sample(views[i, :, :], ids[i]) for i in range(n)]
+        images = rows if rows.ndim == 3 else rows[:, None, :]
+        samples = [
+            Sample(self._checked(images[i, :, :], f"views of image {i} of the stream"), each)
+            for i, each in enumerate(map(_checked_id, given))
+        ]
         self._keep_copy(0)
         predictions = []
         for some in self._method.batches(samples):
@@ -200,6 +214,7 @@ class Adapter:
     def answer(self, views: Array, sample_id: SampleId | None = None) -> Prediction:
         """Predict one image, (D,) or (V, D), with what was learnt so far; nothing is learnt."""
         with self._lock:
+            self._undo()
             return self._method.answer(self._sample(views, sample_id))
 
     def second_pass(self, stream: Iterable[tuple[SampleId, Array]]) -> Iterator[Prediction]:
@@ -276,6 +291,7 @@ class Adapter:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file, at once or not at all."""
         with self._lock:
+            self._undo()
             method = self._method
             state_file.write(
                 path,
@@ -294,13 +310,14 @@ class Adapter:
         A method that forgets has nothing to lose, and may train for minutes: signals do not wait.
         """
         with self._lock, HeldSignals(hold=not self._method.forgets) as signals:
-            steps = self.n_steps
+            self._undo()
+            self._steps_before = self.n_steps
             try:
                 yield signals
             except BaseException:
-                self._roll_back()
-                self.n_steps = steps
+                self._undo()
                 raise
+            self._steps_before = None
 
     def _keep_copy(self, at_most: int) -> None:
         """Keep the method as it is, unless a copy is at most so many samples old."""
@@ -317,18 +334,26 @@ class Adapter:
     def _drop_copy(self) -> None:
         self._copy, self._since = None, []
 
-    def _roll_back(self) -> None:
-        """The method as it was before the call that failed, by taking the samples since again."""
-        if self._copy is None:
+    def _undo(self) -> None:
+        """Go back to before a change that failed, by taking the samples since the copy again.
+
+        Where that fails too, as without memory it may, the next use of the adapter tries again.
+        """
+        if self._steps_before is None:
             return
-        method, samples = self._copy, self._since
-        self._drop_copy()
-        for sample in samples:
-            method.step(sample)
-        self._method = method
+        if self._copy is not None:
+            method = copied(self._copy)
+            for sample in self._since:
+                method.step(sample)
+            self._method = method
+            self._drop_copy()
+        self.n_steps, self._steps_before = self._steps_before, None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_lock": None, "_copy": None, "_since": []}
+        with self._lock:
+            self._undo()
+            method = copied(self._method)  # whoever reads it does so without the lock
+            return {**vars(self), "_method": method, "_lock": None, "_copy": None, "_since": []}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -344,20 +369,27 @@ class Adapter:
                 "give one image at a time, (D,) or (V, D)."
             )
         identity = self.n_steps if sample_id is None else _checked_id(sample_id)
-        return Sample(self._checked(rows, rows.shape[0], "views"), identity)
+        return Sample(self._checked(rows, "views"), identity)
 
-    def _checked(self, rows: Array, n_views: int, what: str) -> Array:
-        """Views as unit rows (N, D) in the library and precision of the task."""
+    def _checked(self, rows: Array, what: str) -> Array:
+        """Views as unit rows (V, D) of their own, in the library and precision of the task.
+
+        They are packed, so that sums over them are rounded alike however they came, and copied,
+        because a step that fails takes the samples before it again: their caller may have put
+        other numbers there meanwhile.
+        """
         text, width = self.task.text_features, rows.shape[-1]
-        if n_views == 0 or width == 0:
+        if 0 in rows.shape:
             raise InputError("There are no views: give at least the feature of the original.")
         if width != text.shape[1]:
             raise InputError(
                 f"The views are {width} wide but the text features {text.shape[1]}: "
                 "encode both with the same model."
             )
-        flat = rows if rows.ndim == 2 else namespace(rows).reshape(rows, (-1, width))
-        return unit_rows(like(flat, text), what)
+        rows = like(rows, text)
+        if isinstance(rows, np.ndarray):
+            return unit_rows(np.array(rows, order="C"), what)
+        return unit_rows(rows.contiguous().clone(), what)
 
 
 def _id_of(views: Array) -> str:

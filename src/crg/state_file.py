@@ -152,6 +152,8 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any
                     f"{path} is not a saved crg state: give a file that adapter.save wrote."
                 )
             return header, {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except InputError:
+        raise
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error}): check the path.") from None
     except (SafetensorError, ValueError, TypeError) as error:

@@ -241,7 +241,8 @@ def as_floats(values: Any, what: str) -> Array:
     xp = namespace(array)
     if array.dtype in (xp.float32, xp.float64):
         return array
-    return xp.astype(array, xp.float32)
+    with np.errstate(over="ignore"):  # what became infinite is refused later
+        return xp.astype(array, xp.float32)
 
 
 def _check_numbers(array: Array, what: str) -> None:
@@ -267,7 +268,8 @@ def _check_numbers(array: Array, what: str) -> None:
 
 def _from_python(values: Any, what: str) -> np.ndarray[Any, Any]:
     try:
-        return np.asarray(values, dtype=np.float32)
+        with np.errstate(over="ignore"):
+            return np.asarray(values, dtype=np.float32)
     except (TypeError, ValueError, OverflowError):
         raise InputError(
             f"The {what} could not be read as numbers: give an array of rows of equal width."
@@ -282,7 +284,8 @@ def like(array: Array, reference: Array) -> Array:
     if isinstance(reference, np.ndarray):
         if str(getattr(array, "device", "cpu")) != "cpu":
             array = array.cpu()  # only torch tensors get here
-        return np.asarray(array, dtype=reference.dtype)
+        with np.errstate(over="ignore"):  # what became infinite is refused later
+            return np.asarray(array, dtype=reference.dtype)
     xp = namespace(reference)
     if isinstance(array, np.ndarray) and not (array.flags.writeable and array.flags.c_contiguous):
         array = array.copy()  # torch shares neither read-only memory nor negative strides

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
+from crg.adapter import check_names_no_file
 from crg.datasets.catalog import find_entry, get_entry
 from crg.methods.registry import BASELINE, get_method, typed_options
 from crg.presets import presets_of
@@ -194,6 +195,8 @@ def completed(design: Design, file: Path | None = None) -> Design:
     for number, row in enumerate(rows, start=1):
         with _at(file, f"row {number} ({row.label!r})"):
             _check_row(row)
+            for options in (row.options, *row.per_dataset.values()) if file else ():
+                check_names_no_file(row.method, options, "a file of an experiment")
     for number, setting in enumerate(settings, start=1):
         with _at(file, f"setting {number} ({setting.label!r})"):
             setting.scenario  # noqa: B018  (which checks itself)

@@ -20,6 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from msgspec.structs import replace
 
+from crg.adapter import check_names_no_file
 from crg.atomic import replacing
 from crg.bench.rendered import shapes_in
 from crg.bench.sources import discover, origin_of
@@ -290,8 +291,8 @@ def _equal_answers(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[i
     return (int((old == new)[came].sum()), int(came.sum())) if len(old) == len(new) else None
 
 
-def check_plugins(run: AnyRun, given: Sequence[str]) -> None:
-    """A line may come from a stranger, and a plug-in runs code: people name it themselves."""
+def check_trusted(run: AnyRun, given: Sequence[str]) -> None:
+    """A line may come from a stranger: plug-ins and files of a method are named by people."""
     named = {Path(each).stem for each in given}
     missing = [each for each in run.plugins if Path(each).stem not in named]
     if missing:
@@ -299,6 +300,7 @@ def check_plugins(run: AnyRun, given: Sequence[str]) -> None:
             f"The run used the plug-in {missing[0]}, which runs code and is not loaded because a "
             "results file names it: name it with --plugin if you trust it."
         )
+    check_names_no_file(run.method, run.given, "a line of results")
 
 
 def repeat(run: AnyRun, plugins: Sequence[str] = (), same_data: bool = True) -> Repetition:

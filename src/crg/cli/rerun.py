@@ -15,7 +15,7 @@ from crg.bench.rerun import (
     Repetition,
     changed_since,
     check_data,
-    check_plugins,
+    check_trusted,
     find_line,
     repeat,
     with_data_at,
@@ -69,7 +69,7 @@ def rerun(
       crg rerun docs/results/ablation.jsonl.gz:145 --data features/
     """
     found = find_line(line, list(files) or _default_files(line))
-    check_plugins(found.run, loaded_plugins())
+    check_trusted(found.run, loaded_plugins())
     with contextlib.closing(EncodingBar()) as bar:
         render = functools.partial(_rendered, folder=folder, bar=bar)
         run = with_data_at(found.run, named_paths(data), render)

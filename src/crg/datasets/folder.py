@@ -104,7 +104,8 @@ class _Row:
 def _rows(table: Path) -> list[_Row]:
     try:
         with table.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file, delimiter=TABLE_SUFFIXES.get(table.suffix.lower(), ","))
+            mark = TABLE_SUFFIXES.get(table.suffix.lower(), ",")
+            reader = csv.reader(file, delimiter=mark, strict=True)
             header = [name.strip().lower() for name in next(reader, [])]
             lines = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
     except (OSError, UnicodeDecodeError, csv.Error) as error:

@@ -63,7 +63,7 @@ class AnswerFile:
             if resume and target.exists():
                 check_settings(target, settings)
                 self.before = read_answers(target, layout)
-            self._file = _opened(target, resume)
+            self._file = _opened(target, layout, resume)
         try:
             if isinstance(target, Path) and settings is not None:
                 keep_settings(target, settings)
@@ -126,11 +126,19 @@ def check_settings(path: Path, settings: Mapping[str, Any] | None) -> None:
 
 def kept_settings(path: Path) -> dict[str, Any]:
     """The settings of a file of answers; empty if nothing is known of them."""
+    file = settings_file(path)
     try:
-        kept = parsed_json(settings_file(path).read_bytes())
-    except (OSError, ValueError):
+        kept = parsed_json(file.read_bytes())
+        if not isinstance(kept, dict):
+            raise ValueError("it holds no settings")
+    except OSError:
         return {}
-    return kept if isinstance(kept, dict) else {}
+    except ValueError as error:
+        raise InputError(
+            f"{file} is damaged ({error}): restore it from a copy, or remove it if the settings of "
+            "this command are those of the answers."
+        ) from None
+    return kept
 
 
 def settings_file(path: Path) -> Path:
@@ -157,7 +165,7 @@ def _brief(value: Any) -> str:
 
 def read_answers(path: Path, layout: Format) -> list[Line]:
     """The whole lines of a file; numbers and truth values in their types."""
-    text = _whole_lines(path)
+    text = _whole_lines(path, layout)
     try:
         lines = parse_json_lines(text) if layout == "jsonl" else parse_csv(text)
         if not all(map(_is_answer, lines)):
@@ -204,11 +212,12 @@ def exists_already(path: Path) -> InputError:
     )
 
 
-def _opened(path: Path, resume: bool) -> IO[str]:
+def _opened(path: Path, layout: Format, resume: bool) -> IO[str]:
     try:
         if not resume:
             return path.open("x", encoding="utf-8", errors="surrogateescape", newline="")
-        whole = len(_whole_lines(path).encode("utf-8", "surrogateescape")) if path.exists() else 0
+        text = _whole_lines(path, layout) if path.exists() else ""
+        whole = len(text.encode("utf-8", "surrogateescape"))
         file = path.open("a", encoding="utf-8", errors="surrogateescape", newline="")
         file.truncate(whole)  # a line that a crash cut off is decided again
         return file
@@ -218,12 +227,19 @@ def _opened(path: Path, resume: bool) -> IO[str]:
         raise not_writable(path, error) from None
 
 
-def _whole_lines(path: Path) -> str:
+def _whole_lines(path: Path, layout: Format) -> str:
+    """The text up to the last whole line; a quote that whole lines follow must be closed."""
     try:
-        data = path.read_bytes()
+        data = path.read_bytes().decode("utf-8", "surrogateescape")
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}): check the path.") from None
-    data = data[: data.rfind(b"\n") + 1]
-    while path.suffix.lower() == ".csv" and data.count(b'"') % 2:  # cut off within a cell
-        data = data[: data.rfind(b"\n", 0, len(data) - 1) + 1]
-    return data.decode("utf-8", "surrogateescape")
+    whole = data[: data.rfind("\n") + 1]
+    while layout == "csv" and whole.count('"') % 2:  # cut off within a cell
+        whole = whole[: whole.rfind("\n", 0, len(whole) - 1) + 1]
+    n_commas, later = data.partition("\n")[0].count(","), data[len(whole) :].split("\n")[1:-1]
+    if any(each.count(",") >= n_commas for each in later):
+        raise InputError(
+            f"{path} has a quote that is not closed in line {whole.count(chr(10)) + 1}: "
+            "correct that line, or restore the file from a copy."
+        )
+    return whole

@@ -18,12 +18,12 @@ from weakref import WeakValueDictionary
 from msgspec import Raw, json
 
 from crg import state_file
-from crg.adapter import Adapter
+from crg.adapter import Adapter, check_names_no_file
 from crg.classifier import Classifier
 from crg.encoders.base import Vectors
 from crg.images.views import Recipe
 from crg.methods.options import saved_options
-from crg.methods.registry import DEFAULT, get_method
+from crg.methods.registry import DEFAULT
 from crg.prompts import encode_classes
 from crg.server.batching import Encoded
 from crg.server.learning import Learner
@@ -66,7 +66,7 @@ class Actions:
         """Start a session with new classes."""
         service, method = self._service, method or DEFAULT
         self._check_room(len(classes), views)
-        _check_no_paths(method, options)
+        check_names_no_file(method, options, "a request")
         text = await self._encode_names(classes)
         start = {
             "classes": list(classes),
@@ -283,13 +283,6 @@ def _answer(uploads: Sequence[Upload], learner: Learner, images: Sequence[Encode
 def _check_classes(count: int, most: int) -> None:
     if count > most:
         raise InputError(f"There would be {count} classes: a session may have {most}.")
-
-
-def _check_no_paths(method: str, options: Mapping[str, Any]) -> None:
-    for field in dataclasses.fields(get_method(method).Config):
-        if field.metadata.get("path") and options.get(field.name):
-            raise InputError(f"Option {field.name!r} names a file, which no request may: "
-                             "leave it out.")  # fmt: skip
 
 
 def _digest(contents: Sequence[bytes]) -> bytes:
