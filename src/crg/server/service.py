@@ -225,9 +225,11 @@ class Service:
 
     def _on_events(self, session: Session, events: Sequence[Event]) -> None:
         for event in events:
-            self.metrics.images.inc(event.kind == "answer")
-            self.metrics.changed.inc(event.detail.get("changed", False))
-            self.metrics.corrections.inc(event.kind == "correction")
+            if event.kind == "answer":
+                self.metrics.images.inc()
+                self.metrics.changed.inc(event.detail["changed"])
+            elif event.kind == "correction":
+                self.metrics.corrections.inc()
         self.hub.publish(session.row.id, events)
 
     def _commit(self, changes: list[Change]) -> Sequence[Any]:

@@ -103,7 +103,7 @@ class Session:
         try:
             while self._jobs:
                 if not self._jobs[0].ready.done():
-                    await asyncio.wait([self._jobs[0].ready])
+                    await _settled(self._jobs[0].ready)
                 jobs = []
                 while self._jobs and self._jobs[0].ready.done():
                     jobs.append(self._jobs.popleft())
@@ -174,6 +174,18 @@ class Session:
             return
         self._tools.on_events(self, events)
         job.done.set_result(events)
+
+
+async def _settled(future: asyncio.Future[Any]) -> None:
+    """Wait until a future is done, whatever it is: ``asyncio.wait`` with less ado."""
+    waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wake(_: object) -> None:
+        if not waiting.done():
+            waiting.set_result(None)
+
+    future.add_done_callback(wake)
+    await waiting
 
 
 def _not_kept(reason: str) -> Problem:
