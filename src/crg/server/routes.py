@@ -195,7 +195,7 @@ async def start_session(request: Request, views: Annotated[int, Query(ge=1)] = 1
     return _json(info, 201, {"Location": f"/v1/sessions/{info['id']}"})
 
 
-@router.get("/sessions/{id}", responses={200: {"model": schema.SessionInfo}, **problems(404)})
+@router.get("/sessions/{id}", responses={200: {"model": schema.SessionInfo}, **problems(404, 422)})
 async def get_session(request: Request, id: str) -> Response:
     """A session: how it was started, counts and curves."""
     service = service_of(request)
@@ -203,7 +203,7 @@ async def get_session(request: Request, id: str) -> Response:
     return _json(await service.read(summarise, service.log, row))
 
 
-@router.delete("/sessions/{id}", status_code=204, responses=problems(404, 503))
+@router.delete("/sessions/{id}", status_code=204, responses=problems(404, 422, 503))
 async def delete_session(request: Request, id: str) -> Response:
     """Delete a session with all that belongs to it."""
     await service_of(request).delete(id)
