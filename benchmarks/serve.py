@@ -47,14 +47,20 @@ class Load:
     clients: int
     images: int = 1  # per request
     views: int = 1  # per image
+    apart: bool = False  # the encoder in a process of its own
 
     def __str__(self) -> str:
         told = f"{self.clients} client{'s' * (self.clients > 1)}"
         told += f", {self.images} images per request" * (self.images > 1)
+        told += ", --engine processes --replicas 1" * self.apart
         return told + f", {self.views} views" * (self.views > 1)
 
 
-_LOADS = (Load(1), Load(8), Load(64), Load(8, images=8), Load(8, views=16))
+_LOADS = (
+    *(Load(1), Load(8), Load(64), Load(8, images=8)),
+    *(Load(8, apart=True), Load(8, images=8, apart=True), Load(8, views=16)),
+)
+_APART = ["--engine", "processes", "--replicas", "1"]
 
 
 def main() -> None:
@@ -86,13 +92,15 @@ def _round(files: Sequence[Path], data: Path, given: argparse.Namespace) -> dict
     before = _bare(encoder, contents, given.seconds)
     turns = {}
     for load in _LOADS:
-        with _served(data / str(load), given.options) as (port, process):
-            begun = _processor_of(process)
+        options = [*given.options, *_APART * load.apart]
+        with _served(data / str(load), options) as (port, process):
+            begun = sum(map(_processor_of, _with_children(process)))
             told = _loaded(port, load, given.seconds, files[0].parent)
             text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
             answered = float(text.partition("\ncrg_images_total ")[2].split()[0])
-            told["milliseconds"] = 1000 * (_processor_of(process) - begun) / answered
-            told["megabytes"] = _peak_of(process)
+            used = sum(map(_processor_of, _with_children(process))) - begun
+            told["milliseconds"] = 1000 * used / answered
+            told["megabytes"] = sum(map(_peak_of, _with_children(process)))
         told["images"] = told["per_second"] * load.images
         turns[str(load)] = told
     after = _bare(encoder, contents, given.seconds)
@@ -166,6 +174,12 @@ def _loaded(port: int, load: Load, seconds: float, folder: Path) -> Record:
     return told
 
 
+def _with_children(process: int) -> list[int]:
+    tasks = Path(f"/proc/{process}/task").iterdir()
+    below = [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    return [process, *(each for child in below for each in _with_children(child))]
+
+
 def _processor_of(process: int) -> float:
     """Seconds of a processor that a process has used."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
@@ -179,8 +193,8 @@ def _peak_of(process: int) -> float:
 
 def table(rounds: Sequence[dict[str, Record]]) -> str:
     """Medians over the rounds, as Markdown."""
-    head = ("", "images/s", "of the bare", "ms of a processor per image", "p50 ms", "p99 ms",
-            "memory MB", "processors of the clients")  # fmt: skip
+    head = ("", "images/s", "of the bare", "ms of a core per image", "p50 ms", "p99 ms",
+            "memory MB", "cores of the clients")  # fmt: skip
     rows = [head, ("---",) * len(head)]
     for views in _VIEWS:
         bare = _name(READING, views)

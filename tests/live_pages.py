@@ -14,6 +14,8 @@ from typing import Any
 import httpx
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import ActionChains, Chrome
+from selenium.webdriver.support.expected_conditions import alert_is_present
+from selenium.webdriver.support.wait import WebDriverWait
 
 from browsers import SIZES, chromium, emulate
 from crg.shapes import ShapeImage, class_things
@@ -70,6 +72,10 @@ class Page:
         element = self.browser.find_element("css selector", selector)
         self.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
         element.click()
+
+    def accept(self) -> None:
+        """Say yes to the question that the page asks, once it does."""
+        WebDriverWait(self.browser, 30).until(alert_is_present()).accept()  # type: ignore[union-attr]
 
     def choose(self, *paths: Path) -> None:
         """Choose files as images."""

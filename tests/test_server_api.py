@@ -212,7 +212,7 @@ def test_bad_input_is_refused_in_a_sentence(served: TestClient) -> None:
     """What is refused changes nothing, and the sentence is that of the command line."""
     session = start(served)
     new: list[tuple[Any, str]] = [
-        ({"classes": ["a"]}, "classes"),
+        ({"classes": ["a"]}, "The number of classes is 1: give at least two."),
         ({"classes": ["a", "a"]}, "more than once"),
         ({"classes": ["a", " "]}, "empty"),
         ({"classes": "ab"}, "classes"),
@@ -221,7 +221,7 @@ def test_bad_input_is_refused_in_a_sentence(served: TestClient) -> None:
         ({"classes": NAMES, "options": {"nope": 1}}, "no option 'nope'"),
         ({"classes": NAMES, "method": "coop", "options": {"context": "/etc/passwd"}}, "file"),
         ({"classes": NAMES, "method": "tip_adapter"}, "labelled images"),
-        ({"classes": NAMES, "views": 0}, "views"),
+        ({"classes": NAMES, "views": 0}, "give a whole number from 1 to 64"),
         ({"classes": NAMES, "more": 1}, "more"),
     ]
     for body, word in new:
@@ -271,8 +271,16 @@ def test_the_server_says_what_it_is(served: TestClient) -> None:
     assert "crg_images_total 1.0" in metrics and 'route="/v1/sessions/{id}/images"' in metrics
     facts = served.get("/v1").json()
     assert facts["model"] == "colours" and facts["limits"]["max_images"] == Limits().max_images
-    paths = served.get("/openapi.json").json()["paths"]
-    assert "/v1/sessions/{id}/images" in paths and "example" in served.get("/openapi.json").text
+    document = served.get("/openapi.json").json()
+    assert "/v1/sessions/{id}/images" in document["paths"]
+    for name, model in document["components"]["schemas"].items():
+        whole = model.get("examples", [{}])[0]
+        without = [
+            field
+            for field, told in model["properties"].items()
+            if field not in whole and not {"examples", "$ref"} & {*told, *told.get("items", ())}
+        ]
+        assert not without, (name, without)
     assert "<html" in served.get("/").text
 
 

@@ -248,7 +248,7 @@ def test_classes_come_and_go(page: Page, stage: Stage) -> None:
     page.browser.find_element("id", "class-name").send_keys("green plain drop", Keys.ENTER)
     until(lambda: "green plain drop" in page.text("#problem p"))
     page.click("#class-list li:nth-child(5) button")
-    page.browser.switch_to.alert.accept()
+    page.accept()
     until(lambda: page.text("#classes-title") == "4 classes")
     assert httpx.get(page.api).json()["classes"] == CLASSES
 
@@ -284,7 +284,7 @@ def test_two_watch_one_session(page: Page, stage: Stage) -> None:
         )
         until(lambda: "2 images" in page.text("#facts"))
         page.click("#delete")
-        page.browser.switch_to.alert.accept()
+        page.accept()
         until(lambda: page.text("#problem p") == "This session was deleted.")
     finally:
         page.browser.close()

@@ -103,6 +103,21 @@ def test_the_page_fits_and_is_readable(page: Page, stage: Stage) -> None:
     press(page, Keys.ESCAPE)
 
 
+def test_a_phone_shows_images_on_its_first_screen(page: Page, stage: Stage) -> None:
+    """Curves and classes are folded there, and open with a touch; on a desk they are open."""
+    page.send(*stage.images)
+    parts = ("#curves figure", "#class-list li")
+    until(lambda: all(page.texts(part) for part in parts))
+    emulate(page.browser, SIZES["narrow"])
+    page.browser.refresh()
+    until(lambda: page.cards(".label"))
+    top = "return document.querySelector('.card').getBoundingClientRect().top"
+    assert page.browser.execute_script(top) < SIZES["narrow"][1] - 100
+    assert not any(page.texts(part) for part in parts)
+    page.click("#curves summary")
+    until(lambda: page.texts(parts[0]))
+
+
 def test_every_field_has_a_name(page: Page) -> None:
     """Assistive technology finds a label for each input, select and button."""
     script = """return [...document.querySelectorAll("input, select, textarea, button")]

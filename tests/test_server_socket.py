@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -118,6 +119,25 @@ def test_slow_and_broken_clients_harm_nobody(server: Process) -> None:
             each.close()
         assert send(client, session, some_png(2))["step"] == 2
         assert client.get(session).json()["images"] == 2
+
+
+def test_slow_and_endless_heads_are_cut_off(server: Process) -> None:
+    """A connection that says nothing, half a head or a head without end is closed in time."""
+    place = ("127.0.0.1", server.port)
+    with contextlib.ExitStack() as held:
+        silent, half, endless, later = (
+            held.enter_context(socket.create_connection(place, timeout=30)) for _ in range(4)
+        )
+        half.sendall(b"GET /healthz HTTP/1.1\r\nHost: local")
+        later.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        answer = later.recv(4096)
+        while not answer.endswith(b"ok\n"):
+            answer += later.recv(4096)
+        later.sendall(b"GET /healthz HTTP/1.1\r\n")
+        with contextlib.suppress(OSError):  # it may be closed before all is sent
+            endless.sendall(b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 400_000)
+        assert b" 431 " in endless.recv(4096)
+        assert all(b" 408 " in each.recv(4096) for each in (silent, half, later))
 
 
 def test_chunked_bodies_are_read(server: Process) -> None:

@@ -17,7 +17,7 @@ from crg.encoders.base import library
 from crg.prompts import PHOTO, check_template
 from crg.types import InputError
 
-for _name in ("fastapi", "prometheus_client", "python_multipart", "uvicorn"):
+for _name in ("fastapi", "httptools", "prometheus_client", "python_multipart", "uvicorn"):
     library(_name, "server")
 
 from crg.server.app import create_app  # noqa: E402  (needs what is checked above)

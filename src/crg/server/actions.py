@@ -82,8 +82,7 @@ class Actions:
         """Start a session with a state that ``crg`` saved."""
         service, session_id = self._service, secrets.token_hex(16)
         self._check_room(2, views)
-        load = partial(self._read_state, state)
-        adapter = await asyncio.get_running_loop().run_in_executor(service.texts, load)
+        adapter = await service.texts.do(self._read_state, state)
         self._check_room(adapter.task.n_classes, views)
         await service.read(service.states.save, session_id, Learner(adapter))
         start = {
@@ -180,7 +179,7 @@ class Actions:
     async def _encode_names(self, names: Sequence[str]) -> Vectors:
         service = self._service
         encode = partial(encode_classes, service.encoder, names, service.settings.templates)
-        return await asyncio.get_running_loop().run_in_executor(service.texts, encode)
+        return await service.texts.do(encode)
 
     async def _submit(
         self,

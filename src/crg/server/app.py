@@ -20,7 +20,7 @@ from crg.server.actions import Actions
 from crg.server.bodies import JSON_BYTES, body_of, parsed
 from crg.server.limits import Rate
 from crg.server.problems import Problem
-from crg.server.routes import router, service_of
+from crg.server.routes import Direct, router, service_of
 from crg.server.security import COOKIE, Envelope, Guard, Token
 from crg.server.service import Service, Settings
 from crg.types import InputError
@@ -47,6 +47,7 @@ def create_app(settings: Settings, encoder: Encoder, service: Service | None = N
     app.include_router(router)
     app.include_router(downloads.router)
     _add_pages(app)
+    app.add_middleware(Direct)
     rate = Rate(settings.limits.max_rate)
     hosts, origins = settings.allow_hosts, settings.allow_origins
     app.add_middleware(Guard, token=token, rate=rate, hosts=hosts, origins=origins)

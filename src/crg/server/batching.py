@@ -8,9 +8,9 @@ import io
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from functools import partial
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from PIL import Image
@@ -28,6 +28,50 @@ Result = TypeVar("Result")
 ROWS = 32  # views per call of the encoder; more do not make it faster
 _MOMENT = 0.01  # seconds that a batch may wait for an image that is being read
 THUMBNAIL = 128  # pixels a side
+
+
+class Workers:
+    """Threads that do what they are given, at less cost than those of ``concurrent.futures``."""
+
+    def __init__(self, count: int, name: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._waiting: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._run, name=f"{name}-{n}", daemon=True)
+            for n in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """Have something done that does not fail."""
+        self._waiting.put(work)
+
+    def do(self, work: Callable[..., Result], *arguments: Any) -> asyncio.Future[Result]:
+        """Have something done whose result is waited for in the loop."""
+        done: asyncio.Future[Result] = self._loop.create_future()
+
+        def run() -> None:
+            result: Result | BaseException
+            try:
+                result = work(*arguments)
+            except BaseException as error:
+                result = error
+            self._loop.call_soon_threadsafe(_resolve, [done], [result])
+
+        self._waiting.put(run)
+        return done
+
+    def close(self) -> None:
+        """End the threads once all is done."""
+        for _ in self._threads:
+            self._waiting.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self) -> None:
+        while (work := self._waiting.get()) is not None:
+            work()
 
 
 class Gatherer(Generic[Item, Result]):
@@ -163,7 +207,7 @@ class Batcher:
     def __init__(self, eye: Eye, workers: int, metrics: Metrics) -> None:
         self._eye, self._metrics = eye, metrics
         self._loop = asyncio.get_running_loop()
-        self._readers = ThreadPoolExecutor(workers, "crg-read")
+        self._readers = Workers(workers, "crg-read")
         self._lock = threading.Lock()
         self._reading = 0  # images
         self._gatherer: Gatherer[_Views, Encoded]
@@ -177,12 +221,12 @@ class Batcher:
         encoded: asyncio.Future[Encoded] = self._loop.create_future()
         with self._lock:
             self._reading += 1
-        self._readers.submit(self._read, content, recipe, place, encoded)
+        self._readers.submit(partial(self._read, content, recipe, place, encoded))
         return encoded
 
     def close(self) -> None:
         """End the threads once all is encoded."""
-        self._readers.shutdown()
+        self._readers.close()
         self._gatherer.close()
 
     def _read(
@@ -210,8 +254,13 @@ class Batcher:
 
 def thumbnail_of(image: Image.Image) -> bytes:
     """A JPEG of an RGB image, at most ``THUMBNAIL`` pixels a side."""
-    scale = min(1.0, THUMBNAIL / max(image.size))
-    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
-    written = io.BytesIO()
-    image.resize(size, Image.Resampling.BOX).save(written, "JPEG", quality=75)
+    longer, written = max(image.size), io.BytesIO()
+    whole = -(-longer // THUMBNAIL)  # blocks of so many pixels a side become one each
+    if 4 * longer >= 3 * whole * THUMBNAIL:
+        small = image.reduce(whole)  # four times as fast as resizing
+    else:
+        scale = min(1.0, THUMBNAIL / longer)
+        size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+        small = image.resize(size, Image.Resampling.BOX)
+    small.save(written, "JPEG", quality=75)
     return written.getvalue()

@@ -81,7 +81,7 @@ async def _lines(service: Service, number: int, suffix: str) -> AsyncIterator[st
             "description": "A state.",
             "content": {"application/octet-stream": {"schema": BINARY}},
         },
-        **problems(404, 503),
+        **problems(404, 422, 503),
     },
 )
 async def state(request: Request, id: str) -> Response:

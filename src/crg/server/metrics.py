@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+_METHODS = ("GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH")
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
@@ -37,6 +38,18 @@ class Metrics:
         self.replay_differences = Counter(
             "crg_replay_differences", "Replayed answers that differ.", registry=own
         )
+
+        self._answered: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        key = (method if method in _METHODS else "other", route, status)
+        if key not in self._answered:  # looking them up takes longer than counting
+            labels = (key[0], route, str(status))
+            self._answered[key] = self.requests.labels(*labels), self.seconds.labels(route)
+        counted, took = self._answered[key]
+        counted.inc()
+        took.observe(seconds)
 
     def text(self) -> bytes:
         """All of them, as Prometheus reads them."""

@@ -32,6 +32,9 @@ class Problem(Exception):  # noqa: N818 - the name of RFC 9457
         self.headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
 
 
+KNOWN = (Problem, InputError, HTTPException, RequestValidationError, ClientDisconnect)
+
+
 def refused(error: InputError, **more: Any) -> Problem:
     """The problem that bad input is."""
     return Problem(422, str(error), **more)
@@ -56,32 +59,27 @@ def response(problem: Problem, headers: Mapping[str, str] | None = None) -> Resp
 
 def add_handlers(app: FastAPI) -> None:
     """Have every error of the application answered by a problem document."""
-    app.add_exception_handler(Problem, _known)
-    app.add_exception_handler(InputError, _input)
-    app.add_exception_handler(HTTPException, _plain)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(ClientDisconnect, _gone)
+
+    async def handle(_: Request, error: Exception) -> Response:
+        return answer_to(error)
+
+    for kind in KNOWN:
+        app.add_exception_handler(kind, handle)
 
 
-async def _known(_: Request, error: Exception) -> Response:
-    assert isinstance(error, Problem)
-    return response(error)
-
-
-async def _input(_: Request, error: Exception) -> Response:
-    assert isinstance(error, InputError)
-    return response(refused(error))
-
-
-async def _plain(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    detail = _PLAIN.get(error.status_code, str(error.detail))
-    return response(Problem(error.status_code, detail), error.headers)
-
-
-async def _invalid(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    return response(Problem(422, invalid_sentence(error.errors()[0])))
+def answer_to(error: Exception) -> Response:
+    """The problem document for an error that is one of ``KNOWN``."""
+    match error:
+        case Problem():
+            return response(error)
+        case InputError():
+            return response(refused(error))
+        case HTTPException():
+            detail = _PLAIN.get(error.status_code, str(error.detail))
+            return response(Problem(error.status_code, detail), error.headers)
+        case RequestValidationError():
+            return response(Problem(422, invalid_sentence(error.errors()[0])))
+    return response(Problem(400, "The request broke off: send it again."))
 
 
 def invalid_sentence(first: Mapping[str, Any]) -> str:
@@ -90,7 +88,3 @@ def invalid_sentence(first: Mapping[str, Any]) -> str:
     what = str(first["msg"]).rstrip(".")
     what = f"{what[:1].lower()}{what[1:]}"
     return f"{where or 'The body'} is not valid ({what}): see /openapi.json."
-
-
-async def _gone(_: Request, __: Exception) -> Response:
-    return response(Problem(400, "The request broke off: send it again."))

@@ -10,13 +10,12 @@ import asyncio
 import contextlib
 import functools
 import multiprocessing
-import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
 from crg.encoders.base import Encoder
@@ -27,7 +26,7 @@ from crg.server.learning import LostError
 from crg.server.metrics import Metrics
 from crg.server.problems import Problem, refused
 from crg.server.service import Service, Settings
-from crg.threads import processors
+from crg.threads import one_blas_thread, processors
 from crg.types import InputError
 
 _PAUSE = 1.0  # seconds between two rounds in search of a replica that answers
@@ -38,9 +37,17 @@ _Image = tuple[bytes, Recipe]
 class Replica:
     """Reads and encodes images, in a process of its own."""
 
-    def __init__(self, load: Callable[[], Encoder], max_pixels: int, thumbnails: bool) -> None:
+    def __init__(
+        self,
+        load: Callable[[], Encoder],
+        max_pixels: int,
+        thumbnails: bool,
+        threads: int | None = None,
+    ) -> None:
         self._load, self._max_pixels, self._thumbnails = load, max_pixels, thumbnails
-        self._threads = ThreadPoolExecutor(processors())
+        contextlib.ExitStack().enter_context(one_blas_thread())  # setting it per batch is slow
+        threads = threads or processors()
+        self._map = map if threads == 1 else ThreadPoolExecutor(threads).map
 
     @functools.cached_property
     def _eye(self) -> Eye:
@@ -52,7 +59,7 @@ class Replica:
 
     def encode(self, batch: Sequence[tuple[bytes, Recipe]]) -> list[Encoded | InputError]:
         """Encode what can be read; for the others, what is wrong with them."""
-        seen = list(self._threads.map(self._views, batch))
+        seen = list(self._map(self._views, batch))
         readable = [each for each in seen if not isinstance(each, InputError)]
         encoded = iter(self._eye.encode(readable) if readable else ())
         return [each if isinstance(each, InputError) else next(encoded) for each in seen]
@@ -131,28 +138,58 @@ def nobody(kind: str) -> Problem:
                    retry_after=5)  # fmt: skip
 
 
-_here: Replica  # of a process that was started for it
-
-
-def _begin(load: Callable[[], Encoder], max_pixels: int, thumbnails: bool) -> None:
-    """Life of a process begins: the service alone ends it, or goes itself."""
-    global _here
+def _live(pipe: Connection, *eye: Any) -> None:
+    """Life of a process: it encodes what comes, until the service closes the pipe or is gone."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    _here = Replica(load, max_pixels, thumbnails)
-    _here.prepare()
+    replica = Replica(*eye)
+    with contextlib.suppress(EOFError, OSError):
+        pipe.send(_tried(replica.prepare))
+        while True:
+            pipe.send(_tried(replica.encode, pipe.recv()))
 
 
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
+def _tried(work: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return work(*arguments)
+    except Exception as error:
+        return error
 
 
-def _encode(images: Sequence[_Image]) -> list[Encoded | InputError]:
-    return _here.encode(images)
+class _Process:
+    """A replica behind a pipe; one thread at a time asks it."""
+
+    def __init__(self, *eye: Any) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_live, args=(theirs, *eye), daemon=True)
+        self._process.start()
+        theirs.close()
+        self._lock, self._ready = threading.Lock(), False
+
+    def answer(self, images: Sequence[_Image]) -> Any:
+        """What it makes of images; ``EOFError`` or ``OSError`` if it is gone."""
+        with self._lock:
+            self.wait()
+            self._pipe.send(images)
+            return self._received()
+
+    def wait(self) -> None:
+        """Wait until it is ready, and raise what keeps it from that."""
+        if not self._ready:
+            self._received()
+            self._ready = True
+
+    def close(self) -> None:
+        """End it."""
+        self._pipe.close()
+        self._process.join()
+
+    def _received(self) -> Any:
+        answer = self._pipe.recv()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 class Processes:
@@ -160,26 +197,25 @@ class Processes:
 
     def __init__(self, count: int, *eye: Any) -> None:
         self.replicas = range(count)
-        self._start = functools.partial(
-            ProcessPoolExecutor, 1, multiprocessing.get_context("spawn"), _begin, eye
-        )
-        self._pools = [self._start() for _ in self.replicas]
-        for waiting in [pool.submit(_encode, ()) for pool in self._pools]:
-            waiting.result()  # so that what is wrong is known at the start
+        self._start = functools.partial(_Process, *eye, max(1, processors() // count))
+        self._processes = [self._start() for _ in self.replicas]
+        for process in self._processes:
+            process.wait()  # so that what is wrong is known at the start
 
     def answer(self, actor: int, verb: str, *arguments: Any) -> Any:
         """What a process answers; ``LostError`` if it is gone."""
-        pool = self._pools[actor]
+        process = self._processes[actor]
         try:
-            return pool.submit(_encode, *arguments).result()
-        except BrokenProcessPool:
-            self._pools[actor] = self._start()
+            return process.answer(*arguments)
+        except (EOFError, OSError):
+            if self._processes[actor] is process:
+                self._processes[actor] = self._start()
             raise LostError from None
 
     def close(self) -> None:
         """End the processes."""
-        for pool in self._pools:
-            pool.shutdown(cancel_futures=True)
+        for process in self._processes:
+            process.close()
 
 
 @contextlib.contextmanager

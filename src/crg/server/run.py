@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import signal
 import socket
@@ -10,12 +11,62 @@ from collections.abc import Callable, Iterator
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from crg.server.service import Service, Settings
 from crg.types import InputError
 
 _SWITCH = 0.002  # seconds after which a thread that computes lets the event loop go on
+_MOST_HEAD = 65_536  # bytes of a request before its body
 _STOPS = (signal.SIGINT, signal.SIGTERM)
+
+
+class _Protocol(HttpToolsProtocol):
+    """HTTP on one connection; whoever does not say in time what is wanted is disconnected."""
+
+    _head = 0  # bytes of a request that has not said yet what it wants
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came, but no more of a head than there can be."""
+        if self._late is None and (self.cycle is None or self.cycle.response_complete):
+            self._wait()
+        super().data_received(data)
+        if self._late is not None:
+            self._head += len(data)
+            if self._head > _MOST_HEAD:
+                self._end(b"431 Request Header Fields Too Large")
+
+    def on_headers_complete(self) -> None:
+        """What is wanted is known."""
+        self._stop_waiting()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The other side is gone."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        seconds = self.config.app.state.service.limits.body_timeout  # type: ignore[union-attr]
+        self._head = 0
+        self._late = self.loop.call_later(seconds, self._end, b"408 Request Timeout")
+
+    def _stop_waiting(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _end(self, status: bytes) -> None:
+        self._stop_waiting()
+        if not self.transport.is_closing():
+            self.transport.write(b"HTTP/1.1 %b\r\nConnection: close\r\n\r\n" % status)
+            self.transport.close()
 
 
 class _Server(uvicorn.Server):
@@ -56,6 +107,7 @@ def serve(
     address = f"http://{name}:{listening.getsockname()[1]}/"
     config = uvicorn.Config(
         app,
+        http=_Protocol,
         log_level="critical",  # what fails is logged by the application
         access_log=False,
         server_header=False,

@@ -13,23 +13,43 @@ from crg.server.problems import MEDIA_TYPE
 Name = Annotated[StrictStr, Field(min_length=1, max_length=500)]
 
 
+_BRIEF = {
+    "id": "4f09c2d1a6b84e3fb0c7d5e6f7a8b9c0",
+    "created": 1763316000.0,
+    "last_used": 1763316009.5,
+    "method": DEFAULT,
+    "views": 1,
+    "images": 7,
+}
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
+
+
+def _like(**example: Any) -> ConfigDict:
+    """A model whose description has an example of all its fields."""
+    return ConfigDict(json_schema_extra={"examples": [example]})
 
 
 class NewSession(_Strict):
     """Classes to tell apart, and the method that adapts."""
 
-    classes: Annotated[list[Name], Field(min_length=2, examples=[["red circle", "blue square"]])]
+    classes: Annotated[
+        list[Name],
+        Field(json_schema_extra={"minItems": 2}, examples=[["red circle", "blue square"]]),
+    ]
     method: Annotated[StrictStr, Field(examples=[DEFAULT])] = DEFAULT
     options: Annotated[dict[str, Any], Field(examples=[{}])] = {}
-    views: Annotated[StrictInt, Field(ge=1, examples=[1])] = 1
+    views: Annotated[StrictInt, Field(json_schema_extra={"minimum": 1}, examples=[1])] = 1
 
 
 class NewFeatures(_Strict):
     """The features of one image, (D,) or (V, D) with the original first."""
 
-    features: Annotated[list[float] | list[list[float]], Field(min_length=1)]
+    features: Annotated[
+        list[float] | list[list[float]], Field(min_length=1, examples=[[0.6, 0.0, 0.8]])
+    ]
     name: Annotated[StrictStr, Field(max_length=200, examples=["7.png"])] | None = None
 
 
@@ -55,6 +75,8 @@ class Login(_Strict):
 class Score(BaseModel):
     """A class and its probability."""
 
+    model_config = _like(label="red circle", probability=0.93)
+
     label: str
     probability: float
 
@@ -62,7 +84,14 @@ class Score(BaseModel):
 class Answer(BaseModel):
     """What an image shows, with and without adaptation."""
 
-    step: Annotated[int, Field(examples=[7])]
+    model_config = _like(
+        step=7, event=9, at=1763316000.25, name="7.png", label="red circle", probability=0.93,
+        top=[{"label": "red circle", "probability": 0.93},
+             {"label": "blue square", "probability": 0.07}],
+        zero_shot_label="blue square", zero_shot_probability=0.51, changed=True, thumbnail=True,
+    )  # fmt: skip
+
+    step: int
     event: int
     at: float
     name: str | None
@@ -84,6 +113,8 @@ class Answers(BaseModel):
 class Correction(BaseModel):
     """A correction that was learnt."""
 
+    model_config = _like(event=10, at=1763316004.5, step=7, label="blue square", was="red circle")
+
     event: int
     at: float
     step: int
@@ -94,6 +125,11 @@ class Correction(BaseModel):
 class Classes(BaseModel):
     """A class came or went."""
 
+    model_config = _like(
+        event=11, at=1763316009.5, name="green triangle",
+        classes=["red circle", "blue square", "green triangle"],
+    )  # fmt: skip
+
     event: int
     at: float
     name: str
@@ -103,6 +139,11 @@ class Classes(BaseModel):
 class Curves(BaseModel):
     """Running figures, at most 100 points."""
 
+    model_config = _like(
+        step=[4, 7], probability=[0.81, 0.9], changed=[0.0, 0.33],
+        per_class={"red circle": [3, 5], "blue square": [1, 2]},
+    )  # fmt: skip
+
     step: list[int]
     probability: list[float]
     changed: list[float]
@@ -111,6 +152,11 @@ class Curves(BaseModel):
 
 class SessionInfo(BaseModel):
     """A session: how it was started, and what came of it."""
+
+    model_config = _like(
+        **_BRIEF, model="mini", options={"half_life": 0.0}, classes=["red circle", "blue square"],
+        event=9, changed=1, corrections=1, per_class={"red circle": 5, "blue square": 2},
+    )  # fmt: skip
 
     id: str
     created: float
@@ -131,6 +177,8 @@ class SessionInfo(BaseModel):
 class SessionLine(BaseModel):
     """A session in a list."""
 
+    model_config = _like(**_BRIEF, n_classes=2)
+
     id: str
     created: float
     last_used: float
@@ -144,11 +192,16 @@ class SessionList(BaseModel):
     """Sessions, newest first; ``next`` continues the list as ``before``."""
 
     sessions: list[SessionLine]
-    next: int | None
+    next: Annotated[int | None, Field(examples=[42])]
 
 
 class About(BaseModel):
     """What this server is and allows."""
+
+    model_config = _like(
+        version="0.1.0", model="mini", width=256, default_method=DEFAULT, methods=[DEFAULT],
+        templates=["a photo of a {}."], limits={"max_images": 32}, keep_images=False,
+    )  # fmt: skip
 
     version: str
     model: str
@@ -167,7 +220,7 @@ class ProblemDocument(BaseModel):
     title: Annotated[str, Field(examples=["Unprocessable Content"])]
     status: Annotated[int, Field(examples=[422])]
     detail: Annotated[str, Field(examples=["The number of classes is 1: give at least two."])]
-    image: int | None = None
+    image: Annotated[int | None, Field(examples=[0])] = None
 
 
 _REASONS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 import ipaddress
@@ -11,7 +12,7 @@ from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crg.server.limits import Rate
@@ -34,7 +35,9 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
+    "Cache-Control": "no-store",
 }
+_RAW = [(name.lower().encode(), value.encode()) for name, value in _HEADERS.items()]
 
 
 def check_address(host: str, token: str | None) -> None:
@@ -50,6 +53,7 @@ def check_address(host: str, token: str | None) -> None:
         )
 
 
+@functools.lru_cache(256)
 def is_loopback(host: str) -> bool:
     """Whether a name or address means this machine."""
     if host.lower().rstrip(".") == "localhost":
@@ -170,10 +174,10 @@ class Envelope:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
-                    headers.setdefault(name, value)
-                headers.setdefault("Cache-Control", "no-store")
+                given = message.get("headers", ())
+                named = {name for name, _ in given}
+                ours = [header for header in _RAW if header[0] not in named]
+                message = {**message, "headers": [*given, *ours]}
             elif method == "HEAD" and message["type"] == "http.response.body":
                 message = {**message, "body": b""}
             await send(message)
@@ -188,5 +192,4 @@ class Envelope:
             await response(failed)(scope, receive, sealed)
         finally:
             route = getattr(scope.get("route"), "path", "")
-            self._metrics.requests.labels(method, route, str(status)).inc()
-            self._metrics.seconds.labels(route).observe(time.perf_counter() - begun)
+            self._metrics.answered(method, route, status, time.perf_counter() - begun)

@@ -12,7 +12,6 @@ import shutil
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +19,7 @@ from typing import Any, TypeVar
 from crg.atomic import locked, make_folder
 from crg.encoders.base import Encoder
 from crg.prompts import PHOTO
-from crg.server.batching import Batcher, Encoding, Eye, Gatherer
+from crg.server.batching import Batcher, Encoding, Eye, Gatherer, Workers
 from crg.server.learning import States
 from crg.server.limits import Budget, Limits
 from crg.server.log import Change, Event, Log, Row, deleted
@@ -136,7 +135,7 @@ class Service:
 
     async def read(self, function: Callable[..., T], *arguments: Any) -> T:
         """What a function that reads from the disk gives, without holding up the loop."""
-        return await asyncio.get_running_loop().run_in_executor(self.readers, function, *arguments)
+        return await self.readers.do(function, *arguments)
 
     async def write(self, change: Change) -> None:
         """Have a change on the disk."""
@@ -195,9 +194,7 @@ class Service:
 
     async def _load(self, session_id: str) -> None:
         row = await self.row(session_id)
-        learner, known, differences = await asyncio.get_running_loop().run_in_executor(
-            self.tools.learners, self.states.load, row, self.log
-        )
+        learner, known, differences = await self.tools.learners.do(self.states.load, row, self.log)
         self.metrics.replay_differences.inc(differences)
         self.keep(Session(row, learner, known, self.tools))
 
@@ -228,9 +225,11 @@ class Service:
 
     def _on_events(self, session: Session, events: Sequence[Event]) -> None:
         for event in events:
-            self.metrics.images.inc(event.kind == "answer")
-            self.metrics.changed.inc(event.detail.get("changed", False))
-            self.metrics.corrections.inc(event.kind == "correction")
+            if event.kind == "answer":
+                self.metrics.images.inc()
+                self.metrics.changed.inc(event.detail["changed"])
+            elif event.kind == "correction":
+                self.metrics.corrections.inc()
         self.hub.publish(session.row.id, events)
 
     def _commit(self, changes: list[Change]) -> Sequence[Any]:
@@ -263,9 +262,9 @@ class Service:
             with contextlib.suppress(Problem):
                 await self.delete(session_id)
 
-    def _pool(self, workers: int, name: str) -> ThreadPoolExecutor:
-        pool = ThreadPoolExecutor(workers, name)
-        self._held.callback(pool.shutdown)
+    def _pool(self, workers: int, name: str) -> Workers:
+        pool = Workers(workers, name)
+        self._held.callback(pool.close)
         return pool
 
 

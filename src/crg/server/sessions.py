@@ -11,12 +11,11 @@ import logging
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from crg.server.batching import Gatherer
+from crg.server.batching import Gatherer, Workers
 from crg.server.learning import Learner, LostError, States
 from crg.server.log import Change, Event, Key, Log, Row, happened
 from crg.server.problems import Problem
@@ -39,7 +38,7 @@ class Job:
 class Tools:
     """What all sessions share."""
 
-    learners: Executor  # threads that learn
+    learners: Workers  # threads that learn
     writer: Gatherer[Change, None]
     log: Log
     states: States
@@ -93,25 +92,22 @@ class Session:
             await asyncio.wait(self._unwritten)
         if self.broken:
             return
-        loop, seq = asyncio.get_running_loop(), self.learner.seq
+        seq = self.learner.seq
         try:
-            await loop.run_in_executor(
-                self._tools.learners, self._tools.states.save, self.row.id, self.learner
-            )
+            await self._tools.learners.do(self._tools.states.save, self.row.id, self.learner)
         except Exception as error:  # nothing is lost: the log has it
             _LOGGER.warning("no snapshot of session %s was saved: %s", self.row.id, error)
         self._saved = seq
 
     async def _work(self) -> None:
-        loop = asyncio.get_running_loop()
         try:
             while self._jobs:
                 if not self._jobs[0].ready.done():
-                    await asyncio.wait([self._jobs[0].ready])
+                    await _settled(self._jobs[0].ready)
                 jobs = []
                 while self._jobs and self._jobs[0].ready.done():
                     jobs.append(self._jobs.popleft())
-                outcomes = await loop.run_in_executor(self._tools.learners, self._learn, jobs)
+                outcomes = await self._tools.learners.do(self._learn, jobs)
                 lost = []
                 for job, outcome in zip(jobs, outcomes, strict=True):
                     if isinstance(outcome, LostError):
@@ -130,10 +126,10 @@ class Session:
         """Come back as the log has it, with what is on its way to the disk."""
         if self._unwritten:
             await asyncio.wait(self._unwritten)
-        tools, loop = self._tools, asyncio.get_running_loop()
+        tools = self._tools
         try:
-            self.learner, self._saved, _ = await loop.run_in_executor(
-                tools.learners, tools.states.load, self.row, tools.log
+            self.learner, self._saved, _ = await tools.learners.do(
+                tools.states.load, self.row, tools.log
             )
         except Exception as error:
             _LOGGER.error("session %s could not be restored", self.row.id, exc_info=error)
@@ -178,6 +174,18 @@ class Session:
             return
         self._tools.on_events(self, events)
         job.done.set_result(events)
+
+
+async def _settled(future: asyncio.Future[Any]) -> None:
+    """Wait until a future is done, whatever it is: ``asyncio.wait`` with less ado."""
+    waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wake(_: object) -> None:
+        if not waiting.done():
+            waiting.set_result(None)
+
+    future.add_done_callback(wake)
+    await waiting
 
 
 def _not_kept(reason: str) -> Problem:

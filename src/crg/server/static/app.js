@@ -60,6 +60,8 @@ async function main() {
   await route();
 }
 
+// Beside each other there is room for all of it; on a phone the images come first.
+for (const part of document.querySelectorAll(".part")) part.open = matchMedia("(min-width: 1000px)").matches;
 $("problem").lastElementChild.addEventListener("click", () => complain(""));
 addEventListener("unhandledrejection", event => complain(event.reason?.message ?? String(event.reason)));
 main();
