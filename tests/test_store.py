@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -83,6 +84,18 @@ def test_missing_files_are_named(copy: Path, name: str) -> None:
     (copy / name).unlink()
     with refused_in_one_sentence(str(copy), "damaged", f"{name} is missing"):
         read_features(copy)
+
+
+def test_a_header_of_countless_images_takes_no_memory(copy: Path) -> None:
+    """A signed header that speaks of 30 million images is refused without a list of them."""
+    header = replace(store.read_header(copy), shape=[30_000_000, 3, 8], block=1)
+    (copy / store.HEADER).write_bytes(store.header_bytes(header))
+    tracemalloc.start()
+    with refused_in_one_sentence("checksums of images"):
+        store.read_header(copy)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1_000_000
 
 
 def test_a_folder_without_header_is_no_store(copy: Path) -> None:

@@ -145,7 +145,7 @@ def read_header(folder: Path) -> Header:
     except (msgspec.ValidationError, UnicodeError) as error:
         raise _damaged(folder, f"{HEADER} has a value of the wrong kind, {error}") from None
     n_blocks = len(header.blocks) if header.finished else None
-    if n_blocks not in (None, len(spans(header.shape[0], header.block))):
+    if n_blocks not in (None, -(-header.shape[0] // header.block)):
         raise _damaged(folder, f"{HEADER} has {n_blocks} checksums of images")
     return header
 
