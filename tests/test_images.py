@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import io
 import os
+import struct
+import subprocess
+import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -269,3 +272,17 @@ def test_suffixes() -> None:
     """The usual suffixes count as images, in lower case and with their dot."""
     assert {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"} <= IMAGE_SUFFIXES
     assert all(each == each.lower() and each.startswith(".") for each in IMAGE_SUFFIXES)
+
+
+def test_pillow_tells_the_terminal_nothing() -> None:
+    """What its decoders log about a damaged file is in the refusal, and not on the screen."""
+    file = io.BytesIO()
+    Image.new("RGB", (4, 4)).save(file, "TIFF")
+    samples = struct.pack("<HHIHH", 277, 3, 1, 3, 0)  # samples per pixel
+    content = file.getvalue().replace(samples, struct.pack("<HHIHH", 277, 3, 1, 99, 0))
+    assert content != file.getvalue()
+    code = "import sys; from crg.images.reading import *\ntry: read_image(sys.stdin.buffer.read())"
+    code += "\nexcept InputError as error: print(error)"
+    done = subprocess.run([sys.executable, "-c", code], input=content, capture_output=True)
+    assert b"cannot be decoded" in done.stdout or b"known format" in done.stdout, done
+    assert done.stderr == b""

@@ -97,8 +97,10 @@ def test_other_versions_are_refused(saved: Path) -> None:
         {"n_steps": True},
         {"logit_scale": "100"},
         {"class_names": [1, 2, 3]},
+        {"version": "a\nb"},
+        {"version": "\x1b[2J" * 99},
     ],
-    ids=str,
+    ids=repr,
 )
 def test_edited_headers_are_refused(saved: Path, change: dict[str, Any]) -> None:
     """A header whose parts are missing or do not fit is refused in one sentence."""

@@ -38,6 +38,7 @@ from crg.types import (
     Task,
     as_floats,
     like,
+    printable,
     unit_rows,
 )
 
@@ -97,8 +98,8 @@ def _check_not_a_file(model: str) -> None:
     """Files are named by people: what a state names might be a stranger's."""
     if names_a_file(model):
         raise InputError(
-            f"The state names a model that is not known by its name alone, {model}: load the model "
-            "yourself and give its text encoder among the resources."
+            f"The state names a model that is not known by its name alone, {printable(model)}: "
+            "load the model yourself and give its text encoder among the resources."
         )
 
 

@@ -87,8 +87,8 @@ def read(path: str | os.PathLike[str]) -> Saved:
     version = header.get("version")
     if version != VERSION:
         raise InputError(
-            f"{path} is a state of format version {version} but this crg reads version {VERSION}: "
-            "use the crg that wrote it or start over."
+            f"{path} is a state of format version {version!r:.40} but this crg reads "
+            f"version {VERSION}: use the crg that wrote it or start over."
         )
     given = header.pop("sha256", None)
     if given != _digest(header, tensors):

@@ -11,7 +11,7 @@ from crg.methods.options import build_config
 from crg.methods.registry import get_method
 from crg.presets import with_preset
 from crg.state_file import Saved
-from crg.types import InputError, Task
+from crg.types import InputError, Task, printable
 
 DEFAULT_MODEL = "mini"  # the model of people who name none
 _SAME_TEXT = 1e-3  # how far text features of the same words and weights may lie apart
@@ -22,8 +22,8 @@ def model_of(saved: Saved | None, state: str) -> str:
     model = DEFAULT_MODEL if saved is None else checked_about(saved, state)["model"]
     if names_a_file(model):
         raise InputError(
-            f"{state} was saved with the model {model}, which is not known by its name alone: "
-            "name the model too."
+            f"{state} was saved with the model {printable(model)}, which is not known by its "
+            "name alone: name the model too."
         )
     return model
 
@@ -64,7 +64,8 @@ def check_method(saved: Saved, state: str, method: str | None, options: dict[str
         before = saved.options.get(name, getattr(asked, name))
         if before != getattr(asked, name):
             raise InputError(
-                f"{state} was saved with {name}={before}: leave the option out or start over."
+                f"{state} was saved with {name}={printable(str(before))}: "
+                "leave the option out or start over."
             )
 
 

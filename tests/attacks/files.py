@@ -253,13 +253,15 @@ def descriptions(dice: random.Random, place: Path) -> Outcome:
 
 
 def corrections(dice: random.Random, place: Path) -> Outcome:
-    """Files of corrections, as the review page writes them."""
+    """Files of corrections, as the review page writes them, for images that are there."""
+    lines = [{"path": str(place / f"{name}.png"), "label": name} for name in ("red", "blue")]
+    for line in lines:
+        Path(line["path"]).touch()
     if dice.random() < 0.5:
-        path, content = place / "corrections.csv", b"path,label\na.png,red\nb.png,blue\n"
-        path.write_bytes(bent(dice, content))
+        path, rows = place / "corrections.csv", [line.values() for line in lines]
+        path.write_bytes(bent(dice, "\n".join(map(",".join, (lines[0], *rows, ""))).encode()))
     else:
         path = place / "corrections.jsonl"
-        lines = [{"path": "a.png", "label": "red"}, {"path": "b.png", "label": "blue"}]
         path.write_bytes(b"\n".join(bent_json(dice, line) for line in lines) + b"\n")
     return _by(lambda: check(read_corrections(path), ("red", "blue")))
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import logging
 import os
 import stat
 import threading
@@ -27,6 +28,7 @@ from PIL import Image, UnidentifiedImageError
 
 from crg.types import InputError, limit, printable
 
+logging.getLogger("PIL").addHandler(logging.NullHandler())  # else it tells the terminal
 MAX_PIXELS = limit("CRG_MAX_PIXELS", 120_000_000)
 MAX_BYTES = limit("CRG_MAX_BYTES", 500_000_000)  # of one image file
 MAX_MEMORY = limit("CRG_MAX_MEMORY", 3_000_000_000)  # of all images in work at one time
