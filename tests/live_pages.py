@@ -75,7 +75,7 @@ class Page:
 
     def accept(self) -> None:
         """Say yes to the question that the page asks, once it does."""
-        WebDriverWait(self.browser, 30).until(alert_is_present()).accept()  # type: ignore[union-attr]
+        WebDriverWait(self.browser, 30).until(alert_is_present()).accept()
 
     def choose(self, *paths: Path) -> None:
         """Choose files as images."""
