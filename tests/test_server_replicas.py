@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from crg import threads
+from crg.encoders import load_encoder
+from crg.server.replicas import Replica
 from killed_server import OPTIONS, below, check_all, under_load, wait_for_more
 from served import Process
 
@@ -32,6 +36,16 @@ def test_a_lost_encoder_is_started_again_and_nothing_is_lost(tmp_path: Path) -> 
             wait_for_more(senders, 8)
         assert len(killed) == 2
         assert check_all(tmp_path, server, senders)["given"] >= 24
+
+
+def test_a_replica_keeps_blas_at_one_thread() -> None:
+    """The limit holds as long as the replica, and is not set anew for each batch."""
+    before = threads._blas_users
+    replica = Replica(partial(load_encoder, "mini"), 10**6, thumbnails=False, threads=1)
+    replica.prepare()
+    assert threads._blas_users == before + 1
+    replica._held.close()
+    assert threads._blas_users == before
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds processes in /proc")

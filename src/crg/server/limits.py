@@ -30,7 +30,7 @@ class Limits:
     max_rate: int = option(1_000, "Requests per second of one client.", at_least=1)
     max_watchers: int = option(256, "Open streams of events.", at_least=0)
     max_connections: int = option(1_024, "Open connections.", at_least=1)
-    body_timeout: int = option(30, "Seconds that a request's body may take.", at_least=1)
+    body_timeout: int = option(30, "Seconds that a request's head or body may take.", at_least=1)
     idle: int = option(300, "Seconds until an unused session leaves the memory.", at_least=1)
     expire: int = option(0, "Seconds until an unused session is deleted; 0: never.", at_least=0)
     thumbnails: int = option(200, "Thumbnails kept per session; 0: none.", at_least=0)

@@ -45,7 +45,8 @@ class Replica:
         threads: int | None = None,
     ) -> None:
         self._load, self._max_pixels, self._thumbnails = load, max_pixels, thumbnails
-        contextlib.ExitStack().enter_context(one_blas_thread())  # setting it per batch is slow
+        self._held = contextlib.ExitStack()  # as long as the replica: setting it per batch is slow
+        self._held.enter_context(one_blas_thread())
         threads = threads or processors()
         self._map = map if threads == 1 else ThreadPoolExecutor(threads).map
 
