@@ -9,7 +9,6 @@ thread at a time changes an adapter; another one waits.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import operator
 import os
@@ -103,15 +102,6 @@ def _check_not_a_file(model: str) -> None:
         )
 
 
-def check_names_no_file(method: str, options: Mapping[str, Any], whose: str) -> None:
-    """Refuse options that name a file, which people give and strangers must not."""
-    for field in dataclasses.fields(get_method(method).Config):
-        if field.metadata.get("path") and options.get(field.name):
-            raise InputError(
-                f"Option {field.name!r} names a file, which {whose} may not: leave it out."
-            )
-
-
 _STEPS_PER_COPY = 64  # samples that are taken again, at the most, when a step fails
 
 
@@ -159,10 +149,8 @@ class Adapter:
     def cache(self) -> dict[str, tuple[Entry, ...]]:
         """Per class the cached images, most confident first; empty without a cache."""
         with self._lock:
-            queues = self._method.queues
-            if queues is None:
-                return {}
-            return {name: queues.entries(k) for k, name in enumerate(self.task.class_names)}
+            queues, names = self._method.queues, self.task.class_names
+            return {} if queues is None else {n: queues.entries(k) for k, n in enumerate(names)}
 
     def step(self, views: Array, sample_id: SampleId | None = None) -> Prediction:
         """Adapt to one image, (D,) or (V, D) with the original in row 0, and predict it."""
@@ -336,10 +324,7 @@ class Adapter:
         self._copy, self._since = None, []
 
     def _undo(self) -> None:
-        """Go back to before a change that failed, by taking the samples since the copy again.
-
-        Where that fails too, as without memory it may, the next use of the adapter tries again.
-        """
+        """Go back to before a change that failed; where that fails too, the next use tries again."""
         if self._steps_before is None:
             return
         if self._copy is not None:
@@ -375,9 +360,8 @@ class Adapter:
     def _checked(self, rows: Array, what: str) -> Array:
         """Views as unit rows (V, D) of their own, in the library and precision of the task.
 
-        They are packed, so that sums over them are rounded alike however they came, and copied,
-        because a step that fails takes the samples before it again: their caller may have put
-        other numbers there meanwhile.
+        Packed, so that sums are rounded alike however they came; copied, because a step that fails
+        takes those before it again, and their caller may have written over them meanwhile.
         """
         text, width = self.task.text_features, rows.shape[-1]
         if 0 in rows.shape:
@@ -388,9 +372,8 @@ class Adapter:
                 "encode both with the same model."
             )
         rows = like(rows, text)
-        if isinstance(rows, np.ndarray):
-            return unit_rows(np.array(rows, order="C"), what)
-        return unit_rows(rows.contiguous().clone(), what)
+        numpy = isinstance(rows, np.ndarray)
+        return unit_rows(np.array(rows, order="C") if numpy else rows.contiguous().clone(), what)
 
 
 def _id_of(views: Array) -> str:

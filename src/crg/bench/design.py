@@ -18,9 +18,9 @@ import msgspec
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from crg.adapter import check_names_no_file
 from crg.datasets.catalog import find_entry, get_entry
 from crg.methods.registry import BASELINE, get_method, typed_options
+from crg.plugins import check_names_no_file
 from crg.presets import presets_of
 from crg.results.papers import known_experiments
 from crg.results.schema import ENOUGH_ORDERS

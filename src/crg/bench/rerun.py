@@ -20,12 +20,12 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from msgspec.structs import replace
 
-from crg.adapter import check_names_no_file
 from crg.atomic import replacing
 from crg.bench.rendered import shapes_in
 from crg.bench.sources import discover, origin_of
 from crg.engine import RunSpec, read_once, results_only, run_all
 from crg.features.joining import joined_sha256
+from crg.plugins import check_names_no_file
 from crg.results import ledger, provenance
 from crg.results.measurements import predicted_rows
 from crg.results.schema import (

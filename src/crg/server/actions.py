@@ -18,12 +18,13 @@ from weakref import WeakValueDictionary
 from msgspec import Raw, json
 
 from crg import state_file
-from crg.adapter import Adapter, check_names_no_file
+from crg.adapter import Adapter
 from crg.classifier import Classifier
 from crg.encoders.base import Vectors
 from crg.images.views import Recipe
 from crg.methods.options import saved_options
 from crg.methods.registry import DEFAULT
+from crg.plugins import check_names_no_file
 from crg.prompts import encode_classes
 from crg.server.batching import Encoded
 from crg.server.learning import Learner
