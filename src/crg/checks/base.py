@@ -212,7 +212,9 @@ def _text_encoder(task: Task) -> WordHashes:
 @functools.cache
 def _direction(text: str, width: int) -> np.ndarray[Any, Any]:
     """A unit vector that depends on the text alone."""
-    seed = int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8], "little")
+    seed = int.from_bytes(
+        hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8], "little"
+    )
     row = np.random.default_rng(seed).standard_normal(width)
     unit: np.ndarray[Any, Any] = row / np.linalg.norm(row)
     return unit
