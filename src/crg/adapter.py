@@ -324,7 +324,7 @@ class Adapter:
         self._copy, self._since = None, []
 
     def _undo(self) -> None:
-        """Go back to before a change that failed; where that fails too, the next use tries again."""
+        """Go back to before a change that failed; if that fails too, the next use tries again."""
         if self._steps_before is None:
             return
         if self._copy is not None:
