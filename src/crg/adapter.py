@@ -9,6 +9,7 @@ thread at a time changes an adapter; another one waits.
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 import operator
 import os
@@ -317,8 +318,8 @@ class Adapter:
 
     def _take_down(self, samples: Sequence[Sample]) -> None:
         self.n_steps += len(samples)
-        if self._copy is not None:
-            self._since += samples
+        if self._copy is not None:  # of their own: a caller may write over views meanwhile
+            self._since += [Sample(copy.deepcopy(each.views), each.id) for each in samples]
 
     def _drop_copy(self) -> None:
         self._copy, self._since = None, []
@@ -358,10 +359,9 @@ class Adapter:
         return Sample(self._checked(rows, "views"), identity)
 
     def _checked(self, rows: Array, what: str) -> Array:
-        """Views as unit rows (V, D) of their own, in the library and precision of the task.
+        """Views as unit rows (V, D) in the library and precision of the task.
 
-        Packed, so that sums are rounded alike however they came; copied, because a step that fails
-        takes those before it again, and their caller may have written over them meanwhile.
+        Packed, so that sums over them are rounded alike however they came.
         """
         text, width = self.task.text_features, rows.shape[-1]
         if 0 in rows.shape:
@@ -372,8 +372,8 @@ class Adapter:
                 "encode both with the same model."
             )
         rows = like(rows, text)
-        numpy = isinstance(rows, np.ndarray)
-        return unit_rows(np.array(rows, order="C") if numpy else rows.contiguous().clone(), what)
+        packed = np.ascontiguousarray if isinstance(rows, np.ndarray) else type(rows).contiguous
+        return unit_rows(packed(rows), what)
 
 
 def _id_of(views: Array) -> str:
