@@ -180,7 +180,7 @@ def test_a_missing_library_is_named_with_its_remedy(
 ) -> None:
     """Without the extra, one sentence says how to install it."""
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(InputError, match=rf"{library}: python -m pip install -c .*\[report\]"):
+    with pytest.raises(InputError, match=rf"{library}: in the clone .*\[report\]"):
         page._environment() if call == "page" else drawings_of(all_of_them[0])
 
 

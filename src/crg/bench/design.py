@@ -1,7 +1,6 @@
 """The design of an experiment: what its TOML file asks for, before anything is looked up.
 
-The file is read by msgspec, strictly: an unknown key or a value of the wrong type is refused. Its
-errors, and those of the checks here, are one sentence with the file, the table and the key.
+The file is read by msgspec, strictly. Errors are one sentence with the file, the table and the key.
 """
 
 from __future__ import annotations
@@ -148,7 +147,7 @@ class Design(Table, frozen=True):
             self,
             data=tuple(_reduced(each, quick) for each in self.data),
             settings=tuple(
-                each if each.images else replace(each, images=quick.at_most)
+                replace(each, images=min(filter(None, (each.images, quick.at_most)), default=None))
                 for each in self.settings
             ),
             orders=quick.orders or self.orders,
@@ -300,8 +299,8 @@ def _remedy(complaint: str, key: str) -> str:
     if limit := re.match(r"Expected `int` >= (\d+)", complaint):
         return f"give a number from {limit[1]} on."
     if complaint.startswith("Invalid enum value"):
-        allowed = {"figure": FIGURES, "passes": ("1", "2")}.get(key, ("none", PUBLISHED))
-        return f"choose one of {', '.join(allowed)}."
+        known = {"figure": FIGURES, "passes": "12"}.get(key, ("none", PUBLISHED))
+        return f"choose one of {', '.join(known)}."
     kind = re.match(r"Expected `(\w+)", complaint)
     return f"give {_KINDS.get(kind[1] if kind else '', 'another value')}."
 

@@ -93,8 +93,8 @@ def read_context(path: str | os.PathLike[str]) -> Context:
     header, vectors = _contents(Path(path))
     if header.get("version") != VERSION:
         raise InputError(
-            f"{path} is a context of format version {header.get('version')} but this crg reads "
-            f"version {VERSION}: use the crg that wrote it or learn the context again."
+            f"{path} is a context of format version {header.get('version')!r:.40} but this crg "
+            f"reads version {VERSION}: use the crg that wrote it or learn the context again."
         )
     if header.pop("sha256", None) != _digest(header, vectors):
         raise _damaged(path, "its checksum does not fit")

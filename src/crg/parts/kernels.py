@@ -119,10 +119,11 @@ def descend(start, gradient, rate, eps, f, out):
     lr, small = start.dtype.type(rate), start.dtype.type(eps)
     square = along = start.dtype.type(0.0)
     for d in range(start.shape[0]):
-        moved = start[d] - lr * gradient[d] / (abs(gradient[d]) + small)
-        out[d] = moved
-        square += moved * moved
-        along += moved * f[d]
+        out[d] = start[d] - lr * gradient[d] / (abs(gradient[d]) + small)
+    for d in range(start.shape[0]):  # apart: a loop that writes and sums has two forms,
+        # of which short arrays get one or the other by where they lie, with other last bits
+        square += out[d] * out[d]
+        along += out[d] * f[d]
     return max(math.sqrt(square), _SHORTEST), along
 
 
@@ -268,8 +269,9 @@ def drift(rows, moved, share, sizes):
         row, target, square = rows[k], moved[k], rows.dtype.type(0.0)
         for d in range(rows.shape[1]):
             way = part * (target[d] - row[d])
-            row[d] += way
             square += way * way
+        for d in range(rows.shape[1]):
+            row[d] += part * (target[d] - row[d])
         longest = max(longest, math.sqrt(square))
         sizes[k] = max(math.sqrt(dot(row, row)), _SHORTEST)
     return longest

@@ -19,6 +19,7 @@ from crg.parts.state import Stateful
 from crg.types import Array, namespace
 
 _ROWS = 256  # images whose outer products wait to be added to C
+_LEAST = 1e-100  # a count that is not zero is larger, or dividing by it would overflow
 _TRACE = 1e-9  # a count below this is what rounding left of one that was taken back
 
 
@@ -107,7 +108,7 @@ class SoftCounts(Stateful):
         return (
             0 <= self.n_rows <= self.rows.shape[0]
             and self.n_images >= 0.0
-            and bool(xp.all(self.counts >= 0.0))
+            and bool(xp.all((self.counts == 0.0) | (self.counts > _LEAST)))
             and bool(xp.all(self.row_weights[: self.n_rows] != 0.0))
         )
 
