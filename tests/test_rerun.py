@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
-from crg.bench.rerun import archive_file, archived, changed_since, repeat
+from crg.bench.rerun import archive_file, archived, changed_since, is_number, repeat
 from crg.cli import main
 from crg.engine import run_all
 from crg.results import ledger, provenance
@@ -74,6 +74,11 @@ def test_a_run_is_found_by_number_and_by_the_start_of_its_key(made: Path) -> Non
     told = json.loads(found.stdout)
     assert told["key"] == line["key"] and told["line"] == 4 and told["is_same"]
     assert "accuracy" in told["same"] and "ms_per_step" not in told["same"]
+
+
+def test_a_start_of_a_key_may_be_digits_only() -> None:
+    """A number of ten digits or more is no line but the start of a key, wherever that is."""
+    assert is_number("4") and not is_number("8263515809") and not is_number("82635158097f")
 
 
 def test_what_is_no_run_is_refused(made: Path, tmp_path: Path) -> None:

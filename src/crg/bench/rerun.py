@@ -124,12 +124,17 @@ class Line:
     run: AnyRun
 
 
+def is_number(text: str) -> bool:
+    """Whether a text is the number of a line, and not the start of a key without letters."""
+    return text.isdecimal() and len(text) < 10
+
+
 def find_line(text: str, files: Sequence[str | Path]) -> Line:
     """The run that ``NUMBER``, ``FILE:NUMBER`` or the start of a key stands for."""
     file, colon, number = text.rpartition(":")
     if colon and _NUMBER.fullmatch(number):
         return _numbered(file, int(number))
-    if text.isdecimal() and len(text) < 10:  # a key has 32 digits and letters
+    if is_number(text):
         if len(files) != 1:
             raise InputError(f"Line {text} of which file: write FILE:{text}.")
         return _numbered(str(files[0]), int(text))

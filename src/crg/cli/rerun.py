@@ -17,6 +17,7 @@ from crg.bench.rerun import (
     check_data,
     check_trusted,
     find_line,
+    is_number,
     repeat,
     with_data_at,
 )
@@ -99,7 +100,7 @@ def _rendered(name: str, folder: Path, bar: EncodingBar) -> Path | None:
 def _default_files(line: str) -> list[Path]:
     """For a number the one default file; for a key wherever results usually are."""
     usual = Path(ledger.DEFAULT_PATH)
-    if line.isdecimal():
+    if is_number(line):
         return [usual]
     files = [path for path in (usual, *sorted(Path("results").glob("*.jsonl"))) if path.exists()]
     if not files and ":" not in line and not Path(line).is_file():
