@@ -10,7 +10,7 @@ import crg
 from crg.checks.base import furnished, make_task
 from crg.methods.coop import CoOp
 from crg.methods.options import build_config
-from crg.needs import FEW
+from crg.resources import FEW
 
 
 def check_task(**options: Any) -> crg.Task:

@@ -19,8 +19,8 @@ from typing import Any
 import httpx
 
 from crg.encoders import load_encoder
-from crg.server.learning import Learner, States
-from crg.server.log import Log
+from crg.server.event_log import Log
+from crg.server.learner import Learner, States
 from crg.server.summary import brief
 from made_images import encoded, noise
 from served import Process

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from crg.report.study import Experiment, read_experiments
+from crg.report.experiment import Experiment, read_experiments
 from crg.results.schema import LABELLED_IMAGES, Row, Setting, Source
 from crg.streams import Scenario
 from made_results import Book, share

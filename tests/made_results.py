@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from crg.report.study import Experiment, read_experiments
+from crg.report.experiment import Experiment, read_experiments
 from crg.results.measurements import packed_bits
 from crg.results.provenance import Origin, failed_run, make_run
 from crg.results.schema import Cell, Outline, Row, Setting, Source

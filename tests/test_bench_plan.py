@@ -121,7 +121,9 @@ def test_methods_that_forget_run_in_one_order(tmp_path: Path) -> None:
     """Unless the seed decides which images come; zero-shot runs in every order."""
     (tmp_path / "data").mkdir()
     save_raw(tmp_path / "data" / "few.npz", **FEW)
-    settings = "".join(f'[[setting]]\norder = "{order}"\n' for order in ("by_class", "outsiders"))
+    settings = "".join(
+        f'[[setting]]\norder = "{order}"\n' for order in ("by_class", "out_of_distribution")
+    )
     outline = planned(tmp_path, f'[[row]]\nmethod = "gda"\n{settings}{FILES}').outline
     assert Counter(cell.setting for cell in _cells(outline, "gda")) == {0: 1, 1: 5}
     assert Counter(cell.setting for cell in _cells(outline, "zero_shot")) == {0: 5, 1: 5}

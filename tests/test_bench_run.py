@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from crg.bench.plan import Job, Plan
-from crg.bench.run import Machinery, begin, missing_jobs, run_jobs
+from crg.bench.run import EngineOptions, begin, missing_jobs, run_jobs
 from crg.cli import main
 from crg.results import ledger
 from crg.results.schema import Entry, OutlineLine
@@ -54,7 +54,7 @@ def _begun(made: Plan, path: Path) -> list[Job]:
 def _finish(folder: Path, text: str = TWO_ORDERS) -> tuple[Path, int]:
     path = folder / "results" / "small.jsonl"
     jobs = _begun(planned(folder, text), path)
-    return path, len(list(run_jobs(jobs, (), path, Machinery())))
+    return path, len(list(run_jobs(jobs, (), path, EngineOptions())))
 
 
 def test_the_outline_comes_first_and_every_run_follows(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_only_what_is_missing_is_run(tmp_path: Path) -> None:
 def test_an_interruption_keeps_what_is_done(tmp_path: Path) -> None:
     """Runs that were yielded are on disk, and the next call does the others."""
     made, path = planned(tmp_path, TWO_ORDERS), tmp_path / "small.jsonl"
-    runs = run_jobs(_begun(made, path), (), path, Machinery())
+    runs = run_jobs(_begun(made, path), (), path, EngineOptions())
     next(runs)
     runs.close()
     assert len(lines_of(path)) == 2 and len(_begun(made, path)) == 5 and len(lines_of(path)) == 2
@@ -90,7 +90,7 @@ def test_an_interruption_keeps_what_is_done(tmp_path: Path) -> None:
 def test_what_another_command_has_written_is_not_written_again(tmp_path: Path) -> None:
     """Two writers of one file have the same runs to do, and each run is there once."""
     path = tmp_path / "small.jsonl"
-    jobs, one = _begun(planned(tmp_path, TWO_ORDERS), path), Machinery(workers=1)
+    jobs, one = _begun(planned(tmp_path, TWO_ORDERS), path), EngineOptions(workers=1)
     slow = run_jobs(jobs, (), path, one)
     next(slow)
     quick = [done.job.key for done in run_jobs(jobs[1:4], (), path, one)]
@@ -155,7 +155,7 @@ def test_ctrl_c_says_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_only_ray_has_an_address() -> None:
     """An address for processes of this machine is refused."""
     with pytest.raises(InputError, match="add --engine ray"):
-        Machinery("processes", address="here:1")
+        EngineOptions("processes", address="here:1")
 
 
 def test_an_experiment_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

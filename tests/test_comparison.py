@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from crg.bench.run import Machinery, begin, missing_jobs, run_jobs, summarise
+from crg.bench.run import EngineOptions, begin, missing_jobs, run_jobs, summarise
 from crg.cli import main
 from crg.evaluate import run
 from crg.features.files import read_features
@@ -40,7 +40,7 @@ def test_the_summary_is_that_of_the_single_runs(tmp_path: Path) -> None:
     made, path = planned(tmp_path, f"orders = 3\n{TWINS}{FILES}"), tmp_path / "r.jsonl"
     begin(made, path, ledger.read(path))
     jobs = missing_jobs(made, ledger.read(path))
-    assert len(list(run_jobs(jobs, (), path, Machinery()))) == 6  # the twins share their runs
+    assert len(list(run_jobs(jobs, (), path, EngineOptions()))) == 6  # the twins share their runs
     [rows] = summarise(made, ledger.read(path).runs)["files"].values()
     runs = [run(read_features(jobs[0].spec.path), "tda", seed=seed) for seed in range(3)]
     shares = [each.metrics["accuracy"] for each in runs]

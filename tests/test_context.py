@@ -20,7 +20,6 @@ from crg.checks.base import furnished, make_stream, make_task
 from crg.cli.methods import context as show
 from crg.encoders.mini import Mini
 from crg.methods.coop import save_context
-from crg.needs import TEXT_ENCODER
 from crg.parts.context import (
     FORMAT,
     Context,
@@ -35,6 +34,7 @@ from crg.parts.context import (
     write_context,
 )
 from crg.parts.prompting import prompt_features
+from crg.resources import TEXT_ENCODER
 from sentences import refused_in_one_sentence
 
 torch = pytest.importorskip("torch")

@@ -15,8 +15,8 @@ from crg.checks import answers, state
 from crg.checks.base import Check, another_direction, furnished, make_stream, make_task
 from crg.encoders.mini import Mini
 from crg.methods import coop
-from crg.needs import FEW, TEXT_ENCODER, FewShot
 from crg.parts import context
+from crg.resources import FEW, TEXT_ENCODER, FewShot
 from crg.shapes import shape_images
 from sentences import refused_in_one_sentence
 

@@ -9,8 +9,8 @@ import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 import crg
-from crg.needs import FEW, FewShot
 from crg.parts.precision import on_grid
+from crg.resources import FEW, FewShot
 from streams import Floats, clustered
 
 K, D, SCALE = 4, 10, 25.0

@@ -12,7 +12,7 @@ import pytest
 from crg.evaluate import run
 from crg.features.files import Features, read_features
 from crg.features.joining import joined, joined_sha256
-from crg.needs import FEW
+from crg.resources import FEW
 from crg.streams import Scenario
 from crg.types import Task
 from made_files import save_raw

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import crg
-from crg.needs import FEW, FewShot
+from crg.resources import FEW, FewShot
 from sentences import refused_in_one_sentence
 from streams import clustered
 

@@ -17,7 +17,7 @@ from crg.datasets.catalog import catalogue
 from crg.methods.options import build_config
 from crg.methods.registry import typed_options
 from crg.presets import presets_of, with_preset
-from crg.spelling import nearest
+from crg.suggest import nearest
 from sentences import refused_in_one_sentence
 
 

@@ -19,7 +19,7 @@ from colour_encoder import ColourEncoder, save_image, save_stream
 from crg.classifier import Answer, Classifier
 from crg.cli import main
 from crg.cli.predict import _per_class
-from crg.predict import run
+from crg.predict import stream
 from crg.predict.answers import read_answers
 from crg.predict.sorting import Sorter, check_apart, folder_names
 from documents import ROOT, code_blocks, commands
@@ -59,9 +59,9 @@ def finished(*words: str) -> Result:
 
 def stop_at(monkeypatch: pytest.MonkeyPatch, count: int, after: bool) -> None:
     """Ctrl-C at the image of this number, before or after its line is written."""
-    answer, n_calls = run.Output.answer, Counter[str]()
+    answer, n_calls = stream.Output.answer, Counter[str]()
 
-    def stopping(self: run.Output, path: Path, given: Answer, classes: Any) -> None:
+    def stopping(self: stream.Output, path: Path, given: Answer, classes: Any) -> None:
         n_calls["all"] += 1
         if n_calls["all"] == count and not after:
             raise KeyboardInterrupt
@@ -69,7 +69,7 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, count: int, after: bool) -> None:
         if n_calls["all"] == count:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(run.Output, "answer", stopping)
+    monkeypatch.setattr(stream.Output, "answer", stopping)
 
 
 @pytest.mark.parametrize(

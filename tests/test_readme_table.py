@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import readme_table
-from crg.report.overview import whole_text
+from crg.report.layout import whole_text
 from crg.report.tables import to_markdown
 from crg.results.schema import Row, Source
 from documents import ROOT, code_blocks

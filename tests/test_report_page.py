@@ -15,9 +15,9 @@ from click.testing import CliRunner
 from crg.cli import main
 from crg.methods.registry import get_method, list_methods
 from crg.report import page
+from crg.report.experiment import Experiment, read_experiments
 from crg.report.figures import CAPTIONS, drawings_of, pens_of, save_pdf, to_svg
-from crg.report.overview import tables_of
-from crg.report.study import Experiment, read_experiments
+from crg.report.layout import tables_of
 from crg.results.schema import Row, Setting, Source
 from crg.streams import Scenario
 from crg.types import InputError

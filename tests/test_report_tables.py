@@ -14,7 +14,8 @@ from rich.console import Console
 from crg import metrics
 from crg.metrics import Interval
 from crg.report.contrasts import Contrast, Spread, judged, tally
-from crg.report.overview import (
+from crg.report.experiment import Experiment, MethodResult
+from crg.report.layout import (
     comparison_table,
     first_table,
     main_tables,
@@ -25,7 +26,6 @@ from crg.report.overview import (
     tally_table,
     whole_text,
 )
-from crg.report.study import Experiment, MethodResult
 from crg.report.tables import (
     Column,
     Table,

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import crg
-from crg.report.study import read_experiments
+from crg.report.experiment import read_experiments
 from crg.results import ledger, provenance
 from crg.results.ledger import left_out_notes
 from crg.results.provenance import Origin, failed_run, make_run, run_key

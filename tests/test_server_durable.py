@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from crg.server.log import Change, Log
+from crg.server.event_log import Change, Log
 from served import NAMES, client, png, refused, send, start
 
 
@@ -124,7 +124,7 @@ def test_a_method_that_fails_breaks_no_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An exception halfway through a request is a 500, and the session is as before it."""
-    from crg.server.learning import Learner
+    from crg.server.learner import Learner
 
     plain, left = Learner.answer, 10**6
 

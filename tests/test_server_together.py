@@ -16,10 +16,10 @@ from crg.encoders.base import Vectors
 from crg.images.preprocessing import Pixels
 from crg.server.app import create_app
 from crg.server.batching import Gatherer
+from crg.server.event_log import Event
 from crg.server.limits import Limits
-from crg.server.log import Event
 from crg.server.service import Settings
-from crg.server.watching import EventStream, Hub
+from crg.server.sse import EventStream, Hub
 from served import HERE, NAMES, png
 
 
@@ -133,7 +133,7 @@ def test_a_watcher_that_does_not_read_is_disconnected() -> None:
 
 def test_a_watcher_whose_line_is_stuck_gives_its_place_back(monkeypatch: Any) -> None:
     """Who takes nothing for too long is left, and the stream no longer counts."""
-    monkeypatch.setattr("crg.server.watching._STUCK", 0.01)
+    monkeypatch.setattr("crg.server.sse._STUCK", 0.01)
 
     async def run() -> int:
         hub = Hub(1)

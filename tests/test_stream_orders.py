@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crg.features.files import Features
-from crg.needs import FEW
+from crg.resources import FEW
 from crg.streams import ORDERS, Scenario, orders
 from crg.streams.orders import as_stored, lay_out, shuffled
 from crg.streams.synthetic import gaussian_stream
@@ -160,10 +160,10 @@ def test_a_limit_is_shared_by_the_domains() -> None:
     assert np.bincount(domains[rows]).tolist() == [10, 25, 26]
 
 
-def test_outsiders_are_in_the_stream_and_not_in_the_task() -> None:
+def test_out_of_distribution_are_in_the_stream_and_not_in_the_task() -> None:
     """Their classes are gone, with their labelled images; the others keep name and row."""
     features = made(few_features=np.eye(6, 8, dtype=np.float32), few_labels=np.arange(6))
-    laid_out = lay_out(features, Scenario("outsiders", 0.34), seed=1)
+    laid_out = lay_out(features, Scenario("out_of_distribution", 0.34), seed=1)
     task, labels = laid_out.features.task, laid_out.labels
     assert task.n_classes == 4 and labels is not None and features.labels is not None
     assert sorted(laid_out.rows.tolist()) == list(range(120))
@@ -178,14 +178,14 @@ def test_outsiders_are_in_the_stream_and_not_in_the_task() -> None:
     assert laid_out.features.labels is None
 
 
-def test_outsiders_may_take_all_labelled_images_along() -> None:
+def test_out_of_distribution_may_take_all_labelled_images_along() -> None:
     """Where only a class that goes had labelled images, none are left and nothing breaks."""
     labels = np.zeros(60, dtype=int)
     labels[:5] = 1
     features = made(
         n=60, n_classes=3, labels=labels, few_features=np.ones((2, 8)), few_labels=np.array([0, 1])
     )
-    left = [lay_out(features, Scenario("outsiders", 0.1), seed) for seed in range(6)]
+    left = [lay_out(features, Scenario("out_of_distribution", 0.1), seed) for seed in range(6)]
     kept = {each.features.task.resources[FEW].labels for each in left}
     assert kept == {(0,)}  # of two classes with images one goes
 
@@ -197,20 +197,20 @@ def test_few_classes_present_leave_the_task_alone() -> None:
 
 
 def test_what_cannot_be_laid_out_is_refused() -> None:
-    """Orders by class need labels, domains several files, outsiders a third class."""
+    """Orders by class need labels, domains several files, out_of_distribution a third class."""
     unlabelled = made(labels=None, domains=None)
     assert lay_out(unlabelled, Scenario(), 0).labels is None
-    for order in ("by_class", "dirichlet", "imbalanced", "few_present", "outsiders"):
+    for order in ("by_class", "dirichlet", "imbalanced", "few_present", "out_of_distribution"):
         with refused_in_one_sentence(order, "labels"):
             lay_out(unlabelled, Scenario(order), 0)
     with refused_in_one_sentence("several files"):
         lay_out(unlabelled, Scenario("domains"), 0)
     with refused_in_one_sentence("at least three"):
-        lay_out(made(n_classes=2), Scenario("outsiders"), 0)
+        lay_out(made(n_classes=2), Scenario("out_of_distribution"), 0)
     one_class = made()
     object.__setattr__(one_class, "labels", np.zeros_like(one_class.labels))
     with refused_in_one_sentence("two of them with images", "1 of them with images"):
-        lay_out(one_class, Scenario("outsiders"), 0)
+        lay_out(one_class, Scenario("out_of_distribution"), 0)
     with refused_in_one_sentence("seed"):
         lay_out(made(), Scenario("by_class"), -1)
 
@@ -220,7 +220,7 @@ def test_what_cannot_be_laid_out_is_refused() -> None:
     [
         {"order": "sorted"},
         {"order": "shuffled", "strength": 2.0},
-        {"order": "outsiders", "strength": 1.5},
+        {"order": "out_of_distribution", "strength": 1.5},
         {"order": "few_present", "strength": 0.0},
         {"order": "imbalanced", "strength": 0.5},
         {"order": "dirichlet", "strength": -1.0},

@@ -97,9 +97,9 @@ def test_a_plain_scenario_is_a_plain_run(features: Features) -> None:
     assert "streamed" not in plain.metrics and plain.metrics["n_outside"] == 0
 
 
-def test_cached_outsiders_are_impure(features: Features) -> None:
+def test_cached_out_of_distribution_are_impure(features: Features) -> None:
     """Images of no class are offered to the cache, and wherever they are they are wrong."""
-    stream = lay_out(features, Scenario("outsiders", 0.5), 0)
+    stream = lay_out(features, Scenario("out_of_distribution", 0.5), 0)
     adapter = crg.create("tda", stream.features.task, positive_size=50)
     steps = list(iter_run(adapter, stream.features, stream.rows, labels=stream.labels))
     assert stream.labels is not None
@@ -115,10 +115,10 @@ def test_cached_outsiders_are_impure(features: Features) -> None:
     assert {step.label for step in steps if truth[step.sample_id] == -1} == {None}
 
 
-def test_outsiders_change_the_state_and_not_the_score(features: Features) -> None:
+def test_out_of_distribution_change_the_state_and_not_the_score(features: Features) -> None:
     """Accuracy is over images of the task, though the method met the others too."""
     seen: list[Any] = []
-    scenario = Scenario("outsiders")
+    scenario = Scenario("out_of_distribution")
     result = run(features, "tda", scenario=scenario, on_step=seen.append)
     assert len(seen) == result.n_samples == N
     scored = [step for step in seen if step.label is not None]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import crg
-from crg.needs import FEW, FewShot
+from crg.resources import FEW, FewShot
 from streams import clustered
 
 NAMES = ["a", "b", "c"]

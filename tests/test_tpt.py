@@ -13,9 +13,9 @@ import crg
 from crg.cli import main
 from crg.encoders import load_text_encoder
 from crg.encoders.mini import Mini
-from crg.needs import TEXT_ENCODER
 from crg.ops import confident_views, entropy, softmax
 from crg.parts.prompting import PromptTuning, TuningRule, as_tensor, prompt_features, pull_back
+from crg.resources import TEXT_ENCODER
 from sentences import refused_in_one_sentence
 from test_promptable import in_double
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import crg
 from crg.bench.rerun import archive_file
 from crg.report import page
-from crg.report.overview import whole_text
-from crg.report.study import read_experiments
+from crg.report.experiment import read_experiments
+from crg.report.layout import whole_text
 from crg.report.tables import to_markdown
 
 # As one reads: the tables of the paper first, then what goes beyond it.

@@ -25,8 +25,8 @@ from crg.encoders import equipped
 from crg.methods.base import Method, copied
 from crg.methods.options import build_config, check_saved_options, saved_options
 from crg.methods.registry import get_method
-from crg.needs import TEXT_ENCODER, check_needs
 from crg.parts.cache import Entry
+from crg.resources import TEXT_ENCODER, check_needs
 from crg.state_file import Saved
 from crg.threads import HeldSignals
 from crg.types import (

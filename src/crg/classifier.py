@@ -27,9 +27,9 @@ from crg.features.joining import few_for
 from crg.images.preprocessing import Pixels
 from crg.images.views import Augment, Recipe, iter_views, make_views
 from crg.methods.registry import DEFAULT, get_method
-from crg.needs import FEW, TEXT_ENCODER
 from crg.ops import softmax
 from crg.prompts import PHOTO, Mode, encode_classes, make_task, read_descriptions
+from crg.resources import FEW, TEXT_ENCODER
 from crg.state_file import Saved
 from crg.state_fit import check_method, check_text, checked_about, model_of
 from crg.threads import one_blas_thread

@@ -20,7 +20,7 @@ from crg.adapter import Adapter, create
 from crg.encoders import equipped
 from crg.features.files import Features
 from crg.methods.registry import BASELINE, DEFAULT, get_method
-from crg.needs import GENERATED
+from crg.resources import GENERATED
 from crg.results.measurements import Measurements
 from crg.results.measurements import correct_rows as correct_rows  # for those who read a run
 from crg.streams import Scenario

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
 from crg.atomic import replacing
-from crg.needs import FEW, GENERATED, TEXT_ENCODER, FewShot
+from crg.resources import FEW, GENERATED, TEXT_ENCODER, FewShot
 from crg.types import Array, InputError, Task, parsed_json
 
 FORMAT = "crg-state"

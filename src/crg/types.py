@@ -88,7 +88,7 @@ class Task:
     class_names: Sequence[str]  # kept as a tuple
     text_features: Array  # (K, D), unit rows
     logit_scale: float = 100.0
-    resources: Mapping[str, Any] = field(default_factory=dict)  # see crg.needs
+    resources: Mapping[str, Any] = field(default_factory=dict)  # see crg.resources
 
     def __post_init__(self) -> None:
         if isinstance(self.class_names, str):

@@ -17,7 +17,7 @@ from colour_encoder import COLOURS, ColourEncoder, save_stream
 from crg.classifier import Classifier
 from crg.predict.answers import AnswerFile, Format, resume_folder
 from crg.predict.journal import Journal
-from crg.predict.run import ImageStream, Output
+from crg.predict.stream import ImageStream, Output
 from crg.types import InputError
 
 NAMES = (  # what file systems allow and programs stumble over

@@ -17,7 +17,7 @@ from attacks.base import Outcome, attempt, bent, edited, odd_value, require
 from crg import state_file
 from crg.checks.base import furnished, make_stream, make_task, on_host
 from crg.methods.registry import get_method
-from crg.needs import TEXT_ENCODER
+from crg.resources import TEXT_ENCODER
 
 Tensors = dict[str, np.ndarray[Any, Any]]
 _SLOW = ("coop", "difftpt", "tpt")  # their steps train, so few of them are taken

@@ -23,8 +23,8 @@ from crg.plugins import check_names_no_file
 from crg.presets import presets_of
 from crg.results.papers import known_experiments
 from crg.results.schema import ENOUGH_ORDERS
-from crg.spelling import nearest
 from crg.streams import SEVERAL_FILES, SHUFFLED, Scenario
+from crg.suggest import nearest
 from crg.types import InputError
 
 Figure: TypeAlias = Literal["table", "learning", "purity", "waterfall", "sweep",

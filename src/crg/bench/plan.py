@@ -24,8 +24,8 @@ from crg.engine import RunSpec, read_once, read_with_few
 from crg.features.files import Features
 from crg.methods.options import build_config
 from crg.methods.registry import BASELINE, get_method, typed_options, whole_config
-from crg.needs import FEW, GENERATED, TEXT_ENCODER, check_needs
 from crg.presets import PRESET, presets_of
+from crg.resources import FEW, GENERATED, TEXT_ENCODER, check_needs
 from crg.results.provenance import Origin, run_key
 from crg.results.schema import LABELLED_IMAGES, Cell, Outline, Row, Setting, Source
 from crg.streams import Scenario
@@ -33,7 +33,7 @@ from crg.types import InputError, Task
 
 SEED = "seed"  # the option of methods that train
 # In these the seed decides which images come, and not only when.
-SEEDED_CHOICE = ("imbalanced", "few_present", "outsiders")
+SEEDED_CHOICE = ("imbalanced", "few_present", "out_of_distribution")
 _NEEDS = {
     FEW: LABELLED_IMAGES,
     TEXT_ENCODER: "a text encoder",

@@ -30,7 +30,7 @@ Engine: TypeAlias = Literal["processes", "ray"]
 
 
 @dataclass(frozen=True)
-class Machinery:
+class EngineOptions:
     """Who does the runs."""
 
     engine: Engine = "processes"
@@ -109,7 +109,7 @@ def run_jobs(
     jobs: Sequence[Job],
     plugins: Sequence[str],
     path: str | os.PathLike[str],
-    machinery: Machinery,
+    machinery: EngineOptions,
     on_progress: OnProgress | None = None,
 ) -> Generator[Done, None, None]:
     """Run the jobs and yield each when it is over and on disk; close it to stop early.
@@ -133,7 +133,7 @@ def run_jobs(
 def _runs(
     specs: Sequence[RunSpec],
     plugins: Sequence[str],
-    machinery: Machinery,
+    machinery: EngineOptions,
     on_progress: OnProgress | None,
 ) -> Generator[tuple[RunSpec, Outcome], None, None]:
     workers = machinery.workers

@@ -23,7 +23,7 @@ from crg.features import store as storage
 from crg.features.files import REQUIRED, check_complete, read_features
 from crg.features.formats import read_raw
 from crg.methods.registry import get_method
-from crg.needs import FEW
+from crg.resources import FEW
 from crg.results.provenance import Origin
 from crg.streams import SEVERAL_FILES
 from crg.types import InputError

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from crg.adapter import Adapter
-from crg.needs import FEW, GENERATED, TEXT_ENCODER, FewShot
+from crg.resources import FEW, GENERATED, TEXT_ENCODER, FewShot
 from crg.types import Array, Task, like
 
 Logits: TypeAlias = list[np.ndarray[Any, Any]]

@@ -29,7 +29,7 @@ from crg.checks.base import (
     require_same_bits,
     run,
 )
-from crg.needs import TEXT_ENCODER
+from crg.resources import TEXT_ENCODER
 from crg.types import InputError, Task
 
 

@@ -12,7 +12,7 @@ import click
 
 import crg
 from crg.cli.shared import CommandGroup, load_environment_plugins, plugin_option
-from crg.spelling import nearest
+from crg.suggest import nearest
 
 COMMANDS = {  # as help lists them
     "predict": "Say what images show, adapting as it goes; one line per image.",

@@ -15,7 +15,7 @@ from rich.text import Text
 from crg.bench.design import Design, read_design, with_methods
 from crg.bench.plan import Plan, count_runs, narrowed, plan
 from crg.bench.rendered import FOLDER
-from crg.bench.run import Machinery, append_new, begin, no_longer_shown
+from crg.bench.run import EngineOptions, append_new, begin, no_longer_shown
 from crg.bench.sources import (
     VARIABLE,
     Prospect,
@@ -26,8 +26,8 @@ from crg.bench.sources import (
 )
 from crg.cli.progress import EncodingBar, end_with, run_missing
 from crg.cli.shared import F, loaded_plugins, note, output, plugin_option, read_results
-from crg.report.overview import short_table
-from crg.report.study import Experiment, read_experiments
+from crg.report.experiment import Experiment, read_experiments
+from crg.report.layout import short_table
 from crg.report.tables import to_terminal
 from crg.results import ledger
 from crg.results.schema import ENOUGH_ORDERS
@@ -121,7 +121,7 @@ def bench(
       crg bench experiments/noise.toml --methods mine --plugin mine.py
     """
     design, chosen = _design(file, quick, given["orders"], given["texts"])
-    machinery = Machinery(given["engine"], given["workers"], given["address"])
+    machinery = EngineOptions(given["engine"], given["workers"], given["address"])
     prospects = _prospects(design, data, folder, only)
     if list_only:
         rows = [row for row in design.rows if row.label in chosen]
@@ -200,7 +200,7 @@ def _add_gallery(planned: Plan, path: Path, root: Path | None) -> None:
 
 
 def _planned(
-    design: Design, prospects: Sequence[Prospect], folder: Path, machinery: Machinery
+    design: Design, prospects: Sequence[Prospect], folder: Path, machinery: EngineOptions
 ) -> Plan:
     workers = machinery.workers or processors()
     with contextlib.closing(EncodingBar()) as bar:

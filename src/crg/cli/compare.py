@@ -21,7 +21,7 @@ from rich.text import Text
 
 from crg.bench.design import DataDesign, Design, RowDesign, completed
 from crg.bench.plan import Plan, plan
-from crg.bench.run import Machinery, begin, no_longer_shown, summarise
+from crg.bench.run import EngineOptions, begin, no_longer_shown, summarise
 from crg.bench.sources import Prospect
 from crg.cli.progress import end_with, run_missing
 from crg.cli.shared import (
@@ -39,7 +39,7 @@ from crg.cli.shared import (
 from crg.methods.registry import list_methods
 from crg.report.tables import summary_table, to_markdown, to_terminal
 from crg.results import ledger
-from crg.spelling import nearest
+from crg.suggest import nearest
 from crg.threads import processors
 from crg.types import InputError
 
@@ -237,7 +237,7 @@ def run_plan(planned: Plan, path: Path, workers: int, is_kept: bool) -> int:
     """Run a plan into a results file, silently in a pipe; how many runs failed."""
     known = read_results(path)
     begin(planned, path, known)
-    machinery = Machinery(workers=workers)
+    machinery = EngineOptions(workers=workers)
     return run_missing(planned, path, known, machinery, lines=False, is_kept=is_kept)
 
 

@@ -21,7 +21,7 @@ from crg.cli.compare import comparison_options, parse_methods, print_summary, ru
 from crg.cli.progress import EncodingBar, end_with
 from crg.cli.shared import loaded_plugins, plugin_option
 from crg.report import page
-from crg.report.study import read_experiments
+from crg.report.experiment import read_experiments
 from crg.results import ledger
 
 RESULTS = "demo.jsonl"

@@ -14,10 +14,10 @@ from rich.text import Text
 from crg.cli.shared import output, plugin_option, print_json
 from crg.encoders import load_text_encoder
 from crg.methods.registry import get_method, list_methods
-from crg.needs import PromptableTextEncoder
 from crg.parts.context import Context, check_fit, read_context
 from crg.parts.prompting import as_tensor
 from crg.presets import presets_of
+from crg.resources import PromptableTextEncoder
 
 
 @click.command()

@@ -36,8 +36,8 @@ from crg.predict.corrections import check as check_corrections
 from crg.predict.corrections import digest_of, read_corrections
 from crg.predict.files import STANDARD_INPUT, iter_arrivals, iter_lines, list_images, read_lines
 from crg.predict.journal import Journal
-from crg.predict.passes import second_pass
-from crg.predict.run import Counts, ImageStream, Output
+from crg.predict.second_pass import second_pass
+from crg.predict.stream import Counts, ImageStream, Output
 from crg.prompts import PHOTO
 from crg.threads import processors
 from crg.types import InputError, printable

@@ -35,7 +35,7 @@ from rich.progress import (
 )
 
 from crg.bench.plan import Plan
-from crg.bench.run import Machinery, missing_jobs, run_jobs
+from crg.bench.run import EngineOptions, missing_jobs, run_jobs
 from crg.cli.shared import INTERRUPTED, SECONDS_BETWEEN_LINES, progress
 from crg.results import ledger
 from crg.threads import processors
@@ -165,7 +165,7 @@ def run_missing(
     planned: Plan,
     path: Path,
     known: ledger.Ledger,
-    machinery: Machinery,
+    machinery: EngineOptions,
     lines: bool = True,
     is_kept: bool = True,
 ) -> int:

@@ -48,9 +48,9 @@ def report(
       crg report results/noise.jsonl --methods tda,crg --markdown noise.md
       crg report results/ --latex tables.tex --figures figures/
     """
-    from crg.report import overview, page, tables
+    from crg.report import layout, page, tables
+    from crg.report.experiment import read_experiments
     from crg.report.figures import save_pdf
-    from crg.report.study import read_experiments
 
     target = out or (None if markdown or latex or figures else PAGE)
     with contextlib.ExitStack() as held:
@@ -67,10 +67,10 @@ def report(
         chosen = [name.strip() for name in methods.split(",") if name.strip()]
         experiments = read_experiments(results, chosen, with_papers(reported), note)
         if markdown:
-            text = overview.whole_text(experiments, tables.to_markdown, _MARKDOWN)
+            text = layout.whole_text(experiments, tables.to_markdown, _MARKDOWN)
             _write(markdown, f"{_MARKDOWN_MARK}\n\n{text}")
         if latex:
-            text = overview.whole_text(experiments, tables.to_latex, _LATEX)
+            text = layout.whole_text(experiments, tables.to_latex, _LATEX)
             _write(latex, f"{_LATEX_MARK}\n\n{text}")
         if figures:
             count = len(save_pdf(experiments, figures))

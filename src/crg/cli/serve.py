@@ -23,8 +23,8 @@ for _name in ("fastapi", "httptools", "prometheus_client", "python_multipart", "
 from crg.server.app import create_app  # noqa: E402  (needs what is checked above)
 from crg.server.cluster import ClusterService, open_cluster  # noqa: E402
 from crg.server.limits import Limits  # noqa: E402
+from crg.server.main import serve as run  # noqa: E402
 from crg.server.replicas import ReplicaService, open_processes  # noqa: E402
-from crg.server.run import serve as run  # noqa: E402
 from crg.server.security import check_address  # noqa: E402
 from crg.server.service import Service, Settings  # noqa: E402
 

@@ -66,7 +66,7 @@ class CommandGroup(click.Group):
         except click.UsageError as error:
             where = error.ctx.command_path if error.ctx else ctx.command_path
             if isinstance(error, click.NoSuchOption):  # click offers names that are not near
-                from crg.spelling import nearest
+                from crg.suggest import nearest
 
                 hint = nearest(error.option_name, error.possibilities or (), f"see {where} --help.")
                 raise Refused(f"There is no option {error.option_name}: {hint}") from None

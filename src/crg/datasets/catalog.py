@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 
-from crg.spelling import nearest
+from crg.suggest import nearest
 from crg.types import InputError
 
 SAMPLE_SIZE = 2000  # how many the paper draws of the large test sets

@@ -18,7 +18,7 @@ from PIL import Image, UnidentifiedImageError
 from crg.datasets import load_dataset
 from crg.datasets.catalog import DatasetEntry, find_entry
 from crg.datasets.folder import count_ignored
-from crg.datasets.places import (
+from crg.datasets.layout import (
     class_folders_place,
     dataset_folder,
     names_path,

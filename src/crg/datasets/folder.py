@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from crg.datasets.places import image_names, is_image_name, subfolders, unreadable_folder
+from crg.datasets.layout import image_names, is_image_name, subfolders, unreadable_folder
 from crg.images.image_set import ImageSet
 from crg.images.reading import shown
 from crg.types import InputError

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from crg.datasets.catalog import DatasetEntry
-from crg.datasets.places import (
+from crg.datasets.layout import (
     WNID,
     class_folders_place,
     dataset_folder,

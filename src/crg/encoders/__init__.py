@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from crg.encoders.base import Encoder, library
-from crg.needs import TEXT_ENCODER, PromptableTextEncoder
-from crg.spelling import near
+from crg.resources import TEXT_ENCODER, PromptableTextEncoder
+from crg.suggest import near
 from crg.types import InputError, Task
 
 __all__ = [

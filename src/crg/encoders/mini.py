@@ -25,7 +25,7 @@ from safetensors.numpy import load
 
 from crg.encoders.base import Vectors
 from crg.images.preprocessing import Pixels, Preprocessing
-from crg.needs import PromptableTextEncoder
+from crg.resources import PromptableTextEncoder
 from crg.threads import one_blas_thread
 from crg.types import InputError
 

@@ -18,7 +18,7 @@ from urllib.request import Request, urlopen
 
 from crg.encoders.base import first_line, library
 from crg.encoders.torchscript import is_torchscript, read_torchscript
-from crg.spelling import nearest
+from crg.suggest import nearest
 from crg.types import InputError
 
 _FOLDERS = ("local-dir:", "hf-hub:")  # open_clip's own forms: configuration and weights together

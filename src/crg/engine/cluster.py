@@ -39,7 +39,7 @@ def run_all_on_ray(
     close the iterator: what is at work is cancelled.
     """
     needs = Needs(variables=variables())
-    make = functools.partial(_runner, Place.here(plugins))
+    make = functools.partial(_runner, WorkerEnvironment.here(plugins))
 
     def tell(number: int, done: int, total: int) -> None:
         assert on_progress is not None
@@ -58,7 +58,7 @@ def variables() -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Place:
+class WorkerEnvironment:
     """What the process that asks has about it, and the one that runs needs."""
 
     folder: str
@@ -66,7 +66,7 @@ class Place:
     versions: dict[str, str]
 
     @classmethod
-    def here(cls, plugins: Sequence[str]) -> Place:
+    def here(cls, plugins: Sequence[str]) -> WorkerEnvironment:
         """What this process has."""
         return cls(os.getcwd(), tuple(resolved(each) for each in plugins), _versions())
 
@@ -81,14 +81,14 @@ class Place:
             )
 
 
-def _runner(place: Place) -> Callable[[RunSpec, Tell], Outcome]:
+def _runner(place: WorkerEnvironment) -> Callable[[RunSpec, Tell], Outcome]:
     """What a worker does with each run; called there, once."""
     with contextlib.suppress(OSError):  # for options that name a file
         os.chdir(place.folder)
     return functools.partial(_run_there, place)
 
 
-def _run_there(place: Place, spec: RunSpec, tell: Tell) -> Outcome:
+def _run_there(place: WorkerEnvironment, spec: RunSpec, tell: Tell) -> Outcome:
     try:
         place.check()
     except InputError as error:

@@ -41,8 +41,8 @@ import numpy as np
 from crg.atomic import file_sha256
 from crg.features.formats import read_raw, write_raw
 from crg.features.store import read_store
-from crg.needs import FEW, GENERATED, FewShot
-from crg.spelling import near
+from crg.resources import FEW, GENERATED, FewShot
+from crg.suggest import near
 from crg.types import InputError, SampleId, Task, like
 
 Numbers = np.ndarray[Any, Any]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from crg.features.files import Features
-from crg.needs import FewShot
+from crg.resources import FewShot
 from crg.types import InputError, Task, like
 
 Numbers = np.ndarray[Any, Any]

@@ -45,7 +45,7 @@ _FALLBACK = "the covariance needed ten times the prior variance to be inverted"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sight:
+class Projection:
     """An image as the precision sees it."""
 
     linear: Array  # mu_k . P x, (K,), double precision
@@ -232,12 +232,12 @@ class Anchored(Method):
         form = xp.sum((means @ self.precision) * means, axis=1)
         self.quadratic[classes] = xp.astype(form, xp.float64)
 
-    def _see(self, x: Array) -> Sight:
+    def _see(self, x: Array) -> Projection:
         """The image as the precision sees it."""
         xp, onto = namespace(x), self.precision @ x
-        return Sight(xp.astype(self.means @ onto, xp.float64), float(x @ onto))
+        return Projection(xp.astype(self.means @ onto, xp.float64), float(x @ onto))
 
-    def _densities(self, sight: Sight) -> Array:
+    def _densities(self, sight: Projection) -> Array:
         """Step 4: G_k = -1/2 (x - mu_k) . P (x - mu_k) / (1 + 1/(kappa + N_k)) - max G."""
         xp = namespace(self.quadratic)
         form = self.quadratic - 2.0 * sight.linear + sight.square
@@ -251,7 +251,9 @@ class Anchored(Method):
         typical = float(counts @ counts) / float(namespace(counts).sum(counts))
         return float(min(1.0, (typical / self.config.ready) ** 3))
 
-    def _answer(self, x: Array, sight: Sight, zero_shot: Array, p: Array) -> tuple[Array, Array]:
+    def _answer(
+        self, x: Array, sight: Projection, zero_shot: Array, p: Array
+    ) -> tuple[Array, Array]:
         """Logits and probabilities; the weight and the balance follow."""
         xp, densities = namespace(p), self._densities(sight)
         logits = self._logits(x, zero_shot, densities)
@@ -288,7 +290,7 @@ class Anchored(Method):
         return filed_softly(self.filing, r, label, sample_id)
 
     def _learn(
-        self, x: Array, p: Array, r: Array, sample_id: SampleId, sight: Sight | None
+        self, x: Array, p: Array, r: Array, sample_id: SampleId, sight: Projection | None
     ) -> None:
         """Step 8: add an image to the sums; step 3 for the classes that it counts for."""
         if self.config.half_life:
@@ -304,7 +306,7 @@ class Anchored(Method):
             else:
                 self._follow_means(touched, r[touched], sight)
 
-    def _follow_means(self, classes: Array, r: Array, sight: Sight) -> None:
+    def _follow_means(self, classes: Array, r: Array, sight: Projection) -> None:
         """mu . P mu after mu moved to (1 - c) mu + c x, with c = r / (kappa + N)."""
         xp = namespace(r)
         c = xp.astype(r, xp.float64) / (self.firmness + self.seen.counts[classes])

@@ -36,7 +36,7 @@ class Method(Stateful, ABC):
     name: ClassVar[str]
     paper: ClassVar[str]
     Config: ClassVar[type[Any]]
-    needs: ClassVar[tuple[str, ...]] = ()  # names of crg.needs that the task must have
+    needs: ClassVar[tuple[str, ...]] = ()  # names of crg.resources that the task must have
     forgets: ClassVar[bool] = False  # its answer does not depend on the images before
     _not_saved: ClassVar[frozenset[str]] = frozenset({"task", "config"})
 

@@ -40,7 +40,6 @@ from typing import Any
 from crg.methods.base import Method
 from crg.methods.options import IN_STATE, option
 from crg.methods.registry import register
-from crg.needs import FEW, TEXT_ENCODER, check_needs
 from crg.parts.cache import labelled_queues
 from crg.parts.context import (
     Context,
@@ -56,6 +55,7 @@ from crg.parts.context import (
     write_context,
 )
 from crg.parts.prompting import as_tensor, endings_of, prompt_features
+from crg.resources import FEW, TEXT_ENCODER, check_needs
 from crg.types import Array, InputError, Prediction, Sample, Task, like, namespace
 
 

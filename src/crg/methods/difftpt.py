@@ -29,9 +29,9 @@ from dataclasses import dataclass
 from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
-from crg.needs import GENERATED, TEXT_ENCODER
 from crg.ops import confident_views, count_kept
 from crg.parts.prompting import PromptTuning, TuningRule
+from crg.resources import GENERATED, TEXT_ENCODER
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
 

@@ -30,10 +30,10 @@ from dataclasses import dataclass
 from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
-from crg.needs import FEW
 from crg.ops import softmax_and_entropy
 from crg.parts.cache import Cache, labelled_queues
 from crg.parts.precision import Precision
+from crg.resources import FEW
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
 

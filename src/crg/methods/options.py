@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crg.presets import PRESET, with_preset
-from crg.spelling import nearest
+from crg.suggest import nearest
 from crg.types import InputError
 
 _WORDS = {"true": True, "yes": True, "on": True, "1": True} | {

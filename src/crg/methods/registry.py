@@ -20,7 +20,7 @@ import crg.methods as package
 from crg.methods.base import Method
 from crg.methods.options import build_config
 from crg.presets import with_preset
-from crg.spelling import nearest
+from crg.suggest import nearest
 from crg.types import InputError
 
 M = TypeVar("M", bound=type[Method])

@@ -28,9 +28,9 @@ import numpy as np
 from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
-from crg.needs import FEW
 from crg.ops import softmax_and_entropy
 from crg.parts.cache import labelled_queues
+from crg.resources import FEW
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
 

@@ -30,9 +30,9 @@ from dataclasses import dataclass
 from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
-from crg.needs import TEXT_ENCODER
 from crg.ops import Confident, confident_views
 from crg.parts.prompting import PromptTuning, TuningRule
+from crg.resources import TEXT_ENCODER
 from crg.types import Array, Diagnostics, Prediction, Sample
 
 _AT_ONCE = 16  # images that share a pass through the text encoder

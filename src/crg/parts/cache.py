@@ -14,8 +14,8 @@ from typing import Protocol
 
 import numpy as np
 
-from crg.needs import FEW, FewShot
 from crg.parts.state import Stateful
+from crg.resources import FEW, FewShot
 from crg.types import Array, InputError, SampleId, Task, like, namespace
 
 _LONGEST = 1.001  # a coordinate of a unit vector, with room for rounding

@@ -23,8 +23,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
 from crg.atomic import replacing
-from crg.needs import PromptableTextEncoder
 from crg.parts.prompting import Tensor, gradients_enabled
+from crg.resources import PromptableTextEncoder
 from crg.types import Array, InputError, Task, parsed_json
 
 FORMAT = "crg-context"

@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crg.needs import PromptableTextEncoder
 from crg.parts.residual import entropy_gradient
+from crg.resources import PromptableTextEncoder
 from crg.types import Array, InputError, Task, like, namespace
 
 Tensor = Any  # a torch tensor; torch is optional and imported where it is used

@@ -18,7 +18,7 @@ from typing import Any
 from crg.classifier import Classifier
 from crg.images.reading import shown
 from crg.predict.lines import unmarked
-from crg.spelling import nearest
+from crg.suggest import nearest
 from crg.threads import one_blas_thread
 from crg.types import InputError, parsed_json
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from crg.atomic import check_ours, make_folder, replacing
-from crg.report.overview import row_name, sources_name
-from crg.report.study import Comparison, Experiment, MethodResult
+from crg.report.experiment import Comparison, Experiment, MethodResult
+from crg.report.layout import row_name, sources_name
 from crg.results.schema import Row
 from crg.types import InputError
 
@@ -65,7 +65,7 @@ _PLAIN = {
 
 
 @dataclass(frozen=True)
-class Pen:
+class LineStyle:
     """How a method is drawn."""
 
     colour: str
@@ -86,9 +86,9 @@ class Drawing:
     figure: Any
 
 
-def pens_of(rows: Iterable[Row]) -> dict[str, Pen]:
+def pens_of(rows: Iterable[Row]) -> dict[str, LineStyle]:
     """A pen per label: the method has the colour, its variants differ in line and marker."""
-    pens: dict[str, Pen] = {}
+    pens: dict[str, LineStyle] = {}
     variants: dict[str, int] = {}
     unknown: dict[str, str] = {}
     for row in rows:
@@ -101,7 +101,7 @@ def pens_of(rows: Iterable[Row]) -> dict[str, Pen]:
         base = list(_COLOURS).index(row.method) if row.method in _COLOURS else 0
         dash = 1 if row.method == "zero_shot" else (place - 1) % 4 + 1 if place else 0
         marker = _MARKERS[(base + place) % len(_MARKERS)]
-        pens[row.label] = Pen(colour, _DASHES[dash], marker)
+        pens[row.label] = LineStyle(colour, _DASHES[dash], marker)
     return pens
 
 
@@ -172,12 +172,12 @@ def _canvas() -> tuple[Any, Any]:
     return figure, axes
 
 
-def _style(pen: Pen, marker: bool = False) -> dict[str, Any]:
+def _style(pen: LineStyle, marker: bool = False) -> dict[str, Any]:
     style = {"color": pen.colour, "linestyle": pen.dashes, "linewidth": 1.8}
     return {**style, "marker": pen.marker, "markersize": 4} if marker else style
 
 
-_Pens = Mapping[str, Pen]
+_Pens = Mapping[str, LineStyle]
 _CurveOf = Callable[[MethodResult], Iterable[tuple[float, float, float]]]
 _Draw = Callable[[Any, Experiment, Sequence[Comparison], _Pens], bool]
 
@@ -198,7 +198,9 @@ def _short(name: str, most: int = 40) -> str:
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
-def _interval(axes: Any, each: MethodResult, place: float, pen: Pen, horizontal: bool) -> None:
+def _interval(
+    axes: Any, each: MethodResult, place: float, pen: LineStyle, horizontal: bool
+) -> None:
     assert each.gain is not None
     seen = each.gain.interval
     mean, ends = 100 * seen.mean, [[100 * (seen.mean - seen.low)], [100 * (seen.high - seen.mean)]]
@@ -240,7 +242,9 @@ def _settings(axes: Any, experiment: Experiment, comparisons: Sequence[Compariso
     return bool(axes.lines)
 
 
-def _line(axes: Any, points: Sequence[tuple[float, float, float]], pen: Pen, label: str) -> None:
+def _line(
+    axes: Any, points: Sequence[tuple[float, float, float]], pen: LineStyle, label: str
+) -> None:
     if points:
         x, mean, std = zip(*sorted(points), strict=True)
         axes.errorbar(x, [100 * each for each in mean], [100 * each for each in std], capsize=0,

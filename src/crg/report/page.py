@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from crg.atomic import replacing
-from crg.report import figures, overview
-from crg.report.study import Experiment
+from crg.report import figures, layout
+from crg.report.experiment import Experiment
 from crg.report.tables import Table
 from crg.results.schema import ENOUGH_IMAGES, ENOUGH_ORDERS
 from crg.types import InputError
@@ -35,7 +35,7 @@ class Figure:
 
     caption: str
     panels: tuple[Panel, ...]
-    legend: tuple[tuple[str, figures.Pen], ...] = ()
+    legend: tuple[tuple[str, figures.LineStyle], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,14 @@ def render(experiments: Sequence[Experiment], title: str = TITLE) -> str:
     return _rendered(
         title=title,
         facts=facts_of(shown),
-        main=overview.main_tables(shown),
-        tally=overview.tally_table(shown),
+        main=layout.main_tables(shown),
+        tally=layout.tally_table(shown),
         sections=[section_of(each) for each in shown],
         same=same,
         versions=_versions(shown),
         enough_orders=ENOUGH_ORDERS,
         enough_images=ENOUGH_IMAGES,
-        source_name=overview.source_name,
+        source_name=layout.source_name,
     )
 
 
@@ -106,8 +106,8 @@ def section_of(experiment: Experiment) -> Section:
         experiment,
         _figure(experiment, kind),
         _figure(experiment, "reliability") if kind in _CALIBRATED else None,
-        tuple(overview.tables_of(experiment)),
-        overview.not_run_line(experiment),
+        tuple(layout.tables_of(experiment)),
+        layout.not_run_line(experiment),
     )
 
 

@@ -27,8 +27,8 @@ from crg.methods.registry import DEFAULT
 from crg.plugins import check_names_no_file
 from crg.prompts import encode_classes
 from crg.server.batching import Encoded
-from crg.server.learning import Learner
-from crg.server.log import Event, Key, started
+from crg.server.event_log import Event, Key, started
+from crg.server.learner import Learner
 from crg.server.problems import Problem
 from crg.server.service import Service
 from crg.server.sessions import Session

@@ -17,9 +17,9 @@ from crg import predict
 from crg.encoders.base import Encoder
 from crg.server import downloads, problems, schema
 from crg.server.actions import Actions
-from crg.server.bodies import JSON_BYTES, body_of, parsed
 from crg.server.limits import Rate
 from crg.server.problems import Problem
+from crg.server.requests import JSON_BYTES, body_of, parsed
 from crg.server.routes import Direct, router, service_of
 from crg.server.security import COOKIE, Envelope, Guard, Token
 from crg.server.service import Service, Settings

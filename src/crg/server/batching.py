@@ -165,7 +165,7 @@ _Views: TypeAlias = tuple[Pixels, bytes | None]  # and the thumbnail
 
 
 @dataclass(frozen=True)
-class Eye:
+class ImageEncoder:
     """Reads images and encodes their views."""
 
     encoder: Encoder
@@ -204,7 +204,7 @@ class Encoding(Protocol):
 class Batcher:
     """Encoding in this process: images are read by a few threads, and encoded by one."""
 
-    def __init__(self, eye: Eye, workers: int, metrics: Metrics) -> None:
+    def __init__(self, eye: ImageEncoder, workers: int, metrics: Metrics) -> None:
         self._eye, self._metrics = eye, metrics
         self._loop = asyncio.get_running_loop()
         self._readers = Workers(workers, "crg-read")

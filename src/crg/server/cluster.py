@@ -23,11 +23,11 @@ from crg.atomic import replacing
 from crg.encoders.base import Encoder, Vectors, library
 from crg.encoding.blocks import encoder_needs, loading_the_same
 from crg.encoding.ray_cluster import connected, room_for
-from crg.engine.cluster import Place, variables
+from crg.engine.cluster import WorkerEnvironment, variables
 from crg.plugins import load_plugins
 from crg.server.batching import Encoding
-from crg.server.learning import Learner, LostError, States
-from crg.server.log import Event, Log, Row
+from crg.server.event_log import Event, Log, Row
+from crg.server.learner import Learner, LostError, States
 from crg.server.replicas import Replica, ReplicaBatcher, nobody, turns
 from crg.server.service import Service, Settings
 
@@ -37,7 +37,7 @@ _AT_ONCE = 64  # sessions that wait for their owners
 class Owner:
     """The actor in which sessions learn."""
 
-    def __init__(self, load: Callable[[], Encoder], place: Place) -> None:
+    def __init__(self, load: Callable[[], Encoder], place: WorkerEnvironment) -> None:
         self._load, self._place = load, place
         self._folder = tempfile.TemporaryDirectory()
         self._learners: dict[int, Learner] = {}
@@ -221,7 +221,7 @@ def open_cluster(
     with connected(ray, address, replicas * needs.processors):
         seeing = ray.remote(num_cpus=needs.processors, num_gpus=needs.gpus, **always)(Replica)
         learning = ray.remote(num_cpus=0, runtime_env={"env_vars": variables()}, **always)(Owner)
-        count, place = min(replicas, room_for(ray, needs)), Place.here(plugins)
+        count, place = min(replicas, room_for(ray, needs)), WorkerEnvironment.here(plugins)
         eye = (load, limits.max_pixels, limits.thumbnails > 0)
         cluster = Cluster(
             ray,

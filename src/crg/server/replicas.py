@@ -21,8 +21,8 @@ from typing import Any, Protocol
 from crg.encoders.base import Encoder
 from crg.encoding.ray_cluster import TRIES
 from crg.images.views import Recipe
-from crg.server.batching import ROWS, Encoded, Encoding, Eye, Gatherer
-from crg.server.learning import LostError
+from crg.server.batching import ROWS, Encoded, Encoding, Gatherer, ImageEncoder
+from crg.server.learner import LostError
 from crg.server.metrics import Metrics
 from crg.server.problems import Problem, refused
 from crg.server.service import Service, Settings
@@ -51,8 +51,8 @@ class Replica:
         self._map = map if threads == 1 else ThreadPoolExecutor(threads).map
 
     @functools.cached_property
-    def _eye(self) -> Eye:
-        return Eye(self._load(), self._max_pixels, self._thumbnails)
+    def _eye(self) -> ImageEncoder:
+        return ImageEncoder(self._load(), self._max_pixels, self._thumbnails)
 
     def prepare(self) -> None:
         """Get ready for the first image."""

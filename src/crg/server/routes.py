@@ -15,12 +15,12 @@ import crg
 from crg.methods.registry import DEFAULT, list_methods
 from crg.server import schema
 from crg.server.actions import Actions, Outcome
-from crg.server.bodies import JSON_BYTES, body_of, kind_of, named, parsed, uploads_of
 from crg.server.problems import KNOWN, Problem, answer_to
+from crg.server.requests import JSON_BYTES, body_of, kind_of, named, parsed, uploads_of
 from crg.server.schema import body, problems
 from crg.server.service import Service
+from crg.server.sse import EventStream
 from crg.server.summary import brief, summarise
-from crg.server.watching import EventStream
 from crg.types import InputError
 
 router = APIRouter(prefix="/v1")

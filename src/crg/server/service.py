@@ -19,14 +19,14 @@ from typing import Any, TypeVar
 from crg.atomic import locked, make_folder
 from crg.encoders.base import Encoder
 from crg.prompts import PHOTO
-from crg.server.batching import Batcher, Encoding, Eye, Gatherer, Workers
-from crg.server.learning import States
+from crg.server.batching import Batcher, Encoding, Gatherer, ImageEncoder, Workers
+from crg.server.event_log import Change, Event, Log, Row, deleted
+from crg.server.learner import States
 from crg.server.limits import Budget, Limits
-from crg.server.log import Change, Event, Log, Row, deleted
 from crg.server.metrics import Metrics
 from crg.server.problems import Problem
-from crg.server.sessions import Session, Tools, storage_problem
-from crg.server.watching import Hub, frame
+from crg.server.sessions import Session, SessionContext, storage_problem
+from crg.server.sse import Hub, frame
 from crg.threads import one_blas_thread, processors
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class Service:
     states: States
     batcher: Encoding
     writer: Gatherer[Change, None]
-    tools: Tools
+    tools: SessionContext
     learner_threads = processors()
 
     def __init__(self, settings: Settings, encoder: Encoder) -> None:
@@ -102,7 +102,7 @@ class Service:
         self._held.callback(self.batcher.close)
         self.writer = Gatherer("crg-write", self._commit)
         self._held.callback(self.writer.close)
-        self.tools = Tools(learners, self.writer, self.log, self.states, limits.thumbnails,
+        self.tools = SessionContext(learners, self.writer, self.log, self.states, limits.thumbnails,
                            limits.snapshot_every, self._on_events, self._on_broken)  # fmt: skip
         self._sweeper = asyncio.create_task(self._sweep())
         self.ready = True
@@ -114,7 +114,7 @@ class Service:
     def make_batcher(self) -> Encoding:
         """Where images are encoded: in this process."""
         limits = self.limits
-        eye = Eye(self.encoder, limits.max_pixels, limits.thumbnails > 0)
+        eye = ImageEncoder(self.encoder, limits.max_pixels, limits.thumbnails > 0)
         return Batcher(eye, processors(), self.metrics)
 
     async def close(self) -> None:

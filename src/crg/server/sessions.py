@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any
 
 from crg.server.batching import Gatherer, Workers
-from crg.server.learning import Learner, LostError, States
-from crg.server.log import Change, Event, Key, Log, Row, happened
+from crg.server.event_log import Change, Event, Key, Log, Row, happened
+from crg.server.learner import Learner, LostError, States
 from crg.server.problems import Problem
 from crg.types import InputError
 
@@ -35,7 +35,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Tools:
+class SessionContext:
     """What all sessions share."""
 
     learners: Workers  # threads that learn
@@ -51,7 +51,7 @@ class Tools:
 class Session:
     """One session in memory. All of it belongs to the event loop but ``_learn``."""
 
-    def __init__(self, row: Row, learner: Learner, saved: int, tools: Tools) -> None:
+    def __init__(self, row: Row, learner: Learner, saved: int, tools: SessionContext) -> None:
         self.row, self.learner, self._saved, self._tools = row, learner, saved, tools
         self.broken = False
         self._jobs: deque[Job] = deque()

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import json
 
-from crg.server.log import Log, Row
+from crg.server.event_log import Log, Row
 
 _POINTS = 100
 _CLASSES = 12  # with a curve of their own

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image, ImageFilter
 
 from crg.shapes.drawing import SIDE, clouds
-from crg.spelling import nearest
+from crg.suggest import nearest
 from crg.types import InputError
 
 SEVERITIES = range(1, 6)

@@ -17,15 +17,15 @@ ORDERS = (
     "imbalanced",  # few classes are frequent, most are rare
     "few_present",  # most of the classes never come
     "domains",  # one file after the other
-    "outsiders",  # some images belong to no class
+    "out_of_distribution",  # some images belong to no class
     "many_names",  # the images of one file, with the names of several
 )
 SEVERAL_FILES = ("domains", "many_names")  # orders that need more than one
 STRENGTHS = {
-    **{"dirichlet": 0.1, "imbalanced": 20.0, "few_present": 0.2, "outsiders": 0.2},
+    **{"dirichlet": 0.1, "imbalanced": 20.0, "few_present": 0.2, "out_of_distribution": 0.2},
     "many_names": 0.0,
 }
-_SHARES = ("few_present", "outsiders")
+_SHARES = ("few_present", "out_of_distribution")
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Scenario:
 
     ``strength`` belongs to the order: the concentration of ``dirichlet``, how many times more
     frequent the most frequent class of ``imbalanced`` is than the rarest, the fraction of classes
-    that ``few_present`` keeps and that ``outsiders`` takes away, how many names ``many_names``
+    that ``few_present`` keeps and that ``out_of_distribution`` takes away, how many names ``many_names``
     makes up beside those of the files. None is the order's own default.
     """
 
@@ -60,7 +60,7 @@ class Scenario:
     def chosen_strength(self) -> float | None:
         """The strength, or the default of the order; None for an order that has none.
 
-        >>> Scenario("dirichlet").chosen_strength, Scenario("outsiders", 0.5).chosen_strength
+        >>> Scenario("dirichlet").chosen_strength, Scenario("out_of_distribution", 0.5).chosen_strength
         (0.1, 0.5)
         """
         return STRENGTHS.get(self.order) if self.strength is None else self.strength

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from crg.features.files import Features
-from crg.needs import FEW, FewShot
+from crg.resources import FEW, FewShot
 from crg.streams import SEVERAL_FILES, SHUFFLED, STRENGTHS, Scenario
 from crg.types import InputError, Task
 
@@ -49,7 +49,7 @@ def lay_out(features: Features, scenario: Scenario, seed: int) -> Stream:
         )
     strength, labels = scenario.chosen_strength, features.labels[offered]
     k = features.task.n_classes
-    if scenario.order == "outsiders":
+    if scenario.order == "out_of_distribution":
         assert strength is not None
         gone = outside_classes(labels, k, seed, strength)
         rows = offered[shuffled(len(offered), seed)]
@@ -194,7 +194,7 @@ def few_present(
 
 
 def outside_classes(
-    labels: Numbers, n_classes: int, seed: int, share: float = STRENGTHS["outsiders"]
+    labels: Numbers, n_classes: int, seed: int, share: float = STRENGTHS["out_of_distribution"]
 ) -> tuple[int, ...]:
     """Classes that are taken out of the task, so that their images belong to none.
 
@@ -208,7 +208,7 @@ def outside_classes(
     most = min(n_classes - 2, len(present) - 1)
     if most < 1:
         raise InputError(
-            "The order 'outsiders' needs at least three classes, two of them with images, and "
+            "The order 'out_of_distribution' needs at least three classes, two of them with images, and "
             f"here are {n_classes}, {len(present)} of them with images: give another file."
         )
     count = min(most, max(1, round(share * n_classes)))

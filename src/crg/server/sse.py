@@ -10,8 +10,8 @@ from msgspec import json
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from crg.server.event_log import Event
 from crg.server.limits import Budget
-from crg.server.log import Event
 
 _BEHIND = 256  # events that a watcher may be behind before it is disconnected
 HEARTBEAT = 15.0  # seconds

@@ -15,7 +15,7 @@ from crg.encoders.base import Vectors
 from crg.predict.corrections import learn
 from crg.predict.journal import Journal
 from crg.predict.lines import CORRECTED, Line
-from crg.predict.run import Counts, Output
+from crg.predict.stream import Counts, Output
 from crg.threads import HeldSignals, one_blas_thread
 from crg.types import InputError, SampleId
 

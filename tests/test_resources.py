@@ -17,7 +17,7 @@ from crg.cli import main
 from crg.encoders import equipped, load_text_encoder
 from crg.features.joining import with_few
 from crg.methods import registry
-from crg.needs import FEW, TEXT_ENCODER, FewShot
+from crg.resources import FEW, TEXT_ENCODER, FewShot
 from sentences import refused_in_one_sentence
 
 NAMES = ("cat", "dog", "fox")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from crg.report.contrasts import Contrast, Spread, tally
-from crg.report.study import Comparison, Experiment, MethodResult
+from crg.report.experiment import Comparison, Experiment, MethodResult
 from crg.report.tables import (
     GAIN,
     METHOD,

@@ -12,8 +12,8 @@ import pytest
 
 from crg import metrics
 from crg.evaluate import run
+from crg.report.experiment import read_experiments
 from crg.report.page import distinct
-from crg.report.study import read_experiments
 from crg.results import ledger, provenance
 from crg.results.measurements import correct_rows
 from crg.results.papers import bundled_papers

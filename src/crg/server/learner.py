@@ -15,9 +15,9 @@ import numpy as np
 from crg.adapter import Adapter, create, load
 from crg.encoders.base import Encoder, Vectors
 from crg.methods.registry import get_method
-from crg.needs import TEXT_ENCODER
 from crg.ops import softmax
-from crg.server.log import Event, Kind, Log, Row
+from crg.resources import TEXT_ENCODER
+from crg.server.event_log import Event, Kind, Log, Row
 from crg.types import InputError, Task, as_floats, unit_rows
 
 _LOGGER = logging.getLogger("crg.server")

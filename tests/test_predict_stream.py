@@ -11,7 +11,7 @@ import pytest
 from colour_encoder import COLOURS, ColourEncoder, save_image, save_stream
 from crg.classifier import Classifier
 from crg.predict.answers import AnswerFile, read_answers
-from crg.predict.run import Counts, ImageStream, Output
+from crg.predict.stream import Counts, ImageStream, Output
 from sentences import refused_in_one_sentence
 
 
