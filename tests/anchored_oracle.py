@@ -24,7 +24,8 @@ class AnchoredOracle:
     scale: float = 100.0
     power: float = 1.5
     strictness: float = 0.5
-    firmest: float = 50.0
+    growth: float = 0.05
+    firmest: float = 1000.0
     ready: float = 3.0
     rate: float = 0.02
     first_weight: float = math.exp(-4.0)
@@ -43,6 +44,7 @@ class AnchoredOracle:
         self.final, self.zero_shot = np.zeros(k), np.zeros(k)  # F, Q
         self.log_tau = math.log(self.first_weight)
         self.n_views = self.n_agreed = 0
+        self.first_counts: Numbers | None = None  # N before a second pass
         self.left: list[tuple[float, Numbers, float]] = []  # of classes that were removed
         self.refreshed_at, self.since = 0.0, 0
         self.shifts = np.zeros((k, width))
@@ -91,9 +93,12 @@ class AnchoredOracle:
         """Step 2."""
         weight, counts, sums, width = self.weight, self.counts, self.sums, self.text.shape[1]
         n, known = float(weight.sum()), counts > 0
-        share = counts[known] / counts.sum()
-        spread = math.exp(-float((share * np.log(share)).sum())) / len(counts)
-        self.kappa = min(self.firmest, self.strictness / spread**2)
+        evidence = counts if self.first_counts is None else self.first_counts
+        q = evidence[evidence > 0] / evidence.sum()
+        self.u = math.exp(-float((q * np.log(q)).sum())) / float(np.sqrt(q).sum()) ** 2
+        typical = float(counts @ counts / counts.sum())
+        kappa = self.strictness / self.u**2 + self.growth * (1 / self.u**2 - 1) * typical
+        self.kappa = min(self.firmest, kappa)
         self.anchors = weight @ self.gap / n + self.text
         r = weight * self.whole
         scatter = (self.x.T * r) @ self.x - (sums[known].T / counts[known]) @ sums[known]
@@ -105,8 +110,20 @@ class AnchoredOracle:
         variance = max(1e-6, min(1.0, 1.0 - float(mean @ mean) + 1.0 / n))
         whole = scatter + variance * np.eye(width)
         self.precision = (max(0.0, freedom) + width) * np.linalg.inv(whole)
+        self.psi = self.anchor_error()
         self.means = self.all_means()
         self.refreshed_at, self.since = n, 0
+
+    def anchor_error(self) -> float:
+        """psi: what lies between class means and anchors beyond sampling error."""
+        total = weighted = 0.0
+        squares = (self.weight**2) @ self.r**2
+        for k in np.flatnonzero(self.counts > 1):
+            n, d = self.counts[k], self.sums[k] / self.counts[k] - self.anchors[k]
+            expected = len(d) / max(1.0, n**2 / squares[k])
+            weighted += n * (d @ self.precision @ d - expected)
+            total += n
+        return max(0.0, weighted / total) if total else 0.0
 
     def all_means(self) -> Numbers:
         """mu, (K, D), of step 3."""
@@ -124,7 +141,8 @@ class AnchoredOracle:
     def logits(self, x: Numbers, z: Numbers) -> tuple[Numbers, Numbers]:
         """G and the answer."""
         counts, tau, d = self.counts, math.exp(self.log_tau), x - self.means
-        g = -0.5 * ((d @ self.precision) * d).sum(axis=1) / (1 + 1 / (self.kappa + counts))
+        own = (self.kappa**2 * self.psi + x.size * counts / 2) / (self.kappa + counts) ** 2
+        g = -0.5 * (((d @ self.precision) * d).sum(axis=1) - self.u**2 * own)
         g = g - g.max()
         e = min(1.0, (float(counts @ counts) / counts.sum() / self.ready) ** 3)
         b = self.balance * e * np.log((self.final + 1) / (self.zero_shot + 1))
@@ -159,6 +177,20 @@ class AnchoredOracle:
         c = self.centred(x)
         self.shifts[label] += 0.5 * lacking * c / (c @ c)
         self.shifts[other] -= 0.5 * lacking * c / (c @ c)
+
+    def second_pass(self) -> Numbers:
+        """Recount all images by their final answers, then answer all of them, (n, K)."""
+        self.refit()
+        self.first_counts, answers = self.counts, self.all_answers()
+        r = np.stack([softmax(each) for each in answers]) ** self.power
+        self.r = np.where(r < self.floor, 0.0, r)
+        self.whole = self.r.sum(axis=1)
+        self.refit()
+        return self.all_answers()
+
+    def all_answers(self) -> Numbers:
+        """Logits of all images with what was learnt, (n, K)."""
+        return np.stack([self.logits(x, self.scale * self.text @ x)[1] for x in self.x])
 
     def add_class(self, text: Numbers) -> None:
         """One more row of everything."""

@@ -12,6 +12,7 @@ import crg
 from anchored_oracle import AnchoredOracle, unit
 from crg.evaluate import run
 from crg.features.files import Features
+from crg.methods.anchored import _spread_of
 from crg.streams import Scenario
 from streams import clustered
 
@@ -76,8 +77,9 @@ def test_equals_its_plain_form_over_2000_images(dtype: str, width: int) -> None:
         {"half_life": 60.0},
         {"power": 1.0, "strictness": 3.0, "ready": 1.0, "rate": 0.1, "first_weight": 0.2},
         {"balance": 1.0, "refresh": 3.0, "floor": 0.05, "firmest": 5.0},
+        {"growth": 1.0},
     ],
-    ids=["half-life", "quick", "slow"],
+    ids=["half-life", "quick", "slow", "growing"],
 )
 def test_equals_its_plain_form_with_other_options(dtype: str, options: dict[str, Any]) -> None:
     """The agreement does not hang on the default constants."""
@@ -239,3 +241,47 @@ def test_a_second_pass_counts_each_image_once_by_its_answer() -> None:
     np.testing.assert_allclose(seen.counts, counts.sum(axis=0), rtol=1e-5)
     np.testing.assert_allclose(seen.sums, counts.T @ images[:, 0], rtol=1e-4, atol=1e-5)
     assert seen.n_images == 120 == adapter.n_steps
+
+
+def test_a_second_pass_equals_its_plain_form() -> None:
+    """All images are recounted by their answers and answered again, with the spread as it was."""
+    text, images = clustered(seed=7, n=300, n_classes=9, width=24)
+    pair = Pair(text, "float64")
+    for views in images:
+        pair.step(views[0])
+    expected = pair.plain.second_pass()
+    got = np.stack([each.logits for each in pair.adapter.second_pass(list(enumerate(images)))])
+    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
+    method: Any = pair.adapter._method
+    assert method.spread == pytest.approx(pair.plain.u)
+    assert _spread_of(method.seen.counts) > method.spread  # final answers are sharper
+
+
+def test_names_that_no_image_resembles_change_nothing() -> None:
+    """A hundred more names that get no evidence leave every label as it is."""
+    text, images = clustered(seed=2, n=200, n_classes=6, width=24)
+    text, images = np.pad(text, ((0, 0), (0, 8))), np.pad(images, ((0, 0), (0, 0), (0, 8)))
+    foreign = np.pad(unit_rows(np.random.default_rng(0).normal(size=(100, 8))), ((0, 0), (24, 0)))
+    names = [str(k) for k in range(106)]
+    short = crg.create("anchored", crg.Task(names[:6], text, 60.0))
+    long = crg.create("anchored", crg.Task(names, np.concatenate([text, foreign]), 60.0))
+    apart = []
+    for views in images:
+        few, many = short.step(views), long.step(views)
+        assert few.label == many.label
+        apart.append(np.abs(many.probs[:6] - few.probs).max())
+    assert np.mean(apart) < 0.005
+    spreads = [method._method.spread for method in (short, long)]  # type: ignore[attr-defined]
+    assert spreads[0] == pytest.approx(spreads[1], rel=1e-4)
+
+
+def test_a_state_of_the_first_form_is_refused(tmp_path: Path) -> None:
+    """A state without evidence and squared counts is refused in a sentence with the remedy."""
+    text, images = clustered(seed=2, n=20, n_classes=6, width=24)
+    adapter = crg.create("anchored", crg.Task([str(k) for k in range(6)], text))
+    adapter.step_many(images)
+    method: Any = adapter._method
+    del method.evidence, method.anchor_error, method.seen.count_squares
+    adapter.save(tmp_path / "old")
+    with pytest.raises(crg.InputError, match=r"does not fit this method.*version of crg"):
+        crg.load(tmp_path / "old")

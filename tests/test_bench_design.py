@@ -109,7 +109,7 @@ MISTAKES = {
     "[[setting]]\nmislabelled = 2": "setting 1 ('shuffled'): mislabelled is 2.0: give a share",
     "[[setting]]\nstrength = 1": "has no strength: leave it out.",
     "[[data]]\ndatasets = ['mnist']\nmodels = ['RN50']": "There is no dataset 'mnist'",
-    "[[setting]]\norder = 'out_of_distribution'\nstrength = 0": "is 0.0: give a share above 0 and at most 1.",
+    "[[setting]]\norder = 'out_of_distribution'\nstrength = 0": "is 0.0: give a share above 0",
     "[[data]]\ndatasets = ['dtd']": "data 1: models is missing: name those that encoded the stores",
     "[[data]]\nshapes = ['rain']": "data 1: There is no shift 'rain'",
     "[[data]]\nshapes = ['nigth']": "There is no shift 'nigth': did you mean 'night'?",

@@ -1,18 +1,22 @@
 """Soft counts: sums over all images, each of which counts for each class by a weight r_k.
 
-    N_k = sum r_k,   M_k = sum r_k x,   C = sum (sum_k r_k) x x^T,   w = sum sum_k r_k
+    N_k = sum r_k,   V_k = sum r_k^2,   M_k = sum r_k x
+    C = sum (sum_k r_k) x x^T,   w = sum sum_k r_k
 
 together with the number of images, the sum of their features and the sum of their gaps to the
 text. From these follow the class means and the within-class scatter
 
     S = C - sum over k of M_k M_k^T / N_k
 
-of a Gaussian per class with a shared covariance. The outer products of C wait in a buffer of
-rows, so that they are added by one matrix product for many images; while the buffer has never
-been full, the inverse of S plus a ridge is had from its rows.
+of a Gaussian per class with a shared covariance. N_k^2 / V_k is the number of images of equal
+weight whose mean would be known as well as M_k / N_k. The outer products of C wait in a buffer of
+rows, so that one matrix product adds many images; until the buffer has been full once, the
+inverse of S plus a ridge is computed from its rows.
 """
 
 from __future__ import annotations
+
+import math
 
 from crg.parts.inverse import inverse, inverse_from_rows
 from crg.parts.state import Stateful
@@ -20,7 +24,7 @@ from crg.types import Array, namespace
 
 _ROWS = 256  # images whose outer products wait to be added to C
 _LEAST = 1e-100  # a count that is not zero is larger, or dividing by it would overflow
-_TRACE = 1e-9  # a count below this is what rounding left of one that was taken back
+_TRACE = 1e-9  # a count below this is what rounding left after an undo
 
 
 class SoftCounts(Stateful):
@@ -32,6 +36,7 @@ class SoftCounts(Stateful):
         wide = {"dtype": xp.float64, "device": text.device}
         self.n_images = 0.0  # n, below the number of images if they fade
         self.counts = xp.zeros(n_classes, **wide)  # N, (K,)
+        self.count_squares = xp.zeros_like(self.counts)  # V, (K,)
         self.sums = xp.zeros_like(text)  # M, (K, D)
         self.total = xp.zeros(width, **wide)  # sum of x, (D,)
         self.gaps = xp.zeros(width, **wide)  # g, (D,)
@@ -51,14 +56,15 @@ class SoftCounts(Stateful):
         self.gaps += xp.astype(gap, xp.float64)
 
     def count(self, x: Array, r: Array, sign: float = 1.0) -> Array:
-        """Let ``x`` (D,) count ``r`` (K,) for each class, or take that back with ``sign`` -1.
+        """Let ``x`` (D,) count ``r`` (K,) for each class, or undo that with ``sign`` -1.
 
         Returns the classes that it counts for.
         """
         xp = namespace(x)
         touched = xp.nonzero(r)[0]
         share = sign * r[touched]
-        self.counts[touched] += xp.astype(share, xp.float64)
+        self.counts[touched] += (wide := xp.astype(share, xp.float64))
+        self.count_squares[touched] += math.copysign(1.0, sign) * wide * wide
         self.sums[touched, :] += share[:, None] * x[None, :]
         if sign < 0:
             self._drop_traces()
@@ -66,16 +72,17 @@ class SoftCounts(Stateful):
         return touched
 
     def fade(self, factor: float) -> None:
-        """All that was seen so far counts less."""
+        """Let all images so far count less, by ``factor``."""
         self.n_images *= factor
         self.weight *= factor
         self.squares_fade *= factor
+        self.count_squares *= factor * factor
         for array in (self.counts, self.sums, self.total, self.gaps, self.row_weights):
             array *= factor
         self._drop_traces()
 
     def inverse_scatter(self, ridge: float) -> Array | None:
-        """(S + ridge I)^-1, (D, D); None if it cannot be had."""
+        """(S + ridge I)^-1, (D, D); None if the factorisation fails."""
         xp, (_, width) = namespace(self.sums), self.sums.shape
         known = xp.nonzero(self.counts)[0]
         sums, counts = xp.astype(self.sums[known, :], xp.float64), self.counts[known]
@@ -91,17 +98,19 @@ class SoftCounts(Stateful):
         """One more class that no image has counted for."""
         xp = namespace(text)
         self.counts = xp.concat([self.counts, xp.zeros_like(self.counts[:1])])
+        self.count_squares = xp.concat([self.count_squares, xp.zeros_like(self.counts[:1])])
         self.sums = xp.concat([self.sums, xp.zeros_like(self.sums[:1, :])])
 
     def remove_class(self, index: int) -> None:
-        """Forget a class; its images go on to tell how images spread around their class mean."""
+        """Forget a class; the spread of its images around their mean stays in the scatter."""
         xp = namespace(self.sums)
         count = float(self.counts[index])
         if count > 0.0:  # S keeps its part of the class, and so do the degrees of freedom
             self._add_square(xp.astype(self.sums[index, :], xp.float64), -1.0 / count)
             self.weight += 1.0 / count - count / (count + 1.0)
         keep = [k for k in range(self.counts.shape[0]) if k != index]
-        self.counts, self.sums = self.counts[keep], self.sums[keep, :]
+        self.counts, self.count_squares = self.counts[keep], self.count_squares[keep]
+        self.sums = self.sums[keep, :]
 
     def _is_sound(self) -> bool:
         xp = namespace(self.sums)
@@ -109,6 +118,7 @@ class SoftCounts(Stateful):
             0 <= self.n_rows <= self.rows.shape[0]
             and self.n_images >= 0.0
             and bool(xp.all((self.counts == 0.0) | (self.counts > _LEAST)))
+            and bool(xp.all(self.count_squares >= 0.0))
             and bool(xp.all(self.row_weights[: self.n_rows] != 0.0))
         )
 
@@ -131,7 +141,8 @@ class SoftCounts(Stateful):
         self.squares_fade, self.squares_empty, self.n_rows = 1.0, False, 0
 
     def _drop_traces(self) -> None:
-        """A class of which nothing but rounding is left has no images."""
+        """Empty the classes whose counts are down to rounding errors."""
         gone = self.counts < _TRACE
         self.counts[gone] = 0.0
+        self.count_squares[gone | (self.count_squares < 0.0)] = 0.0
         self.sums[gone, :] = 0.0

@@ -34,7 +34,7 @@ class Scenario:
 
     ``strength`` belongs to the order: the concentration of ``dirichlet``, how many times more
     frequent the most frequent class of ``imbalanced`` is than the rarest, the fraction of classes
-    that ``few_present`` keeps and that ``out_of_distribution`` takes away, how many names ``many_names``
+    ``few_present`` keeps and ``out_of_distribution`` takes away, how many names ``many_names``
     makes up beside those of the files. None is the order's own default.
     """
 
@@ -60,7 +60,8 @@ class Scenario:
     def chosen_strength(self) -> float | None:
         """The strength, or the default of the order; None for an order that has none.
 
-        >>> Scenario("dirichlet").chosen_strength, Scenario("out_of_distribution", 0.5).chosen_strength
+        >>> outside = Scenario("out_of_distribution", 0.5)
+        >>> Scenario("dirichlet").chosen_strength, outside.chosen_strength
         (0.1, 0.5)
         """
         return STRENGTHS.get(self.order) if self.strength is None else self.strength
