@@ -39,10 +39,6 @@ class BentText:
         bent = self.ends[rows] + torch.einsum("e,ked->kd", mean, self.bends[rows]).sin()
         return torch.nn.functional.normalize(bent, dim=-1)
 
-    def nearest_words(self, context: Any, count: int = 3) -> list[list[str]]:
-        """There are none."""
-        return [[] for _ in context]
-
 
 def task(**resources: Any) -> crg.Task:
     """Classes with the features of the encoder and these resources."""

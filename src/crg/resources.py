@@ -90,10 +90,6 @@ class PromptableTextEncoder(Protocol):
         """Features (K, D) of unit length, differentiable; context is (M, E) or (K, M, E)."""
         ...
 
-    def nearest_words(self, context: Any, count: int = 3) -> list[list[str]]:
-        """For each of (M, E) vectors the known words that lie nearest."""
-        ...
-
 
 def check_needs(method: str, needs: Iterable[str], task: Task) -> None:
     """Refuse, before any work, a method whose needs the task does not meet."""

@@ -185,10 +185,6 @@ class WordHashes:
         name = ending.rstrip(".")
         return self.known[name] if name in self.known else _direction(name, self.width)
 
-    def nearest_words(self, context: Any, count: int = 3) -> list[list[str]]:
-        """There are no words to be near to."""
-        return [[] for _ in context]
-
 
 def _few(task: Task) -> FewShot:
     pairs = [(k, name) for k, name in enumerate(task.class_names) if name in _LABELLED]

@@ -31,13 +31,9 @@ COMMANDS = {  # as help lists them
     "check": "Check methods of your own: a line for each check that fails, with file and line.",
     "encoders": "List the models that turn images and texts into features.",
     "export": "Write a model of open_clip for ONNX Runtime, and check that both agree.",
-    "context": "Show a context that coop learnt: its model, its shape and the words nearest to it.",
     "datasets": "List the datasets, tell more of one, or check one on disk.",
 }
-_ELSEWHERE = {
-    "export": "encoders",
-    "context": "methods",
-}  # modules not named after the command
+_ELSEWHERE = {"export": "encoders"}  # modules not named after the command
 
 
 class LazyGroup(CommandGroup):

@@ -45,11 +45,6 @@ class Method(Stateful, ABC):
         self.config = config
         self.reset()
 
-    @classmethod
-    def needs_with(cls, config: Any) -> tuple[str, ...]:
-        """What of ``needs`` these options ask for; override where some ask for less."""
-        return cls.needs
-
     @abstractmethod
     def reset(self) -> None:
         """Forget everything seen so far."""

@@ -9,7 +9,7 @@ predicted with the tuned prompt, and the context goes back to where it started.
 | --- | --- | --- |
 | cosine filter: the share rho_C of generated views nearest to f_0 | _mixed | f_0 original view |
 | confident views: the share rho_H of the mixture of lowest entropy | ops.confident_views | |
-| L = H(p~), p~ mean over these views, AdamW | parts.prompt_tuning | c context, t(c) text features |
+| L = H(p~), p~ mean over these views, AdamW | parts.prompting | c context, t(c) text features |
 | logits = s f_0 . t(c') | step | c' tuned context, s logit scale |
 
 The generated views are the last ones of an image; how many there are comes with the task.
@@ -30,7 +30,7 @@ from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
 from crg.ops import confident_views, count_kept
-from crg.parts.prompting import PromptTuning, TuningRule
+from crg.parts.prompting import PromptTuning
 from crg.resources import GENERATED, TEXT_ENCODER
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
@@ -68,12 +68,12 @@ class DiffTPT(Method):
 
     def reset(self) -> None:
         """There is nothing to forget: every image starts from the same words."""
-        self._tuning = self._made_tuning()
+        self._tuning = PromptTuning(self.task, self.config)
 
     def step(self, sample: Sample) -> Prediction:
         """Filter, mix, tune the prompt on the confident views, predict the original with it."""
         if self._tuning.class_names != self.task.class_names:
-            self._tuning = self._made_tuning()
+            self.reset()
         mixed, scale = self._mixed(sample.views), self.task.logit_scale
         seen = confident_views(mixed, self._tuning.text, scale, self.config.view_share)
         [text] = self._tuning.tune([seen.kept])
@@ -91,8 +91,3 @@ class DiffTPT(Method):
         nearest = xp.argsort(-(generated @ views[0, :]), stable=True)
         kept = xp.sort(nearest[: count_kept(n_generated, self.config.similar_share)])
         return xp.concat([views[:n_ordinary, :], xp.take(generated, kept, axis=0)], axis=0)
-
-    def _made_tuning(self) -> PromptTuning:
-        c = self.config
-        rule = TuningRule(c.context, c.lr, c.steps, c.weight_decay, c.chunk)
-        return PromptTuning(self.task.resources[TEXT_ENCODER], self.task, rule)

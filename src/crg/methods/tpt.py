@@ -7,9 +7,9 @@ predicted with the tuned prompt, and the vectors go back to where they started.
 
 | equation | function | symbols |
 | --- | --- | --- |
-| (3) L = H(p~), p~ mean over kept views | parts.prompt_tuning | c context, t(c) text features |
+| (3) L = H(p~), p~ mean over kept views | parts.prompting | c context, t(c) text features |
 | (4) keep the views of lowest entropy | ops.confident_views | rho share kept |
-| c' = c - lr (wd c + g / (abs g + eps)) | parts.prompt_tuning | g = dL/dc, one AdamW step |
+| c' = c - lr (wd c + g / (abs g + eps)) | parts.prompting | g = dL/dc, one AdamW step |
 | logits = s f_0 . t(c') | step_many | f_0 original view, s logit scale |
 
 Nothing is learnt from one image for the next. The text features of the task are not used
@@ -31,7 +31,7 @@ from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
 from crg.ops import Confident, confident_views
-from crg.parts.prompting import PromptTuning, TuningRule
+from crg.parts.prompting import PromptTuning
 from crg.resources import TEXT_ENCODER
 from crg.types import Array, Diagnostics, Prediction, Sample
 
@@ -66,9 +66,7 @@ class TPT(Method):
 
     def reset(self) -> None:
         """There is nothing to forget, only text features that all images start from."""
-        c = self.config
-        rule = TuningRule(c.context, c.lr, c.steps, c.weight_decay, c.chunk)
-        self._tuning = PromptTuning(self.task.resources[TEXT_ENCODER], self.task, rule)
+        self._tuning = PromptTuning(self.task, self.config)
 
     def step(self, sample: Sample) -> Prediction:
         """Tune the prompt, predict the original view with it."""
