@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from crg.parts.cache import Cache
-from crg.parts.gaussian import Gaussian, expand
+from crg.parts.gaussian import Gaussian
 from crg.parts.inverse import inverse, inverse_from_rows
 from crg.parts.precision import on_grid
 from streams import clustered
@@ -41,7 +41,7 @@ def from_scratch(cache: Cache) -> tuple[Any, Any, float]:
 
 def discriminant(gaussian: Gaussian, x: Any, means: Any) -> Any:
     """h(x) for the class means ``means``."""
-    return gaussian.logits(expand(means, gaussian.frame(x)), means)
+    return gaussian.logits(x, means, np.zeros(len(means), bool))
 
 
 def current_inverse(gaussian: Gaussian) -> Any:

@@ -101,7 +101,7 @@ class Method(Stateful, ABC):
         seen = confident_views(sample.views, task.text_features, task.logit_scale, share)
         queues.forget(sample.id, task.text_features)
         queues.keep(label, seen.feature, sample.id)
-        self._read_cache()
+        self._derive()
 
     def _correctable(self) -> Cache:
         if self.queues is None:
@@ -110,8 +110,18 @@ class Method(Stateful, ABC):
             )
         return self.queues
 
-    def _read_cache(self) -> None:
-        """Compute anew what is derived from the queues; override where anything is."""
+    def add_class(self, text: Array) -> None:
+        """Add one class, the last of ``task``, with the text feature ``text`` (D,)."""
+        super().add_class(text)
+        self._derive()
+
+    def remove_class(self, index: int) -> None:
+        """Remove the class that was at ``index``; ``task`` has already lost it."""
+        super().remove_class(index)
+        self._derive()
+
+    def _derive(self) -> None:
+        """Recompute whatever follows from the task and the queues; override where anything does."""
 
     def _predicted(
         self, logits: Array, diagnostics: Diagnostics, probs: Array | None = None

@@ -41,6 +41,7 @@ from crg.methods.registry import register
 from crg.parts.cache import labelled_queues
 from crg.parts.context import Numbers, TrainingPlan, epochs_for, learn_once, starting_context
 from crg.parts.prompting import as_tensor, check_width, endings_of, prompt_features
+from crg.parts.state import without
 from crg.resources import FEW, TEXT_ENCODER, check_needs
 from crg.types import Array, InputError, Prediction, Sample, Task, like, namespace
 
@@ -162,6 +163,5 @@ class CoOp(Method):
         """Drop the class's row; what was learnt for the others stays."""
         if not self.is_learnt:
             return self._begin()
-        keep = [k for k in range(self.text.shape[0]) if k != index]
-        self.context = self.context[keep] if self.config.per_class else self.context
-        self.text = self.text[keep, :]
+        self.context = without(self.context, index) if self.config.per_class else self.context
+        self.text = without(self.text, index)

@@ -67,13 +67,15 @@ class DiffTPT(Method):
         )
 
     def reset(self) -> None:
-        """There is nothing to forget: every image starts from the same words."""
+        """There is nothing to forget, only text features that all images start from."""
+        self._derive()
+
+    def _derive(self) -> None:
+        """Encode the class names under the words that every image starts from."""
         self._tuning = PromptTuning(self.task, self.config)
 
     def step(self, sample: Sample) -> Prediction:
         """Filter, mix, tune the prompt on the confident views, predict the original with it."""
-        if self._tuning.class_names != self.task.class_names:
-            self.reset()
         mixed, scale = self._mixed(sample.views), self.task.logit_scale
         seen = confident_views(mixed, self._tuning.text, scale, self.config.view_share)
         [text] = self._tuning.tune([seen.kept])

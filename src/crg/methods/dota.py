@@ -29,6 +29,7 @@ from crg.methods.registry import register
 from crg.ops import confident_views
 from crg.parts.cache import Filing, filed_softly
 from crg.parts.inverse import inverse
+from crg.parts.state import without
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
 _START = 1e-3  # every component of a class mean before the first image
@@ -118,8 +119,7 @@ class DOTA(Method):
 
     def remove_class(self, index: int) -> None:
         """Drop the class's rows; the mean covariance stays."""
-        keep = [k for k in range(self.counts.shape[0]) if k != index]
-        self.counts, self.means = self.counts[keep], self.means[keep, :]
+        self.counts, self.means = without(self.counts, index), without(self.means, index)
 
     def _is_sound(self) -> bool:
         xp = namespace(self.means)

@@ -59,7 +59,11 @@ class GDA(Method):
         alpha: float = option(1.0, "weight of the Gaussian logits", at_least=0, at_most=1e6)
 
     def reset(self) -> None:
-        """Fit the classifier; there is nothing else to remember or forget."""
+        """There is nothing to forget, only the fit of the labelled images."""
+        self._derive()
+
+    def _derive(self) -> None:
+        """Fit the classifier; a class that was added has no labelled images."""
         queues = labelled_queues(self.task, self.config.shots)
         self.weights, self.biases = self._fit(queues)  # w (K, D), b (K,), double precision
 
@@ -91,11 +95,3 @@ class GDA(Method):
         if known and unknown:
             means[unknown, :] = xp.mean(means[known, :], axis=0)
         return means
-
-    def add_class(self, text: Array) -> None:
-        """The new class has no labelled images."""
-        self.reset()
-
-    def remove_class(self, index: int) -> None:
-        """The class's labelled images left the task with it."""
-        self.reset()

@@ -51,7 +51,7 @@ class OGA(Method):
     def reset(self) -> None:
         """Empty queues, means at the text."""
         self.cache = Cache(self.task.text_features, self.config.queue_size, seeded=False)
-        self._read_cache()
+        self._derive()
 
     def step(self, sample: Sample) -> Prediction:
         """Cache the image, then add what the Gaussian says to the zero-shot logits."""
@@ -71,7 +71,7 @@ class OGA(Method):
         h = self.solved @ xp.astype(x, xp.float64) - 0.5 * self.quadratic
         return self.config.weight * h
 
-    def _read_cache(self) -> None:
+    def _derive(self) -> None:
         """Compute all that follows from the queues."""
         features = self.cache.features
         xp, (n_classes, _, width) = namespace(features), features.shape
@@ -173,16 +173,6 @@ class OGA(Method):
         cross = (0.5 * n * means - sums).T @ means
         total = max(float(xp.sum(n)), 1.0)
         return self.squares + cross + cross.T - residual[:, None] * residual / total
-
-    def add_class(self, text: Array) -> None:
-        """The new class stands at its text."""
-        super().add_class(text)
-        self._read_cache()
-
-    def remove_class(self, index: int) -> None:
-        """Drop the class's queue."""
-        super().remove_class(index)
-        self._read_cache()
 
     @property
     def queues(self) -> Cache:

@@ -58,7 +58,11 @@ class TipAdapter(Method):
         beta: float = option(5.5, "sharpness of the affinity", at_least=0, at_most=50)
 
     def reset(self) -> None:
-        """Read the labelled images; there is nothing else to remember or forget."""
+        """There is nothing to forget, only the labelled images."""
+        self._derive()
+
+    def _derive(self) -> None:
+        """Read the labelled images; a class that was added has none."""
         self.keys = labelled_queues(self.task, self.config.shots)  # F, (K, M, D)
 
     def step(self, sample: Sample) -> Prediction:
@@ -78,11 +82,3 @@ class TipAdapter(Method):
         filled = xp.asarray(np.arange(keys.size) < keys.counts[:, None], device=feature.device)
         phi = xp.exp(self.config.beta * (cosine - 1.0))
         return xp.where(filled, phi, xp.zeros_like(phi))
-
-    def add_class(self, text: Array) -> None:
-        """The new class has no labelled images: its logit is that of zero-shot."""
-        self.reset()
-
-    def remove_class(self, index: int) -> None:
-        """The class's labelled images left the task with it."""
-        self.reset()

@@ -33,7 +33,7 @@ from crg.methods.registry import register
 from crg.ops import Confident, confident_views
 from crg.parts.prompting import PromptTuning
 from crg.resources import TEXT_ENCODER
-from crg.types import Array, Diagnostics, Prediction, Sample
+from crg.types import Diagnostics, Prediction, Sample
 
 _AT_ONCE = 16  # images that share a pass through the text encoder
 
@@ -66,6 +66,10 @@ class TPT(Method):
 
     def reset(self) -> None:
         """There is nothing to forget, only text features that all images start from."""
+        self._derive()
+
+    def _derive(self) -> None:
+        """Encode the class names under the words that every image starts from."""
         self._tuning = PromptTuning(self.task, self.config)
 
     def step(self, sample: Sample) -> Prediction:
@@ -88,13 +92,3 @@ class TPT(Method):
         """Equation (4): the views of lowest entropy under the words that are started from."""
         text, scale = self._tuning.text, self.task.logit_scale
         return confident_views(sample.views, text, scale, self.config.view_share)
-
-    def add_class(self, text: Array) -> None:
-        """The text encoder reads the new name."""
-        super().add_class(text)
-        self.reset()
-
-    def remove_class(self, index: int) -> None:
-        """The others stay as they are."""
-        super().remove_class(index)
-        self.reset()

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from crg.parts.state import Stateful
+from crg.parts.state import Stateful, without
 from crg.resources import FEW, FewShot
 from crg.types import Array, InputError, SampleId, Task, like, namespace
 
@@ -222,14 +222,11 @@ class Cache(Stateful):
         self.ids += fresh.ids
 
     def remove_class(self, index: int) -> None:
-        """One queue less, with what it held."""
-        keep = [k for k in range(len(self.ids)) if k != index]
+        """Drop one queue, with its images."""
         self.n_images -= sum(not math.isinf(h) for h in self.entropies[index].tolist())
-        self.features = self.features[keep, :, :]
-        self.entropies = self.entropies[keep]
-        self.arrivals = self.arrivals[keep]
-        self.counts = self.counts[keep]
-        self.ids = [self.ids[k] for k in keep]
+        for name in ("features", "entropies", "arrivals", "counts"):
+            setattr(self, name, without(getattr(self, name), index))
+        del self.ids[index]
 
     def _least_confident(self, label: int) -> int:
         """Place of the highest entropy; of equal ones the latest arrival."""

@@ -137,8 +137,7 @@ class PromptTuning:
 
     def __init__(self, task: Task, options: Any) -> None:
         self.encoder, self.options = task.resources[TEXT_ENCODER], options
-        self.scale, self.class_names = task.logit_scale, task.class_names
-        self.endings = endings_of(task.class_names)
+        self.scale, self.endings = task.logit_scale, endings_of(task.class_names)
         self.start = embedded(self.encoder, options.context)  # (M, E)
         self._like = task.text_features[:1, :]
         self.text = self.text_under(self.start)  # (K, D), under the words themselves
