@@ -1,31 +1,74 @@
-"""``crg methods``: list the methods and their options."""
+"""``crg methods``: list the methods and their options, or check methods of your own."""
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from typing import Any
 
 import click
 from rich.table import Table
 from rich.text import Text
 
-from crg.cli.shared import output, plugin_option, print_json
+from crg.checks import iter_checks
+from crg.cli.shared import note, output, plugin_option, print_json
 from crg.methods.registry import get_method, list_methods
+from crg.plugins import load_plugin, resolved
 from crg.presets import presets_of
+from crg.types import printable
+
+_FAILED = 1  # exit code
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("words", metavar="[NAME | check FILE...]", nargs=-1)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @plugin_option
-def methods(name: str | None, as_json: bool) -> None:
-    """List the methods with their options and defaults, or tell more of one of them.
+@click.pass_context
+def methods(ctx: click.Context, words: tuple[str, ...], as_json: bool) -> None:
+    """List the methods with their options, describe one, or check your own.
+
+    check runs the generic checks on each method that a Python file or module registers, and
+    prints a line for each that fails, with file and line; its exit code is then 1.
 
     \b
     Example:
       crg methods
       crg methods crg
+      crg methods check my_method.py
     """
+    match words:
+        case ["check", *sources]:
+            if as_json or not sources:
+                raise click.UsageError("crg methods check takes files and no options")
+            own = [(source, name) for source in sources for name in load_plugin(source)]
+            ctx.exit(_FAILED if sum(_failures(*each) for each in own) else 0)
+        case [] | [_]:
+            _describe(words[0] if words else None, as_json)
+        case _:
+            raise click.UsageError("crg methods takes one name")
+
+
+def _failures(source: str, name: str) -> int:
+    """Check one method and print the checks that fail; returns how many."""
+    file = inspect.getfile(get_method(name))
+    place = source if file == resolved(source) else file
+    n_failed = n_passed = 0
+    for verdict in iter_checks(name):
+        if verdict.failed:
+            said = " ".join(printable(verdict.failed).split())
+            click.echo(f"{place}:{verdict.line}: {name} fails {verdict.check}: {said}")
+            n_failed += 1
+        elif verdict.skipped:
+            note(f"{verdict.check} was not run. {verdict.skipped}")
+        else:
+            n_passed += 1
+    click.echo(f"{name}: {n_passed} checks passed, {n_failed} failed.")
+    return n_failed
+
+
+def _describe(name: str | None, as_json: bool) -> None:
+    """Print one method with its options, or a table of all."""
     facts = [_facts(each) for each in ([name] if name else list_methods())]
     if as_json:
         print_json({"methods": facts})
