@@ -120,7 +120,7 @@ def test_text_separation_is_taken_anew_only_after_a_real_move() -> None:
     first = residual.separation
     residual.follow(text + 1e-4, way=1.0)  # it went far and came back
     assert residual.separation is first
-    residual.follow(text + 1e-2, way=1e-4)  # the ways do not add up to that: nobody looks
+    residual.follow(text + 1e-2, way=1e-4)  # the reported ways stay below the bound
     assert residual.separation is first
     residual.follow(text + 1e-2, way=1e-2)
     assert residual.separation is not first

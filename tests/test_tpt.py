@@ -50,7 +50,7 @@ def loss(tuning: PromptTuning, context: Any, views: Any) -> float:
 
 
 def test_the_gradient_equals_finite_differences_on_the_context() -> None:
-    """What is carried through the text encoder is the slope of the entropy, entry by entry."""
+    """The gradient through the text encoder is the slope of the entropy, entry by entry."""
     task = make_task()
     tuning = PromptTuning(task, RULE)
     tuning.start = tuning.start.double()

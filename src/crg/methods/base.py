@@ -1,4 +1,4 @@
-"""What a method is: a small object with a state that sees features and nothing else."""
+"""The base class of methods: small objects with a state that see features and nothing else."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Method(Stateful, ABC):
 
     Attributes set by ``reset`` are the state: arrays, plain values and parts are saved
     and restored without further code, and parts follow when classes come and go. A method
-    that keeps arrays of its own with one row per class overrides ``add_class`` and
+    that keeps arrays with one row per class overrides ``add_class`` and
     ``remove_class`` too.
     """
 
@@ -54,11 +54,11 @@ class Method(Stateful, ABC):
         """Adapt to one sample and predict it. The sample was checked before."""
 
     def step_many(self, samples: Sequence[Sample]) -> list[Prediction]:
-        """What ``step`` gives for each of ``samples`` in turn; override where a batch is faster."""
+        """Answers as ``step`` gives them one by one; override where a batch is faster."""
         return [self.step(sample) for sample in samples]
 
     def answer(self, sample: Sample) -> Prediction:
-        """Predict one sample with what was learnt so far; nothing is learnt.
+        """Predict one sample without learning from it.
 
         Override where a copy of the method for each sample is too slow.
         """
@@ -140,6 +140,6 @@ class Method(Stateful, ABC):
 
 
 def copied(method: M) -> M:
-    """A copy that shares what no step changes: task, options and what the task brings."""
+    """A copy that shares what no step changes: task, options and resources."""
     shared = (method.task, method.config, *method.task.resources.values())
     return copy.deepcopy(method, {id(each): each for each in shared})

@@ -7,7 +7,7 @@ entry does little harm.
 
 | step | function | symbols |
 | --- | --- | --- |
-| 1 select | ops.confident_views | f views, rho share kept, x confident feature, h entropy |
+| 1 select | ops.confident_views | f views, rho fraction kept, x confident feature, h entropy |
 | 2 cache | parts.cache | M slots per queue |
 | 3 prototypes | parts.prototypes | v+ positive, v- negative, t text |
 | 4 residual | parts.residual | R_T, R+, R-; xi1, xi2, gamma, lr |
@@ -30,7 +30,7 @@ from crg.methods.options import option
 from crg.methods.registry import register
 from crg.ops import Confident, confident_views, softmax_and_entropy
 from crg.parts import fused
-from crg.parts.cache import Cache, Change
+from crg.parts.cache import Cache, Insertion
 from crg.parts.gaussian import Gaussian
 from crg.parts.prototypes import TextPrototypes, VisualPrototypes
 from crg.parts.residual import Moved, Residual, ResidualRule, attraction, repulsion
@@ -41,7 +41,17 @@ _confident_views = fused(confident_views)
 
 @register
 class CRG(Method):
-    """Cache, residual, Gaussian."""
+    """Cache, residual, Gaussian: a noisy cache of confident images, read robustly.
+
+    One gradient step per image moves text and visual prototypes; a Gaussian per class then reads
+    the cache. ``Config`` has the paper's constants and the switches of its ablation.
+
+    >>> import crg
+    >>> task = crg.Task(["cat", "dog"], [[1.0, 0.2, 0.0], [0.2, 1.0, 0.0]])
+    >>> adapter = crg.create("crg", task, queue_size=4)
+    >>> adapter.step([0.9, 0.1, 0.3]).class_name
+    'cat'
+    """
 
     name = "crg"
     paper = (
@@ -54,7 +64,7 @@ class CRG(Method):
         """The paper's defaults; the last eight are the switches of its ablation."""
 
         queue_size: int = option(12, "M, slots per queue", at_least=1, at_most=10_000)
-        view_share: float = option(0.1, "rho, share of views kept", above=0, at_most=1)
+        view_share: float = option(0.1, "rho, fraction of views kept", above=0, at_most=1)
         beta: float = option(5.0, "sharpness of the similarity terms", at_least=0, at_most=50)
         lambda1: float = option(
             7.0, "weight of the positive or Gaussian logits", at_least=0, at_most=1e6
@@ -119,7 +129,7 @@ class CRG(Method):
         seen = _confident_views(sample.views, self.text.rows, scale, c.view_share)
         return seen, sample.views[0, :] if c.predict_on == "original" else seen.feature
 
-    def _follow(self, change: Change) -> None:
+    def _follow(self, change: Insertion) -> None:
         """Step 3: update the prototypes and the Gaussian after a change of the cache."""
         self.visual.update(self.cache, change)
         if self.config.gaussian:
@@ -139,13 +149,13 @@ class CRG(Method):
         return namespace(logits).astype(logits, moved.text.dtype)
 
     def _evolve(self, entropy: float, moved_text: Array) -> None:
-        """Step 7: confident predictions draw the text prototypes along."""
+        """Step 7: a confident prediction moves the text prototypes."""
         c = self.config
         if c.text_cache and c.evolve and entropy < c.tau_t * math.log(self.task.n_classes):
             way = self.text.evolve(moved_text)
             self.residual.follow(self.text.rows, way)
 
-    def _facts(self, seen: Confident, change: Change | None) -> Diagnostics:
+    def _facts(self, seen: Confident, change: Insertion | None) -> Diagnostics:
         fill, events = self.cache.fill, self.gaussian.precision.take_events()
         return Diagnostics(seen.entropy, seen.label, change is not None, fill, events)
 

@@ -7,8 +7,8 @@ predicted with the tuned prompt, and the context goes back to where it started.
 
 | equation | function | symbols |
 | --- | --- | --- |
-| cosine filter: the share rho_C of generated views nearest to f_0 | _mixed | f_0 original view |
-| confident views: the share rho_H of the mixture of lowest entropy | ops.confident_views | |
+| cosine filter: the fraction rho_C of generated views nearest to f_0 | _mixed | f_0 original view |
+| confident views: the fraction rho_H of the mixture of lowest entropy | ops.confident_views | |
 | L = H(p~), p~ mean over these views, AdamW | parts.prompting | c context, t(c) text features |
 | logits = s f_0 . t(c') | step | c' tuned context, s logit scale |
 
@@ -18,7 +18,7 @@ Where an image has no generated views this is TPT with the settings below.
 Differs from the paper: it filters ordinary views by entropy and generated ones by entropy and
 cosine, each kind by itself; here the generated ones that the cosine leaves compete with the
 ordinary ones in one filter by entropy. The authors' code differs again: it takes the cosine
-of logits rather than of image features, and applies it to ordinary views too. A share keeps
+of logits rather than of image features, and applies it to ordinary views too. A fraction keeps
 at least one view. All is in full precision.
 """
 
@@ -37,7 +37,7 @@ from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
 @register
 class DiffTPT(Method):
-    """One prompt per image, tuned on ordinary and generated views."""
+    """Tunes one prompt per image on ordinary and generated views; needs torch."""
 
     name = "difftpt"
     forgets = True
@@ -54,10 +54,10 @@ class DiffTPT(Method):
 
         context: str = option("a photo of a", "words that the context vectors start from")
         similar_share: float = option(
-            0.8, "rho_C, share of generated views kept by similarity", above=0, at_most=1
+            0.8, "rho_C, fraction of generated views kept by similarity", above=0, at_most=1
         )
         view_share: float = option(
-            0.3, "rho_H, share of the mixed views kept by confidence", above=0, at_most=1
+            0.3, "rho_H, fraction of the mixed views kept by confidence", above=0, at_most=1
         )
         lr: float = option(5e-3, "size of an AdamW step", at_least=0, at_most=1)
         steps: int = option(4, "AdamW steps per image", at_least=0, at_most=1000)

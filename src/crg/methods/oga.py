@@ -25,13 +25,12 @@ from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
 from crg.ops import softmax_and_entropy
-from crg.parts.cache import Cache, Change
-from crg.parts.inverse import inverse
-from crg.parts.precision import on_grid
+from crg.parts.cache import Cache, Insertion
+from crg.parts.precision import inverse, on_grid
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
 _NO_SPREAD = 1e-9  # the trace of M where all entries coincide
-_REFIT_AFTER = 64  # changes that the inverse follows before it is made anew
+_REFIT_AFTER = 64  # changes that the inverse follows before it is recomputed
 
 
 @register
@@ -83,7 +82,7 @@ class OGA(Method):
             self._place(k)
         self._fit()
 
-    def _follow(self, change: Change) -> None:
+    def _follow(self, change: Insertion) -> None:
         """The sums take in one entry and give back another, and the inverse follows."""
         xp, k = namespace(change.added), change.label
         rows = [(1.0, xp.astype(change.added, xp.float64))]

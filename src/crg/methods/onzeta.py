@@ -32,7 +32,7 @@ from crg.types import Array, Prediction, Sample, namespace
 
 @register
 class OnZeta(Method):
-    """Equal fractions for all classes, and a classifier that follows."""
+    """Zero-shot balanced to equal class frequencies, and a second classifier trained on it."""
 
     name = "onzeta"
     paper = "Qian and Hu, Online Zero-Shot Classification with CLIP, ECCV 2024"

@@ -6,7 +6,7 @@ zero-shot logits. Nothing is learnt and nothing changes while images are predict
 
 | equation | function | symbols |
 | --- | --- | --- |
-| phi(x) = exp(-beta (1 - x)), affinities of f to the keys | _affinity | f feature, beta sharpness |
+| phi(x) = exp(-beta (1 - x)), affinity to the keys | parts.cache | f feature, beta sharpness |
 | logits = alpha phi(f F^T) L + f W^T | step | F keys, L one-hot values, alpha weight, W text |
 
 As in the paper, L adds up the shots of a class and takes no mean: with 16 shots the cache
@@ -23,20 +23,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
 from crg.ops import softmax_and_entropy
 from crg.parts.cache import labelled_queues
 from crg.resources import FEW
-from crg.types import Array, Diagnostics, Prediction, Sample, namespace
+from crg.types import Diagnostics, Prediction, Sample, namespace
 
 
 @register
 class TipAdapter(Method):
-    """Zero-shot and a fixed cache of labelled images; predicts the original view."""
+    """Zero-shot plus a fixed cache of labelled images; predicts the original view."""
 
     name = "tip_adapter"
     forgets = True
@@ -71,14 +69,6 @@ class TipAdapter(Method):
         logits = self.task.logit_scale * (self.task.text_features @ f)
         _, entropy = softmax_and_entropy(logits)
         facts = Diagnostics(float(entropy), int(namespace(logits).argmax(logits)))
-        affinity = self._affinity(f)
+        affinity = self.keys.affinity(f, self.config.beta)
         cached = namespace(affinity).sum(affinity, axis=1)  # phi(f F^T) L, one-hot L
         return self._predicted(logits + self.config.alpha * cached, facts)
-
-    def _affinity(self, feature: Array) -> Array:
-        """phi(f . key) for every place of every queue, zero where it is empty, (K, M)."""
-        xp, keys = namespace(feature), self.keys
-        cosine = keys.features @ feature
-        filled = xp.asarray(np.arange(keys.size) < keys.counts[:, None], device=feature.device)
-        phi = xp.exp(self.config.beta * (cosine - 1.0))
-        return xp.where(filled, phi, xp.zeros_like(phi))

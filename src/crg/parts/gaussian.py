@@ -17,7 +17,7 @@ has really moved away and gets a new reference.
 from __future__ import annotations
 
 from crg.parts import fused
-from crg.parts.cache import Cache, Change
+from crg.parts.cache import Cache, Insertion
 from crg.parts.precision import Precision
 from crg.parts.state import Stateful
 from crg.types import Array, namespace
@@ -37,7 +37,7 @@ class Gaussian(Stateful):
         self.quadratic = xp.astype(self.solved[:, 0], xp.float64)  # q, (K,)
         self._refer_all()
 
-    def update(self, cache: Cache, change: Change) -> None:
+    def update(self, cache: Cache, change: Insertion) -> None:
         """Follow one change of the cache."""
         terms = self.precision.update(cache, change)
         if terms is None:

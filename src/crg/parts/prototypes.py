@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from crg.ops import lengths
 from crg.parts import fused
-from crg.parts.cache import Cache, Change
+from crg.parts.cache import Cache, Insertion
 from crg.parts.state import Stateful, without
 from crg.types import Array, namespace
 
@@ -24,7 +24,7 @@ class VisualPrototypes(Stateful):
         # The sum is carried from step to step, so it is kept in double precision.
         self.total = xp.sum(xp.astype(self.positive, xp.float64), axis=0)  # (D,)
 
-    def update(self, cache: Cache, change: Change) -> None:
+    def update(self, cache: Cache, change: Insertion) -> None:
         """Follow one change of the cache: one row moves, and with it the sum."""
         xp, k = namespace(self.positive), change.label
         mean = cache.mean(k)

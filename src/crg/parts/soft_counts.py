@@ -14,7 +14,7 @@ been full, the inverse of S plus a ridge is had from its rows.
 
 from __future__ import annotations
 
-from crg.parts.inverse import inverse, inverse_from_rows
+from crg.parts.precision import inverse, inverse_from_rows
 from crg.parts.state import Stateful
 from crg.types import Array, namespace
 
