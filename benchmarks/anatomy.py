@@ -10,29 +10,27 @@ from unittest.mock import patch
 
 import crg.methods.crg as method
 from crg.adapter import Adapter
-from crg.parts import kernels
+from crg.parts import kernels, residual
 from crg.parts.cache import Cache
 from crg.parts.gaussian import Gaussian
 from crg.parts.prototypes import VisualPrototypes
-from crg.parts.residual import Motion
-from crg.parts.selection import Selection
 from warm import Size, make_scene, warm_adapter
 
 REST = "rest"
 # Who holds the function, its name, and the part that it belongs to, in the order of a step.
 _PARTS: tuple[tuple[Any, str, str], ...] = (
     (Adapter, "_sample", "input check"),
-    (Selection, "__call__", "select"),
+    (method, "_confident_views", "select"),
     (Cache, "offer", "cache and prototypes"),
     (VisualPrototypes, "update", "cache and prototypes"),
     (Gaussian, "update", "Gaussian update"),
-    (Gaussian, "frame", "Gaussian projection"),
-    (Motion, "__call__", "around the kernels"),
+    (Gaussian, "project", "Gaussian projection"),
+    (residual, "move", "around the kernels"),
     (kernels, "measure", "measure and weigh"),
     (kernels, "weigh", "measure and weigh"),
     (kernels, "move_text", "move text"),
     (kernels, "move_visual", "move positive and negative"),
-    (kernels, "expand_all", "expansion"),
+    (kernels, "expand", "expansion"),
     (Gaussian, "logits", "second order and reference"),
     (method.CRG, "_evolve", "evolve"),
     (Adapter, "step", REST),

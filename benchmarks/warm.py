@@ -68,8 +68,8 @@ def warm_adapter(method: str, scene: Scene, task: crg.Task | None = None) -> Ada
         queues = getattr(inner, name, None)
         if isinstance(queues, Cache):
             fill(queues, scene)
-    if hasattr(inner, "_read_cache"):
-        inner._read_cache()
+    if hasattr(inner, "_derive"):
+        inner._derive()
     return adapter
 
 

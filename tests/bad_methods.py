@@ -29,7 +29,7 @@ class Answering(Nearest):
 
 
 class Unseeded(Answering):
-    """Adds noise that nobody seeded."""
+    """Adds unseeded noise."""
 
     def spoil(self, logits: Array) -> Array:
         """Another answer each time."""
@@ -308,7 +308,7 @@ class LosesOnFinishing(Nearest):
 
 
 class NoHelp(Nearest):
-    """Has an option that nobody explained."""
+    """Has an option without help."""
 
     @dataclass(frozen=True)
     class Config(Nearest.Config):

@@ -14,7 +14,7 @@ def clustered(
 ) -> tuple[Floats, Floats]:
     """Text (K, D) and views (n, V, D) of noisy clusters, all of unit length.
 
-    The noise falls as the stream goes on, so that later images are more confident and
+    The noise falls along the stream, so that later images are more confident and
     keep throwing earlier ones out of a cache.
     """
     rng = np.random.default_rng(seed)

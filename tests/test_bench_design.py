@@ -97,8 +97,6 @@ MISTAKES = {
     "[[row]]\nmethod = 'tda'\noptions = { size = 1 }": "row 1 ('tda'): Method 'tda' has no option",
     "[[row]]\nmethod = 'tda'\noptions = { positive_size = 0 }": "it must be at least 1.",
     "[[row]]\nmethod = 'tda'\npasses = 3": "passes is 3: choose one of 1, 2.",
-    "[[row]]\nmethod = 'coop'\noptions = { save_context = 'x' }": "names a file, which a file of",
-    "[[row]]\nmethod = 'coop'\nper_dataset = { dtd = { context_file = 'x' } }": "names a file",
     "[[row]]\nmethod = 'tda'\npreset = 'mine'": "preset is 'mine': choose one of none, published.",
     "[[row]]\nmethod = 'crg'\npreset = 'published'": "crg has no published preset: leave",
     "[[row]]\nmethod = 'tda'\n[[row]]\nmethod = 'tda'": "two rows are called 'tda': give one",

@@ -102,7 +102,7 @@ def test_seeds_are_copies_and_entries_too() -> None:
 def test_added_class_gets_a_queue_of_its_own(
     before: Any, after: Any, size: int, seeded: bool
 ) -> None:
-    """A new class starts empty or with its seed, and the other queues go on as they were."""
+    """A new class starts empty or with its seed, and the other queues are unchanged."""
     cache = _filled(before, size, seeded)
     cache.add_class(np.full(WIDTH, 0.5))
     fresh = cache.entries(N_CLASSES)

@@ -1,4 +1,4 @@
-"""``crg check``: the generic checks on a file of the user's own."""
+"""``crg methods check``: the generic checks on a file of the user's own."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 import crg
 import crg.checks
 from crg.checks import Verdict, answers, iter_checks
-from crg.cli import check as command
 from crg.cli import main
+from crg.cli import methods as command
 from crg.methods import registry
 from crg.plugins import load_plugin
 from crg.types import InputError
@@ -57,7 +57,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def check(*words: str) -> Result:
     """The command in this process."""
-    return CliRunner().invoke(main, ["check", *words])
+    return CliRunner().invoke(main, ["methods", "check", *words])
 
 
 def test_the_documented_method_passes(place: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_check_that_was_not_run_is_noted(place: Path, monkeypatch: pytest.Monk
 def test_a_file_without_a_method_is_refused(place: Path, text: str, says: str) -> None:
     """A file that registers nothing or fails to load is refused, here and as a plug-in."""
     (place / "own.py").write_text(text)
-    for words in (["check", "own.py"], ["methods", "zero_shot", "--plugin", "own.py"]):
+    for words in (["methods", "check", "own.py"], ["methods", "zero_shot", "--plugin", "own.py"]):
         done = CliRunner().invoke(main, words)
         assert done.exit_code == 2 and says in done.stderr, done.output
 

@@ -73,7 +73,7 @@ PAIRS: list[tuple[Check, type[Any]]] = [
 
 @pytest.fixture
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test registers is forgotten after it."""
+    """Methods that a test registers are removed after it."""
     crg.list_methods()
     monkeypatch.setattr(registry, "_methods", dict(registry._methods))
 
@@ -90,16 +90,15 @@ def test_every_method_passes_every_check(method: str, check: Check) -> None:
 
 @pytest.mark.parametrize(("check", "culprit"), PAIRS, ids=lambda thing: thing.__name__)
 def test_a_check_can_fail(check: Check, culprit: type[Any], own_registry: None) -> None:
-    """A method or adapter that was written to fail the check is caught, and a good one is not."""
+    """A method or adapter that was written to fail the check is caught."""
     if check in (answers.torch_agrees_with_numpy, answers.torch_classes_may_come_and_go):
         pytest.importorskip("torch")
     with pytest.raises(CheckFailed) as caught:
         run_check(check, "culprit", make_with(culprit))
     assert str(caught.value)
-    run_check(check, "nearest", make_with(Nearest))
 
 
-def test_every_law_but_one_has_a_culprit() -> None:
+def test_every_check_but_one_has_a_culprit() -> None:
     """No check is left that nothing is known to fail."""
     untested = {check.__name__ for check in CHECKS} - {check.__name__ for check, _ in PAIRS}
     assert untested == {"unknown_options_are_refused"}  # has its own test below
@@ -143,7 +142,7 @@ def test_iter_checks_gives_a_verdict_each() -> None:
 
 
 def test_unexpected_errors_fail_the_check() -> None:
-    """A method that raises something of its own fails the check, with the cause kept."""
+    """A method that raises fails the check, with the cause kept."""
 
     def fail(make: crg.checks.Make) -> None:
         raise KeyError("lost")
@@ -154,7 +153,7 @@ def test_unexpected_errors_fail_the_check() -> None:
 
 
 def test_every_law_states_itself() -> None:
-    """Each check has a docstring of one sentence and a name of its own."""
+    """Each check has a docstring of one sentence and a unique name."""
     assert len({check.__name__ for check in CHECKS}) == len(CHECKS)
     for check in CHECKS:
         assert check.__doc__ and check.__doc__.strip().endswith(".")

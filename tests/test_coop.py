@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import crg
-from coop_tasks import check_task, logits_of, made, without_few
 from crg.checks import answers, state
 from crg.checks.base import Check, another_direction, furnished, make_stream, make_task
 from crg.encoders.mini import Mini
@@ -31,6 +30,16 @@ CHECKS: list[Check] = [
     state.classes_may_come_and_go,
     answers.torch_classes_may_come_and_go,
 ]
+
+
+def check_task(**options: Any) -> crg.Task:
+    """A small task of the checks, with what coop needs."""
+    return furnished(make_task(**options), coop.CoOp.needs)
+
+
+def logits_of(adapter: crg.Adapter, stream: Any) -> Any:
+    """All logits (N, K)."""
+    return np.stack([prediction.logits for prediction in adapter.step_many(stream)])
 
 
 @functools.lru_cache
@@ -93,9 +102,8 @@ def test_logits_are_those_of_the_learnt_prompt() -> None:
     adapter, stream = crg.create("coop", task, epochs=5), make_stream(task, 10)
     logits = logits_of(adapter, stream)
     method: Any = adapter._method
-    learnt = method.learnt_context()
     endings = [f"{name}." for name in task.class_names]
-    text = task.resources[TEXT_ENCODER].encode(torch.tensor(learnt.vectors), endings)
+    text = task.resources[TEXT_ENCODER].encode(torch.tensor(method.context), endings)
     np.testing.assert_allclose(logits, 20.0 * stream[:, 0] @ text.numpy().T, rtol=1e-12)
 
 
@@ -183,11 +191,9 @@ def test_shots_limit_what_is_learnt_from() -> None:
 
 
 def test_missing_images_are_told_before_any_work() -> None:
-    """Without labelled images and without a file, coop is refused when it is made."""
+    """Without labelled images, coop is refused when it is made."""
     with refused_in_one_sentence("labelled images"):
-        made(without_few(check_task()))
-    with refused_in_one_sentence("labelled images"):
-        crg.create("coop", without_few(check_task()))
+        crg.create("coop", check_task().with_resources({FEW: None}))
 
 
 def test_removed_images_are_reported() -> None:

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from crg.parts.cache import Cache
-from crg.parts.gaussian import Gaussian, expand
-from crg.parts.inverse import inverse, inverse_from_rows
-from crg.parts.precision import on_grid
+from crg.parts.gaussian import Gaussian
+from crg.parts.precision import inverse, inverse_from_rows, on_grid
 from streams import clustered
 
 
@@ -41,7 +40,7 @@ def from_scratch(cache: Cache) -> tuple[Any, Any, float]:
 
 def discriminant(gaussian: Gaussian, x: Any, means: Any) -> Any:
     """h(x) for the class means ``means``."""
-    return gaussian.logits(expand(means, gaussian.frame(x)), means)
+    return gaussian.logits(x, means, np.zeros(len(means), bool))
 
 
 def current_inverse(gaussian: Gaussian) -> Any:
@@ -119,7 +118,7 @@ def test_agrees_with_linear_discriminant_analysis() -> None:
 
 
 def test_no_scatter_gives_zero_logits() -> None:
-    """Before the first image there is nothing to tell classes apart by."""
+    """Before the first image the Gaussian prefers no class."""
     text, _ = clustered(seed=0, n=1, n_classes=3, width=4)
     cache = Cache(text, 3, seeded=True)
     assert not discriminant(Gaussian(cache), text[0], text).any()
@@ -132,14 +131,14 @@ def test_ridge_moves_on_a_two_percent_grid() -> None:
     assert on_grid(1.02 * on_grid(0.3)) == pytest.approx(1.02 * on_grid(0.3))
 
 
-def test_failed_factorisation_is_rescued_and_counted() -> None:
+def test_failed_factorisation_falls_back_and_is_counted() -> None:
     """If S is broken beyond inversion, more ridge is taken and the event is counted."""
     cache, gaussian, _ = fed(seed=9, n=100)
     precision = gaussian.precision
     precision.scatter = precision.scatter - 3.0 * np.eye(12)  # no longer positive definite
     precision._rebuild(cache)
     assert precision.take_events()
-    assert not precision.take_events()  # told once
+    assert not precision.take_events()  # reported once
     assert np.isfinite(discriminant(gaussian, cache.mean(0), cache.features[:, 0, :])).all()
 
 

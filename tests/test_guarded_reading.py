@@ -31,7 +31,6 @@ from crg.features.store_writer import read_entries
 from crg.generation.variations import ABOUT, generate
 from crg.images import reading
 from crg.images.views import Recipe
-from crg.parts.context import read_context
 from crg.prompts.descriptions import read_descriptions
 from crg.results import ledger
 from crg.results.papers import with_papers
@@ -93,7 +92,6 @@ class _Never:
 
 DEEP_FILES: dict[str, tuple[Callable[[Path, str], Any], Callable[[Path], Any]]] = {
     "state": (lambda path, text: _tensors(path, crg=text), state_file.read),
-    "context": (lambda path, text: _tensors(path, crg=text), read_context),
     "deep.safetensors": (lambda path, text: _tensors(path, class_names=text), read_features),
     "store": (_store, open_store),
     "split": (Path.write_text, read_split_file),

@@ -91,9 +91,9 @@ def test_another_process_hits_the_same_images() -> None:
         "from crg.streams.label_noise import LabelNoise as M;"
         "f = M(0.5, {}, 9, 3); print([f.filed_under(1, f'photo {i}') for i in range(50)])"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     filing = LabelNoise(0.5, {}, 9, 3)
-    assert told.stdout.strip() == str([filing.filed_under(1, f"photo {i}") for i in range(50)])
+    assert done.stdout.strip() == str([filing.filed_under(1, f"photo {i}") for i in range(50)])
 
 
 def test_what_found_a_place_is_counted() -> None:
@@ -137,15 +137,15 @@ def test_the_negative_cache_of_tda_is_not_misled(stream: Features) -> None:
 @pytest.mark.parametrize("method", CACHED)
 def test_nobody_mislabelled_is_as_without(method: str, stream: Features) -> None:
     """With a fraction of zero, or a filing that never hits, a run is the same to the last bit."""
-    told: list[Any] = []
-    plain = run(stream, method, on_step=lambda s: told.append(s.prediction.logits.tolist()))
+    expected: list[Any] = []
+    plain = run(stream, method, on_step=lambda s: expected.append(s.prediction.logits.tolist()))
     none = run(stream, method, scenario=Scenario(mislabelled=0.0))
     assert none.metrics["predicted"] == plain.metrics["predicted"]
     assert none.metrics["mislabelled"] is None
     adapter = crg.create(method, stream.task)
     adapter._method.queues.filing = LabelNoise(0.0, {}, 5, 0)  # type: ignore[union-attr]
     steps = iter_run(adapter, stream, shuffled(80, 0), block=32)
-    assert [step.prediction.logits.tolist() for step in steps] == told
+    assert [step.prediction.logits.tolist() for step in steps] == expected
 
 
 @pytest.mark.parametrize("method", CACHED)

@@ -76,7 +76,7 @@ def test_rounding_of_the_share_loses_no_view(share: float, n_views: int, kept: i
 
 
 def test_confident_views_are_those_of_lowest_entropy() -> None:
-    """What is kept, averaged and labelled follows from the views of lowest entropy."""
+    """The views of lowest entropy are kept, averaged and labelled."""
     views, text = _views_and_text(20)
     probs = special.softmax(10.0 * views @ text.T, axis=1)
     order = np.argsort(special.entr(probs).sum(axis=1))[:5]

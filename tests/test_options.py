@@ -26,7 +26,7 @@ class Config:
     """One option of every kind."""
 
     queue_size: int = option(12, "slots per queue", at_least=1)
-    share: float = option(0.1, "share of views kept", above=0, at_most=1)
+    share: float = option(0.1, "fraction of views kept", above=0, at_most=1)
     negative: bool = option(True, "use the negative cache")
     predict_on: str = option("original", "which view", choices=("original", "confident"))
 

@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
 from crg.atomic import locked, locked_folder
 from crg.cli import main
 from crg.generation.variations import generate
-from crg.parts.context import Context, check_replaceable, write_context
 from crg.results import ledger
 from encoding_fakes import dots
 from made_files import save_raw
@@ -135,14 +133,3 @@ def test_an_export_has_one_writer(tmp_path: Path) -> None:
     with locked_folder(tmp_path / "onnx"):
         done = CliRunner().invoke(main, ["export", "ViT-B-16", "--out", str(tmp_path / "onnx")])
     _refused(done, "another process")
-
-
-def test_a_context_replaces_contexts_only(tmp_path: Path) -> None:
-    """What coop learnt is not written over a file of somebody else."""
-    photo = tmp_path / "photo.png"
-    photo.write_bytes(b"\x89PNG")
-    with refused_in_one_sentence("photo.png", "another name"):
-        check_replaceable(photo)
-    context = Context(np.zeros((2, 3), np.float32), "mini", (), "a photo of a")
-    write_context(tmp_path / "c", context)
-    check_replaceable(tmp_path / "c")

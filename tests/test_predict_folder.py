@@ -108,7 +108,7 @@ def test_overwrite_removes_nothing_before_all_is_checked() -> None:
      (("predict", "in", "--zzz"), "There is no option --zzz: see"),
      (("compare", "none-*"), "Nothing matches none-*"),
      (("predict", "in", *NAMES, "--corrections", "c.csv"), "has no column 'label'"),
-     (("check", "c.csv"), "no Python file")],
+     (("methods", "check", "c.csv"), "no Python file")],
 )  # fmt: skip
 def test_common_slips_are_told_with_their_remedy(words: tuple[str, ...], said: str) -> None:
     """Mistakes that people make get a sentence that says what to do."""

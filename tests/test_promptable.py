@@ -97,16 +97,6 @@ def test_gradients_equal_finite_differences(text: Any) -> None:
         assert float(gradient[place]) == pytest.approx(float(ahead - behind) / 2e-5, rel=1e-5)
 
 
-def test_nearest_words_of_a_word_begin_with_itself(text: Any) -> None:
-    """Each vector's list begins with the word it is the embedding of, also when moved a little."""
-    context = text.context_of("a photo of a")
-    for moved in (context, context + 1e-4):
-        rows = text.nearest_words(moved, count=2)
-        assert [row[0] for row in rows] == ["a", "photo", "of", "a"]
-        assert all(len(set(row)) == 2 for row in rows)
-    assert text.nearest_words(context[:0]) == []
-
-
 def test_copies_give_the_same_and_leave_the_model_alone(encoder: Any, text: Any) -> None:
     """A pickled or deep copy gives the same features, and the encoder's own do not change."""
     before = encoder.encode_texts(ENDINGS)
@@ -176,7 +166,6 @@ def test_hugging_face_towers_take_context_too(tmp_path: Path) -> None:
         ids = tokenizer([f"a photo of a {ending}" for ending in endings])
         expected = model.encode_text(ids, normalize=True)
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
-    assert text.nearest_words(text.context_of("photo"), 1) == [["photo"]]
 
 
 def in_double(text: Any) -> Any:

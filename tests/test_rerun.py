@@ -176,17 +176,6 @@ def test_a_line_loads_no_plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert done.exit_code == 0 and "constant, seed 0" in done.output
 
 
-def test_a_line_names_no_file_to_write(made: Path, tmp_path: Path) -> None:
-    """Options that are paths are refused, so that a stranger's line writes nothing."""
-    target = tmp_path / "written"
-    entry = next(e for e in ledger.read(made).entries.values() if isinstance(e, Run))
-    line = replace(entry, method="coop", given={"save_context": str(target)})
-    (tmp_path / "edited.jsonl").write_bytes(encode(line) + b"\n")
-    refused = _rerun(f"{tmp_path / 'edited.jsonl'}:1")
-    assert refused.exit_code == 2 and "'save_context' names a file" in refused.output
-    assert not target.exists()
-
-
 def test_short_lines_are_repeated_to_the_last_bit(made: Path, tmp_path: Path) -> None:
     """A short line has no path but a name, and finds its data by it; the digest says the rest."""
     short = tmp_path / "short.jsonl.gz"

@@ -178,7 +178,7 @@ def test_models_without_embeddings_are_refused(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_no_labelled_images_may_be_left(nearest: None, tmp_path: Path) -> None:
-    """When the last class with labelled images goes, the adapter goes on and can be saved."""
+    """When the last class with labelled images goes, the adapter still works and can be saved."""
     few = FewShot(np.eye(1, 8), (0,))
     adapter = crg.create("first_images", Task(NAMES, np.eye(3, 8)).with_resources({FEW: few}))
     adapter.remove_class("cat")

@@ -207,14 +207,3 @@ def _rewrite_header(path: Path, **changes: Any) -> None:
     header = {key: value for key, value in (header | changes).items() if key != "sha256"}
     header["sha256"] = state_file._digest(header, tensors)  # so that nothing else is wrong
     save_file(tensors, path, {"crg": json.dumps(header)})
-
-
-def test_a_state_cannot_name_a_file(saved: Path, tmp_path: Path) -> None:
-    """Options that name files are kept without the name, and refused with one."""
-    from crg.methods.coop import CoOp
-    from crg.methods.options import IN_STATE, check_saved_options, saved_options
-
-    config = CoOp.Config(save_context=str(tmp_path / "context"))
-    assert saved_options(config)["save_context"] == IN_STATE
-    with refused_in_one_sentence("save_context"):
-        check_saved_options(CoOp.Config, {"save_context": str(tmp_path / "context")})

@@ -1,4 +1,4 @@
-"""What is installed: pinned, hashed, listed with its licence."""
+"""Dependencies are pinned, hashed and listed with their licence."""
 
 from __future__ import annotations
 

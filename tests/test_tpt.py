@@ -13,8 +13,9 @@ import crg
 from crg.cli import main
 from crg.encoders import load_text_encoder
 from crg.encoders.mini import Mini
+from crg.methods.tpt import TPT
 from crg.ops import confident_views, entropy, softmax
-from crg.parts.prompting import PromptTuning, TuningRule, as_tensor, prompt_features, pull_back
+from crg.parts.prompting import PromptTuning, as_tensor, prompt_features, pull_back
 from crg.resources import TEXT_ENCODER
 from sentences import refused_in_one_sentence
 from test_promptable import in_double
@@ -22,7 +23,7 @@ from test_promptable import in_double
 torch = pytest.importorskip("torch")
 
 NAMES = ("red_star", "blue circle", "green ring", "striped heart", "yellow cross")
-RULE = TuningRule("a photo of a", lr=5e-3, steps=1, weight_decay=0.01, chunk=0)
+RULE = TPT.Config(chunk=0)
 
 
 def make_task(text: Any = None, dtype: Any = np.float64) -> crg.Task:
@@ -49,9 +50,9 @@ def loss(tuning: PromptTuning, context: Any, views: Any) -> float:
 
 
 def test_the_gradient_equals_finite_differences_on_the_context() -> None:
-    """What is carried through the text encoder is the slope of the entropy, entry by entry."""
+    """The gradient through the text encoder is the slope of the entropy, entry by entry."""
     task = make_task()
-    tuning = PromptTuning(task.resources[TEXT_ENCODER], task, RULE)
+    tuning = PromptTuning(task, RULE)
     tuning.start = tuning.start.double()
     views = make_stream(task)[0, :3]
     slope = as_tensor(tuning.gradient(views, tuning.text)[None], tuning.start)
@@ -88,7 +89,7 @@ def test_the_step_is_that_of_torch_alone(steps: int) -> None:
 def test_the_first_step_has_a_closed_form() -> None:
     """AdamW's first step is -lr (wd c + g / (|g| + eps)): the decay is part of it."""
     task = make_task()
-    tuning = PromptTuning(task.resources[TEXT_ENCODER], task, RULE)
+    tuning = PromptTuning(task, RULE)
     views = make_stream(task)[2, :2]
     (moved,) = tuning.tuned_contexts([views])
     slope = as_tensor(tuning.gradient(views, tuning.text)[None], tuning.start)
@@ -100,8 +101,8 @@ def test_the_first_step_has_a_closed_form() -> None:
 def test_a_small_step_lowers_the_entropy() -> None:
     """After a small step without decay the kept views agree more, for every image."""
     task = make_task()
-    rule = TuningRule("a photo of a", lr=1e-4, steps=1, weight_decay=0.0, chunk=0)
-    tuning = PromptTuning(task.resources[TEXT_ENCODER], task, rule)
+    rule = TPT.Config(lr=1e-4, weight_decay=0.0, chunk=0)
+    tuning = PromptTuning(task, rule)
     stream = make_stream(task)
     kept = [confident_views(views, tuning.text, task.logit_scale, 0.25).kept for views in stream]
     for context, views in zip(tuning.tuned_contexts(kept), kept, strict=True):

@@ -51,7 +51,7 @@ def test_task_cannot_be_changed() -> None:
 
 
 def test_task_does_not_keep_the_callers_array() -> None:
-    """What the caller does to the text features later does not reach the task."""
+    """Later changes to the caller's text features do not reach the task."""
     text = TEXT.copy()
     task = Task(NAMES, text)
     text[:] = 5.0

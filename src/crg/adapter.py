@@ -15,6 +15,7 @@ import operator
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ import numpy as np
 from crg import state_file
 from crg.encoders import equipped
 from crg.methods.base import Method, copied
-from crg.methods.options import build_config, check_saved_options, saved_options
+from crg.methods.options import build_config
 from crg.methods.registry import get_method
 from crg.parts.cache import Entry
 from crg.resources import TEXT_ENCODER, check_needs
@@ -55,7 +56,7 @@ def create(method: str, task: Task, **options: Any) -> Adapter:
     if not isinstance(task, Task):
         raise InputError(f"The task is a {type(task).__name__}: make one with crg.Task.")
     config = build_config(method, kind.Config, options)
-    check_needs(method, kind.needs_with(config), task)
+    check_needs(method, kind.needs, task)
     try:
         return Adapter(kind(task, config))
     except MemoryError:
@@ -77,7 +78,6 @@ def load(path: str | os.PathLike[str], resources: Mapping[str, Any] | None = Non
 def restored(saved: Saved, resources: Mapping[str, Any] | None = None) -> Adapter:
     """The adapter of a state that was read; see ``load``."""
     kind = get_method(saved.method)
-    check_saved_options(kind.Config, saved.options)
     task = saved.task.with_resources(resources or {})
     if TEXT_ENCODER in kind.needs and TEXT_ENCODER not in task.resources:
         _check_not_a_file(saved.model or "")
@@ -286,7 +286,7 @@ class Adapter:
             state_file.write(
                 path,
                 method.name,
-                saved_options(method.config),
+                asdict(method.config),
                 method.task,
                 self.n_steps,
                 method.state(),

@@ -74,7 +74,7 @@ def normalized_entropy(probs: Array) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Confident:
-    """What the confident views of one image say together."""
+    """The confident views of one image, and their joint prediction."""
 
     kept: Array  # (m, D), the views of lowest entropy
     logits: Array  # (m, K), s f . t for each of them

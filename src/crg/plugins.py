@@ -5,18 +5,16 @@ Which files a method uses is named by people too, never by what may be a strange
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from traceback import walk_tb
-from typing import Any
 
-from crg.methods.registry import get_method, registered
+from crg.methods.registry import registered
 from crg.types import InputError
 
 VARIABLE = "CRG_PLUGINS"
@@ -54,15 +52,6 @@ def load_plugin(source: str) -> list[str]:
             f"Plug-in {source} registers no method: decorate its class with @crg.register."
         )
     return names
-
-
-def check_names_no_file(method: str, options: Mapping[str, Any], whose: str) -> None:
-    """Refuse options that name a file, which people give and strangers must not."""
-    for field in dataclasses.fields(get_method(method).Config):
-        if field.metadata.get("path") and options.get(field.name):
-            raise InputError(
-                f"Option {field.name!r} names a file, which {whose} may not: leave it out."
-            )
 
 
 def last_line(error: BaseException, file: str) -> int:

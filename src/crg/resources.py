@@ -1,7 +1,6 @@
-"""What some methods need beyond a task: labelled images, a text encoder, generated views.
+"""Resources that some methods need: labelled images, a text encoder, generated views.
 
-A method names its needs in ``needs``; whoever makes the task puts them into
-``Task.resources`` under these names.
+A method names them in ``needs``; the maker of the task puts them into ``Task.resources``.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ _REMEDIES = {
     TEXT_ENCODER: "a text encoder that takes embeddings: give a store that crg encode made "
     "with mini or a model of open_clip",
     GENERATED: "views that a generator made: give a store that was encoded with --variations, "
-    "or a feature file that tells their number as generated",
+    "or a feature file that gives their number as generated",
 }
 
 
 @dataclass(frozen=True, eq=False)
 class FewShot:
-    """Labelled images; where a class has more than a method wants, the first ones count."""
+    """Labelled images; a method that wants fewer takes the first of each class."""
 
     features: Array  # (F, D), unit rows
     labels: tuple[int, ...]  # F of them
@@ -88,10 +87,6 @@ class PromptableTextEncoder(Protocol):
 
     def encode(self, context: Any, endings: Sequence[str]) -> Any:
         """Features (K, D) of unit length, differentiable; context is (M, E) or (K, M, E)."""
-        ...
-
-    def nearest_words(self, context: Any, count: int = 3) -> list[list[str]]:
-        """For each of (M, E) vectors the known words that lie nearest."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Slips of the pen: what a name that is not known was probably meant to be."""
+"""Suggest known names for a misspelt one."""
 
 from __future__ import annotations
 

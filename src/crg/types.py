@@ -4,7 +4,7 @@ Shapes use fixed letters: K classes, D feature width, V views of one image. An
 ``Array`` is a NumPy array or a torch tensor; code that handles one asks for its
 namespace with array-api-compat and so works on both.
 
-This module imports nothing of ours but the look of things in a notebook, which is why the
+This module imports nothing of the package but ``notebook``, which is why the
 checks on raw vectors that Task and Sample need live here too.
 """
 
@@ -37,7 +37,7 @@ def namespace(array: Array) -> Any:
 
 
 class InputError(ValueError):
-    """Bad input, told in one sentence that names the remedy."""
+    """Bad input; the message is one sentence that names the remedy."""
 
 
 def limit(variable: str, default: int) -> int:
@@ -59,7 +59,7 @@ def parsed_json(
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     level: list[Any] = [[value]]
-    for _ in range(DEEPEST + 1):  # what is deeper would end whoever walks through it later
+    for _ in range(DEEPEST + 1):  # deeper nesting would overflow the stack of later readers
         parts = [each.values() if isinstance(each, dict) else each for each in level]
         level = [each for part in parts for each in part if isinstance(each, (dict, list))]
     if level:
@@ -78,7 +78,7 @@ def printable(text: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What is to be told apart: class names with their text features.
+    """The classes to choose from: their names and text features.
 
     >>> task = Task(["cat", "dog"], [[1.0, 0.0], [0.0, 2.0]])
     >>> task.n_classes, task.width, task.text_features.tolist()
@@ -173,7 +173,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostics:
-    """What happened inside one step."""
+    """Facts about one step that explain its answer."""
 
     entropy: float  # of the averaged zero-shot probabilities, in nats
     pseudo_label: int  # the class whose queue was offered the image
@@ -200,26 +200,26 @@ class Prediction:
         return f"Prediction({self.class_name!r}, {probability:.3f}, {len(self.probs)} classes)"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the most probable classes with bars."""
+        """Show the most probable classes as bars in a notebook."""
         below = notebook.bars(self.class_names, self.probs.tolist())
         return notebook.card(self.class_name, (), below)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """One step of an evaluation: the prediction beside what is known of the image."""
+    """One step of an evaluation: the prediction beside the true label."""
 
     index: int  # place in the stream
     sample_id: SampleId
     label: int | None  # the true class, where known
     prediction: Prediction
     milliseconds: float  # processor time
-    purity: float | None = None  # share of cached images rightly labelled, at checkpoints
+    purity: float | None = None  # fraction of cached images with the right label, at checkpoints
 
 
 @dataclass(frozen=True)
 class Result:
-    """What one run measured, with everything needed to repeat it."""
+    """The measurements of one run, with everything needed to repeat it."""
 
     method: str
     options: Mapping[str, Any]  # the whole configuration, defaults included
@@ -241,7 +241,7 @@ def as_floats(values: Any, what: str) -> Array:
     xp = namespace(array)
     if array.dtype in (xp.float32, xp.float64):
         return array
-    with np.errstate(over="ignore"):  # what became infinite is refused later
+    with np.errstate(over="ignore"):  # infinite values are refused later
         return xp.astype(array, xp.float32)
 
 
@@ -284,7 +284,7 @@ def like(array: Array, reference: Array) -> Array:
     if isinstance(reference, np.ndarray):
         if str(getattr(array, "device", "cpu")) != "cpu":
             array = array.cpu()  # only torch tensors get here
-        with np.errstate(over="ignore"):  # what became infinite is refused later
+        with np.errstate(over="ignore"):  # infinite values are refused later
             return np.asarray(array, dtype=reference.dtype)
     xp = namespace(reference)
     if isinstance(array, np.ndarray) and not (array.flags.writeable and array.flags.c_contiguous):
@@ -309,7 +309,7 @@ def unit_rows(rows: Array, what: str) -> Array:
 
 
 def _rescue_rows(rows: Array, what: str) -> Array:
-    """Tell which row is bad; rows whose square merely over- or underflows are rescaled."""
+    """Name the bad row; rows whose square merely over- or underflows are rescaled."""
     xp = namespace(rows)
     finite = xp.all(xp.isfinite(rows), axis=-1)
     if not bool(xp.all(finite)):

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 
 from crg.datasets.catalog import find_entry, get_entry
 from crg.methods.registry import BASELINE, get_method, typed_options
-from crg.plugins import check_names_no_file
 from crg.presets import presets_of
 from crg.results.papers import known_experiments
 from crg.results.schema import ENOUGH_ORDERS
@@ -194,8 +193,6 @@ def completed(design: Design, file: Path | None = None) -> Design:
     for number, row in enumerate(rows, start=1):
         with _at(file, f"row {number} ({row.label!r})"):
             _check_row(row)
-            for options in (row.options, *row.per_dataset.values()) if file else ():
-                check_names_no_file(row.method, options, "a file of an experiment")
     for number, setting in enumerate(settings, start=1):
         with _at(file, f"setting {number} ({setting.label!r})"):
             setting.scenario  # noqa: B018  (which checks itself)

@@ -44,7 +44,6 @@ _NEEDS = {
 def as_row(request: RowDesign) -> Row:
     """The row as tables show it."""
     kind = get_method(request.method)
-    needs = kind.needs_with(build_config(request.method, kind.Config, request.options))
     options: dict[str, Any] = typed_options(request.method, request.options)
     options |= {PRESET: PUBLISHED} if request.preset == PUBLISHED else {}
     options |= {f"on {name}": dict(given) for name, given in request.per_dataset.items()}
@@ -53,7 +52,7 @@ def as_row(request: RowDesign) -> Row:
         method=request.method,
         options=options,
         tuned=request.is_tuned,
-        needs=tuple(_NEEDS.get(need, need) for need in needs),
+        needs=tuple(_NEEDS.get(need, need) for need in kind.needs),
         offline=request.passes == 2,
         about=request.about,
         x=request.x,
@@ -94,7 +93,8 @@ def why_not(request: RowDesign, prospect: Prospect, features: Features) -> str |
         return f"There is no published preset of {request.method} for {dataset}."
     try:
         kind = get_method(request.method)
-        needs = kind.needs_with(build_config(request.method, kind.Config, options))
+        build_config(request.method, kind.Config, options)  # refuses bad options
+        needs = kind.needs
         if FEW in needs and features.few_features is None:
             return _no_labelled_images(request.method, prospect)
         check_needs(request.method, needs, _equipped(features, needs))

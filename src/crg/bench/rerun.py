@@ -25,7 +25,6 @@ from crg.bench.rendered import shapes_in
 from crg.bench.sources import discover, origin_of
 from crg.engine import RunSpec, read_once, results_only, run_all
 from crg.features.joining import joined_sha256
-from crg.plugins import check_names_no_file
 from crg.results import ledger, provenance
 from crg.results.measurements import predicted_rows
 from crg.results.schema import (
@@ -297,7 +296,7 @@ def _equal_answers(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[i
 
 
 def check_trusted(run: AnyRun, given: Sequence[str]) -> None:
-    """A line may come from a stranger: plug-ins and files of a method are named by people."""
+    """A line may come from a stranger: plug-ins are named by people."""
     named = {Path(each).stem for each in given}
     missing = [each for each in run.plugins if Path(each).stem not in named]
     if missing:
@@ -305,7 +304,6 @@ def check_trusted(run: AnyRun, given: Sequence[str]) -> None:
             f"The run used the plug-in {missing[0]}, which runs code and is not loaded because a "
             "results file names it: name it with --plugin if you trust it."
         )
-    check_names_no_file(run.method, run.given, "a line of results")
 
 
 def repeat(run: AnyRun, plugins: Sequence[str] = (), same_data: bool = True) -> Repetition:

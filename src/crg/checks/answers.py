@@ -63,7 +63,7 @@ def unknown_options_are_refused(make: Make) -> None:
 
 
 def small_queues(config: Any) -> dict[str, int]:
-    """Options that give every queue a single place, going by names that end in ``_size``."""
+    """Options that give every queue a single slot, going by names that end in ``_size``."""
     sizes = [field for field in dataclasses.fields(config) if field.name.endswith("_size")]
     return {field.name: 1 for field in sizes if field.metadata.get("at_least") == 1}
 
@@ -192,7 +192,7 @@ def _run_after_seeding(make: Make, seed: int) -> Logits:
     before = _state_of_generators()
     logits = run(make(task), make_stream(task, 40, 8))
     unmoved = _state_of_generators() == before
-    require(unmoved, "The method moved a global random generator: give it one of its own")
+    require(unmoved, "The method moved a global random generator: give it its own")
     return logits
 
 

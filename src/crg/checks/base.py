@@ -1,10 +1,10 @@
-"""What a check is, the few claims that checks make, and the small seeded streams they run on.
+"""The form of a check, the claims that checks share, and the small seeded streams they run on.
 
 The logit scale is 20 where rounding must not matter: at 100 so narrow a task is nearly
 always certain, and entropies of almost zero are put in order by their rounding errors.
 
 Only the classes that every task of the checks begins with have labelled images, so that a
-class that is added later has none, as it would be for a user.
+class that is added later has none, as for a user.
 """
 
 from __future__ import annotations
@@ -184,10 +184,6 @@ class WordHashes:
     def _unbent(self, ending: str) -> np.ndarray[Any, Any]:
         name = ending.rstrip(".")
         return self.known[name] if name in self.known else _direction(name, self.width)
-
-    def nearest_words(self, context: Any, count: int = 3) -> list[list[str]]:
-        """There are no words to be near to."""
-        return [[] for _ in context]
 
 
 def _few(task: Task) -> FewShot:

@@ -34,7 +34,7 @@ from crg.types import InputError, Task
 
 
 def saved_state_continues(make: Make) -> None:
-    """Save, load, go on: the logits are those of an adapter that was not interrupted."""
+    """A saved and loaded adapter continues as one that was not interrupted."""
     _require_takes_up_again(make, _saved_and_loaded, "a saved and loaded adapter")
 
 

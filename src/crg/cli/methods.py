@@ -1,37 +1,74 @@
-"""``crg methods``: what there is to choose from; ``crg context``: what one of them learnt."""
+"""``crg methods``: list the methods and their options, or check methods of your own."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from pathlib import Path
+import inspect
 from typing import Any
 
 import click
 from rich.table import Table
 from rich.text import Text
 
-from crg.cli.shared import output, plugin_option, print_json
-from crg.encoders import load_text_encoder
+from crg.checks import iter_checks
+from crg.cli.shared import note, output, plugin_option, print_json
 from crg.methods.registry import get_method, list_methods
-from crg.parts.context import Context, check_fit, read_context
-from crg.parts.prompting import as_tensor
+from crg.plugins import load_plugin, resolved
 from crg.presets import presets_of
-from crg.resources import PromptableTextEncoder
+from crg.types import printable
+
+_FAILED = 1  # exit code
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("words", metavar="[NAME | check FILE...]", nargs=-1)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @plugin_option
-def methods(name: str | None, as_json: bool) -> None:
-    """List the methods with their options and defaults, or tell more of one of them.
+@click.pass_context
+def methods(ctx: click.Context, words: tuple[str, ...], as_json: bool) -> None:
+    """List the methods with their options, describe one, or check your own.
+
+    check runs the generic checks on each method that a Python file or module registers, and
+    prints a line for each that fails, with file and line; its exit code is then 1.
 
     \b
     Example:
       crg methods
       crg methods crg
+      crg methods check my_method.py
     """
+    match words:
+        case ["check", *sources]:
+            if as_json or not sources:
+                raise click.UsageError("crg methods check takes files and no options")
+            own = [(source, name) for source in sources for name in load_plugin(source)]
+            ctx.exit(_FAILED if sum(_failures(*each) for each in own) else 0)
+        case [] | [_]:
+            _describe(words[0] if words else None, as_json)
+        case _:
+            raise click.UsageError("crg methods takes one name")
+
+
+def _failures(source: str, name: str) -> int:
+    """Check one method and print the checks that fail; returns how many."""
+    file = inspect.getfile(get_method(name))
+    place = source if file == resolved(source) else file
+    n_failed = n_passed = 0
+    for verdict in iter_checks(name):
+        if verdict.failed:
+            said = " ".join(printable(verdict.failed).split())
+            click.echo(f"{place}:{verdict.line}: {name} fails {verdict.check}: {said}")
+            n_failed += 1
+        elif verdict.skipped:
+            note(f"{verdict.check} was not run. {verdict.skipped}")
+        else:
+            n_passed += 1
+    click.echo(f"{name}: {n_passed} checks passed, {n_failed} failed.")
+    return n_failed
+
+
+def _describe(name: str | None, as_json: bool) -> None:
+    """Print one method with its options, or a table of all."""
     facts = [_facts(each) for each in ([name] if name else list_methods())]
     if as_json:
         print_json({"methods": facts})
@@ -97,70 +134,3 @@ def _allowed(option: dict[str, Any]) -> str:
         return ", ".join(option["choices"])
     words = {"at_least": "at least", "above": "above", "at_most": "at most"}
     return ", ".join(f"{words[rule]} {option[rule]}" for rule in words if rule in option)
-
-
-@click.command()
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--words", default=3, show_default=True, type=click.IntRange(min=1), help="Words per vector."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def context(file: Path, words: int, as_json: bool) -> None:
-    """Show a context that coop learnt: its model, its shape and the words nearest to it.
-
-    The words are those of the model's vocabulary; what was learnt often lies far from all.
-
-    \b
-    Example:
-      crg run night --method coop --few labelled -o save_context=night.context
-      crg context night.context
-    """
-    learnt = read_context(file)
-    encoder = load_text_encoder(learnt.model)
-    check_fit(learnt, encoder, str(file))
-    rows = list(_nearest_rows(learnt, encoder, words))
-    if as_json:
-        print_json({**_context_facts(learnt), "vectors": rows})
-        return
-    console = output()
-    console.print(Text(_context_sentence(learnt)))
-    console.print(_nearest_table(learnt, rows))
-
-
-def _context_facts(learnt: Context) -> dict[str, Any]:
-    return {
-        "model": learnt.model,
-        "shape": list(learnt.vectors.shape),
-        "classes": list(learnt.class_names),
-        "started_from": learnt.words or None,
-    }
-
-
-def _context_sentence(learnt: Context) -> str:
-    *_, length, width = learnt.vectors.shape
-    whose = f"for each of {len(learnt.class_names)} classes" if learnt.class_names else "shared"
-    start = f"from {learnt.words!r}" if learnt.words else "at random"
-    return (
-        f"{length} vectors of width {width}, {whose}, for {learnt.model}; training began {start}."
-    )
-
-
-def _nearest_rows(
-    learnt: Context, encoder: PromptableTextEncoder, count: int
-) -> Iterator[dict[str, Any]]:
-    """One for each vector, class by class."""
-    sets = learnt.vectors if learnt.class_names else learnt.vectors[None]
-    reference = encoder.context_of("a")
-    for name, vectors in zip(learnt.class_names or (None,), sets, strict=True):
-        found = encoder.nearest_words(as_tensor(vectors, reference), count)
-        for place, nearest in enumerate(found, start=1):
-            yield {"class": name, "vector": place, "nearest_words": nearest}
-
-
-def _nearest_table(learnt: Context, rows: list[dict[str, Any]]) -> Table:
-    first = ["class"] if learnt.class_names else []
-    table = Table(*first, "vector", "nearest words")
-    for row in rows:
-        name = [Text(row["class"])] if learnt.class_names else []
-        table.add_row(*name, str(row["vector"]), Text(", ".join(row["nearest_words"])))
-    return table

@@ -51,15 +51,6 @@ class MiniPrompts:
         seen[:, 0] = True  # a text without words is one word that is all zeros
         return self._features(words, seen)
 
-    def nearest_words(self, context: Any, count: int = 3) -> list[list[str]]:
-        """For each of (M, W) vectors the known words nearest by Euclidean distance."""
-        torch = library("torch", "torch")
-        rows = torch.tensor(self._lexicon.words)
-        distances = torch.cdist(context.detach().to(rows), rows)
-        nearest = distances.topk(min(count, len(rows)), largest=False).indices
-        words = list(self._lexicon.known)  # in the order of the rows
-        return [[words[row] for row in line] for line in nearest.tolist()]
-
     def _ending_tokens(self, endings: tuple[str, ...]) -> tuple[Any, Any]:
         """Embeddings (K, T, W) of the endings and a mask (K, T) of words."""
         if endings not in self._embedded:

@@ -98,17 +98,6 @@ class OpenClipPrompts:
         spliced = with_part(model, self._path, self._splice(rows))
         return functional.normalize(spliced.encode_text(ids), dim=-1)
 
-    def nearest_words(self, context: Any, count: int = 3) -> list[list[str]]:
-        """For each of (M, W) vectors the tokens nearest by Euclidean distance.
-
-        A hyphen at the end marks a token that a word continues from.
-        """
-        torch = library("torch", "openclip")
-        table = self._embedding.weight.detach()
-        distances = torch.cdist(context.detach().to(table), table)
-        nearest = distances.topk(min(count, len(table)), largest=False).indices
-        return [[self._written(token) for token in row] for row in nearest.tolist()]
-
     @property
     def _embedding(self) -> Any:
         return self.model.get_submodule(self._path)
@@ -156,14 +145,6 @@ class OpenClipPrompts:
             return list(self.tokenizer.encode(words))
         clean = self.tokenizer.clean_fn(words)
         return list(self.tokenizer.tokenizer(clean, add_special_tokens=False).input_ids)
-
-    def _written(self, token: int) -> str:
-        if not hasattr(self.tokenizer, "bpe_ranks"):
-            return str(self.tokenizer.tokenizer.convert_ids_to_tokens(token))
-        if token in self.tokenizer.all_special_ids:
-            return str(self.tokenizer.decoder[token])
-        text = str(self.tokenizer.decode([token]))  # with a space at the end of a word
-        return text.rstrip() if text.endswith(" ") else f"{text}-"
 
 
 def _text_half(model: Any) -> Any:

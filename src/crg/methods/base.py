@@ -1,4 +1,4 @@
-"""What a method is: a small object with a state that sees features and nothing else."""
+"""The base class of methods: small objects with a state that see features and nothing else."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Method(Stateful, ABC):
 
     Attributes set by ``reset`` are the state: arrays, plain values and parts are saved
     and restored without further code, and parts follow when classes come and go. A method
-    that keeps arrays of its own with one row per class overrides ``add_class`` and
+    that keeps arrays with one row per class overrides ``add_class`` and
     ``remove_class`` too.
     """
 
@@ -45,11 +45,6 @@ class Method(Stateful, ABC):
         self.config = config
         self.reset()
 
-    @classmethod
-    def needs_with(cls, config: Any) -> tuple[str, ...]:
-        """What of ``needs`` these options ask for; override where some ask for less."""
-        return cls.needs
-
     @abstractmethod
     def reset(self) -> None:
         """Forget everything seen so far."""
@@ -59,11 +54,11 @@ class Method(Stateful, ABC):
         """Adapt to one sample and predict it. The sample was checked before."""
 
     def step_many(self, samples: Sequence[Sample]) -> list[Prediction]:
-        """What ``step`` gives for each of ``samples`` in turn; override where a batch is faster."""
+        """Answers as ``step`` gives them one by one; override where a batch is faster."""
         return [self.step(sample) for sample in samples]
 
     def answer(self, sample: Sample) -> Prediction:
-        """Predict one sample with what was learnt so far; nothing is learnt.
+        """Predict one sample without learning from it.
 
         Override where a copy of the method for each sample is too slow.
         """
@@ -106,7 +101,7 @@ class Method(Stateful, ABC):
         seen = confident_views(sample.views, task.text_features, task.logit_scale, share)
         queues.forget(sample.id, task.text_features)
         queues.keep(label, seen.feature, sample.id)
-        self._read_cache()
+        self._derive()
 
     def _correctable(self) -> Cache:
         if self.queues is None:
@@ -115,8 +110,18 @@ class Method(Stateful, ABC):
             )
         return self.queues
 
-    def _read_cache(self) -> None:
-        """Compute anew what is derived from the queues; override where anything is."""
+    def add_class(self, text: Array) -> None:
+        """Add one class, the last of ``task``, with the text feature ``text`` (D,)."""
+        super().add_class(text)
+        self._derive()
+
+    def remove_class(self, index: int) -> None:
+        """Remove the class that was at ``index``; ``task`` has already lost it."""
+        super().remove_class(index)
+        self._derive()
+
+    def _derive(self) -> None:
+        """Recompute whatever follows from the task and the queues; override where anything does."""
 
     def _predicted(
         self, logits: Array, diagnostics: Diagnostics, probs: Array | None = None
@@ -135,6 +140,6 @@ class Method(Stateful, ABC):
 
 
 def copied(method: M) -> M:
-    """A copy that shares what no step changes: task, options and what the task brings."""
+    """A copy that shares what no step changes: task, options and resources."""
     shared = (method.task, method.config, *method.task.resources.values())
     return copy.deepcopy(method, {id(each): each for each in shared})

@@ -8,60 +8,47 @@ features that they give.
 | equation | function | symbols |
 | --- | --- | --- |
 | (2) prompt v_1 ... v_M name | _features | v context vectors, M of them |
-| (3) p_y = softmax(s f . t(v))_y, loss -ln p_y | parts.context_training | f image, s scale |
-| SGD, one warm-up epoch, cosine decay | parts.context_training | epochs by shots: 50, 100, 200 |
-| logits = s f_0 . t(v) | step_many | f_0 original view |
+| (3) p_y = softmax(s f . t(v))_y, loss -ln p_y | parts.context | f image, s scale |
+| SGD, one warm-up epoch, cosine decay | parts.context | epochs by shots: 50, 100, 200 |
+| logits = s f_0 . t(v) | step | f_0 original view |
 
-Training happens once, before the first image is answered; in mid-stream that is a pause of
-seconds to minutes, in proportion to images times epochs. It depends on nothing that comes
-in, so ``reset`` keeps what was learnt, and a saved state holds it. ``save_context`` writes the
-context to a file of its own and ``context_file`` takes one, without labelled images and
-without training; a state that is saved from there wants the file again when it is loaded. The
-text features of the task are not used.
+Training happens once, before the first image is answered, and takes seconds to minutes in
+proportion to images times epochs. It does not depend on the stream, so ``reset`` keeps the
+learnt context, and a saved state holds it: loading one needs no training. The text features of
+the task are not used.
 
 Classes that come later, or that have no labelled images, get the shared context, or the mean
 of the contexts of the other classes. The softmax of the loss is over classes with images.
 
-Differs from the paper: features that were stored, so images are not cropped and flipped at
-random in training; full precision; the name stands at the end (the paper also tries the
-middle); started from words, a context per class starts from a copy of them for each class.
+Differs from the paper: features are stored, so images are not cropped and flipped at random in
+training; full precision; the name stands at the end (the paper also tries the middle); started
+from words, a context per class starts from a copy of them for each class.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from crg.methods.base import Method
-from crg.methods.options import IN_STATE, option
+from crg.methods.options import option
 from crg.methods.registry import register
 from crg.parts.cache import labelled_queues
-from crg.parts.context import (
-    Context,
-    Numbers,
-    TrainingPlan,
-    check_fit,
-    check_replaceable,
-    check_width,
-    epochs_for,
-    learn_once,
-    read_context,
-    starting_context,
-    write_context,
-)
-from crg.parts.prompting import as_tensor, endings_of, prompt_features
+from crg.parts.context import Numbers, TrainingPlan, epochs_for, learn_once, starting_context
+from crg.parts.prompting import as_tensor, check_width, endings_of, prompt_features
+from crg.parts.state import without
 from crg.resources import FEW, TEXT_ENCODER, check_needs
 from crg.types import Array, InputError, Prediction, Sample, Task, like, namespace
 
 
 @register
 class CoOp(Method):
-    """A prompt learnt from labelled images."""
+    """Zero-shot with a prompt that is learnt from labelled images; needs torch."""
 
     name = "coop"
     forgets = True
@@ -83,101 +70,69 @@ class CoOp(Method):
         chunk: int = option(
             256, "classes at a time in the text encoder, which bounds memory; 0 for all", at_least=0
         )
-        context_file: str = option("", "a learnt context to use, without training", path=True)
-        save_context: str = option("", "file to write the learnt context to", path=True)
-
-    @classmethod
-    def needs_with(cls, config: Any) -> tuple[str, ...]:
-        """A context from a file needs no labelled images."""
-        return (TEXT_ENCODER,) if config.context_file else cls.needs
 
     def __init__(self, task: Task, config: Any) -> None:
         super().__init__(task, config)
-        check_needs(self.name, self.needs_with(config), task)
-        if config.save_context != IN_STATE:
-            _check_folder(config.save_context)
-        self.is_learnt = False
+        check_needs(self.name, self.needs, task)
         self._begin()
-        if config.context_file == IN_STATE:
-            pass  # the state that is restored next has the context
-        elif config.context_file:
-            context = read_context(config.context_file)
-            check_fit(context, self._encoder, config.context_file)
-            self._take(context)
-        else:  # what does not fit is refused now, before any work
-            labelled_queues(task, config.shots)
-            self._features(self.context[:1] if config.per_class else self.context, ["a name"])
+        # Input that does not fit is refused now, before any work.
+        labelled_queues(task, config.shots)
+        self._features(self.context[:1] if config.per_class else self.context, ["a name"])
 
     def reset(self) -> None:
         """Keep what was learnt: it depends on labelled images, not on the stream."""
 
     def step(self, sample: Sample) -> Prediction:
-        """logits = s f_0 . t(v)."""
-        self._learn()
+        """logits = s f_0 . t(v); the first step trains."""
+        if not self.is_learnt:
+            self._learn()
         return self._predicted_plainly(self.task.logit_scale * (self.text @ sample.views[0, :]))
-
-    def learnt_context(self) -> Context:
-        """What was learnt; it is learnt now if that has not been done yet."""
-        self._learn()
-        return self._context(self.task.class_names)
-
-    def _learn(self) -> None:
-        """Train, if that has not been done yet."""
-        if self.is_learnt:
-            return
-        self._take(self._learnt_from_images())
-        if self.config.save_context not in ("", IN_STATE):
-            write_context(self.config.save_context, self._context(self.task.class_names))
 
     def _begin(self) -> None:
         """Context and text features before training, of the right shapes."""
         c, names = self.config, self.task.class_names
-        self.words = c.context_words
         self.context = starting_context(
             self._encoder, names if c.per_class else (), c.context_words, c.context_length, c.seed
         )
         self.text = namespace(self.task.text_features).asarray(self.task.text_features, copy=True)
+        self.is_learnt = False
 
-    def _learnt_from_images(self) -> Context:
-        """Equation (3), over the classes that have labelled images."""
+    def _learn(self) -> None:
+        """Minimise equation (3) over the classes that have labelled images, then freeze."""
         c, encoder = self.config, self._encoder
         classes, images, labels = self._labelled()
-        names = tuple(self.task.class_names[k] for k in classes)
+        names = [self.task.class_names[k] for k in classes]
         reference = encoder.context_of("a")
-        start = self.context[classes] if self.context.ndim == 3 else self.context
-        shots = max(Counter(labels).values())
         learnt = learn_once(
             partial(prompt_features, encoder, endings=endings_of(names), chunk=c.chunk),
-            as_tensor(start, reference),
+            as_tensor(self.context[classes] if c.per_class else self.context, reference),
             as_tensor(images, reference),
             labels,
             self.task.logit_scale,
-            TrainingPlan(c.epochs or epochs_for(shots), c.lr, c.batch, seed=c.seed),
+            TrainingPlan(
+                c.epochs or epochs_for(max(Counter(labels).values())), c.lr, c.batch, seed=c.seed
+            ),
         )
-        vectors = learnt.context.cpu().numpy().copy()
-        return Context(vectors, encoder.name, names if c.per_class else (), self.words)
+        vectors = learnt.cpu().numpy().copy()
+        if c.per_class:
+            self.context[...] = vectors.mean(axis=0)  # for classes without labelled images
+            self.context[classes] = vectors
+        else:
+            self.context = vectors
+        self.text = self._features(self.context, self.task.class_names)
+        self.is_learnt = True
 
     def _labelled(self) -> tuple[list[int], Array, list[int]]:
-        """The classes that have labelled images (C), these (F, D), and places in the former."""
+        """Classes that have labelled images (C), the images (F, D), and their indices into C."""
         names, queues = self.task.class_names, labelled_queues(self.task, self.config.shots)
         counts = [int(count) for count in queues.counts]
         # By name, so that the order of classes does not matter.
         classes = sorted((k for k, count in enumerate(counts) if count), key=names.__getitem__)
         if not classes:
-            raise InputError(
-                "No class has labelled images to learn from: give some, or a learnt context "
-                "as context_file."
-            )
+            raise InputError("No class has labelled images to learn from: give some.")
         rows = [queues.features[k, : counts[k], :] for k in classes]
         labels = [place for place, k in enumerate(classes) for _ in range(counts[k])]
         return classes, namespace(rows[0]).concat(rows, axis=0), labels
-
-    def _take(self, context: Context) -> None:
-        """Freeze a learnt context, with the text features that it gives."""
-        names = self.task.class_names
-        self.context, self.words = context.for_classes(names), context.words
-        self.text = self._features(self.context, names)
-        self.is_learnt = True
 
     def _features(self, context: Numbers, names: Sequence[str]) -> Array:
         """Equation (2): t(v), text features of names under the context, (K, D)."""
@@ -189,10 +144,6 @@ class CoOp(Method):
         check_width(text, self.task, self._encoder.name)
         return like(text, self.task.text_features)
 
-    def _context(self, names: Sequence[str]) -> Context:
-        per_class = tuple(names) if self.context.ndim == 3 else ()
-        return Context(self.context, self._encoder.name, per_class, self.words)
-
     @property
     def _encoder(self) -> Any:
         return self.task.resources[TEXT_ENCODER]
@@ -201,35 +152,16 @@ class CoOp(Method):
         """The new class gets the shared context, or the mean of the others'."""
         if not self.is_learnt:
             return self._begin()
-        *others, name = self.task.class_names
-        self.context = self._context(others).for_classes(self.task.class_names)
-        own = self.context if self.context.ndim == 2 else self.context[-1:]
-        self.text = namespace(self.text).concat([self.text, self._features(own, [name])], axis=0)
+        own = self.context
+        if self.config.per_class:
+            own = self.context.mean(axis=0)[None]
+            self.context = np.concatenate([self.context, own])
+        row = self._features(own, self.task.class_names[-1:])
+        self.text = namespace(self.text).concat([self.text, row], axis=0)
 
     def remove_class(self, index: int) -> None:
-        """One row less; what was learnt stays."""
+        """Drop the class's row; what was learnt for the others stays."""
         if not self.is_learnt:
             return self._begin()
-        keep = [k for k in range(self.text.shape[0]) if k != index]
-        self.context = self.context if self.context.ndim == 2 else self.context[keep]
-        self.text = self.text[keep, :]
-
-
-def save_context(adapter: Any, path: str | os.PathLike[str]) -> None:
-    """Write the context of a ``coop`` adapter to a file; learns it first if need be."""
-    method = getattr(adapter, "_method", adapter)
-    if not isinstance(method, CoOp):
-        raise InputError(
-            "Only coop learns a context: give an adapter made with crg.create('coop')."
-        )
-    _check_folder(path)
-    write_context(path, method.learnt_context())
-
-
-def _check_folder(path: str | os.PathLike[str]) -> None:
-    if os.fspath(path) and not Path(path).absolute().parent.is_dir():
-        raise InputError(
-            f"The context cannot be saved to {path} because its folder does not exist: "
-            "make the folder first."
-        )
-    check_replaceable(path)
+        self.context = without(self.context, index) if self.config.per_class else self.context
+        self.text = without(self.text, index)

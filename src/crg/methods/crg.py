@@ -7,7 +7,7 @@ entry does little harm.
 
 | step | function | symbols |
 | --- | --- | --- |
-| 1 select | parts.selection | f views, rho share kept, x confident feature, h entropy |
+| 1 select | ops.confident_views | f views, rho fraction kept, x confident feature, h entropy |
 | 2 cache | parts.cache | M slots per queue |
 | 3 prototypes | parts.prototypes | v+ positive, v- negative, t text |
 | 4 residual | parts.residual | R_T, R+, R-; xi1, xi2, gamma, lr |
@@ -28,29 +28,32 @@ from dataclasses import dataclass
 from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
-from crg.ops import Confident, softmax_and_entropy
-from crg.parts.cache import Cache, Change
+from crg.ops import Confident, confident_views, softmax_and_entropy
+from crg.parts import fused
+from crg.parts.cache import Cache, Insertion
 from crg.parts.gaussian import Gaussian
 from crg.parts.prototypes import TextPrototypes, VisualPrototypes
-from crg.parts.residual import (
-    Motion,
-    Moved,
-    Residual,
-    ResidualRule,
-    StepInput,
-    attraction,
-    repulsion,
-)
-from crg.parts.selection import Selection
+from crg.parts.residual import Moved, Residual, ResidualRule, attraction, repulsion
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
+
+_confident_views = fused(confident_views)
 
 
 @register
 class CRG(Method):
-    """Cache, residual, Gaussian."""
+    """Cache, residual, Gaussian: a noisy cache of confident images, read robustly.
+
+    One gradient step per image moves text and visual prototypes; a Gaussian per class then reads
+    the cache. ``Config`` has the paper's constants and the switches of its ablation.
+
+    >>> import crg
+    >>> task = crg.Task(["cat", "dog"], [[1.0, 0.2, 0.0], [0.2, 1.0, 0.0]])
+    >>> adapter = crg.create("crg", task, queue_size=4)
+    >>> adapter.step([0.9, 0.1, 0.3]).class_name
+    'cat'
+    """
 
     name = "crg"
-    _not_saved = Method._not_saved | {"select", "motion"}
     paper = (
         "Zhai et al., Mitigating Cache Noise in Test-Time Adaptation for Large Vision-Language "
         "Models, ICME 2025"
@@ -61,7 +64,7 @@ class CRG(Method):
         """The paper's defaults; the last eight are the switches of its ablation."""
 
         queue_size: int = option(12, "M, slots per queue", at_least=1, at_most=10_000)
-        view_share: float = option(0.1, "rho, share of views kept", above=0, at_most=1)
+        view_share: float = option(0.1, "rho, fraction of views kept", above=0, at_most=1)
         beta: float = option(5.0, "sharpness of the similarity terms", at_least=0, at_most=50)
         lambda1: float = option(
             7.0, "weight of the positive or Gaussian logits", at_least=0, at_most=1e6
@@ -93,56 +96,51 @@ class CRG(Method):
         text = self.task.text_features
         self.cache = Cache(text, self.config.queue_size, seeded=True)
         self.text = TextPrototypes(text)
-        self.select = Selection()
-        self._read_cache()
+        self._derive()
 
-    def _read_cache(self) -> None:
-        """Everything that is derived from the cache and the text prototypes, from scratch."""
+    def _derive(self) -> None:
+        """Compute everything that depends on the cache and the text prototypes from scratch."""
         self.visual = VisualPrototypes(self.cache)
         self.residual = Residual(ResidualRule.of(self.config, self.task), self.text.rows)
         self.gaussian = Gaussian(self.cache)
-        self.motion = Motion(self.text.rows)
 
     def step(self, sample: Sample) -> Prediction:
         """The seven steps of the method for one image."""
-        text, c = self.text.rows, self.config
-        seen = self.select(sample.views, text, self.task.logit_scale, c.view_share)
+        seen, f = self._select(sample)
         change = self.cache.offer(seen.label, seen.feature, seen.entropy, sample.id)
         if change is not None:
             self._follow(change)
-        moved = self._move(sample, seen)
-        logits = self._logits(moved)
+        moved = self.residual.move(seen, f, self.text.rows, self.visual)
+        logits = self._logits(f, moved)
         probs, entropy = softmax_and_entropy(logits)
         self._evolve(float(entropy), moved.text)
         return self._predicted(logits, self._facts(seen, change), probs)
 
     def answer(self, sample: Sample) -> Prediction:
         """Steps 1 and 4 to 6: nothing is cached and no text prototype evolves."""
-        share = self.config.view_share
-        seen = self.select(sample.views, self.text.rows, self.task.logit_scale, share)
-        logits = self._logits(self._move(sample, seen), learn=False)
+        seen, f = self._select(sample)
+        moved = self.residual.move(seen, f, self.text.rows, self.visual)
         facts = Diagnostics(seen.entropy, seen.label, cache_fill=self.cache.fill)
-        return self._predicted(logits, facts)
+        return self._predicted(self._logits(f, moved, learn=False), facts)
 
-    def _move(self, sample: Sample, seen: Confident) -> Moved:
-        """Step 4: prototypes after the gradient step for one image."""
-        f = sample.views[0, :] if self.config.predict_on == "original" else seen.feature
-        frame, lengths = self.gaussian.frame(f), self.text.known_lengths
-        given = StepInput(self.residual, seen, f, self.text.rows, self.visual, frame, lengths)
-        return self.motion(given)
+    def _select(self, sample: Sample) -> tuple[Confident, Array]:
+        """Step 1: the confident views, and the view f (D,) to predict."""
+        c, scale = self.config, self.task.logit_scale
+        seen = _confident_views(sample.views, self.text.rows, scale, c.view_share)
+        return seen, sample.views[0, :] if c.predict_on == "original" else seen.feature
 
-    def _follow(self, change: Change) -> None:
-        """Step 3: what is derived from the cache follows its change."""
+    def _follow(self, change: Insertion) -> None:
+        """Step 3: update the prototypes and the Gaussian after a change of the cache."""
         self.visual.update(self.cache, change)
         if self.config.gaussian:
             self.gaussian.update(self.cache, change)
 
-    def _logits(self, moved: Moved, learn: bool = True) -> Array:
+    def _logits(self, f: Array, moved: Moved, learn: bool = True) -> Array:
         """Steps 5 and 6: s f . t' + lambda1 h(f), or A(f . v+'), + B(f . v-')."""
         c = self.config
         logits = self.task.logit_scale * moved.text_cosine
         if c.gaussian:
-            h = self.gaussian.logits(moved.expansion, moved.means, refer=learn)
+            h = self.gaussian.logits(f, moved.means, moved.stirred, refer=learn)
             logits = logits + c.lambda1 * h
         elif c.positive:
             logits = logits + attraction(moved.positive_cosine, c.lambda1, c.beta)
@@ -151,13 +149,13 @@ class CRG(Method):
         return namespace(logits).astype(logits, moved.text.dtype)
 
     def _evolve(self, entropy: float, moved_text: Array) -> None:
-        """Step 7: confident predictions draw the text prototypes along."""
+        """Step 7: a confident prediction moves the text prototypes."""
         c = self.config
         if c.text_cache and c.evolve and entropy < c.tau_t * math.log(self.task.n_classes):
             way = self.text.evolve(moved_text)
             self.residual.follow(self.text.rows, way)
 
-    def _facts(self, seen: Confident, change: Change | None) -> Diagnostics:
+    def _facts(self, seen: Confident, change: Insertion | None) -> Diagnostics:
         fill, events = self.cache.fill, self.gaussian.precision.take_events()
         return Diagnostics(seen.entropy, seen.label, change is not None, fill, events)
 
@@ -165,13 +163,3 @@ class CRG(Method):
     def queues(self) -> Cache:
         """The cache of images."""
         return self.cache
-
-    def add_class(self, text: Array) -> None:
-        """One queue and one text prototype more; the rest is read off them again."""
-        super().add_class(text)
-        self._read_cache()
-
-    def remove_class(self, index: int) -> None:
-        """One queue and one text prototype less."""
-        super().remove_class(index)
-        self._read_cache()

@@ -7,9 +7,9 @@ predicted with the tuned prompt, and the context goes back to where it started.
 
 | equation | function | symbols |
 | --- | --- | --- |
-| cosine filter: the share rho_C of generated views nearest to f_0 | _mixed | f_0 original view |
-| confident views: the share rho_H of the mixture of lowest entropy | ops.confident_views | |
-| L = H(p~), p~ mean over these views, AdamW | parts.prompt_tuning | c context, t(c) text features |
+| cosine filter: the fraction rho_C of generated views nearest to f_0 | _mixed | f_0 original view |
+| confident views: the fraction rho_H of the mixture of lowest entropy | ops.confident_views | |
+| L = H(p~), p~ mean over these views, AdamW | parts.prompting | c context, t(c) text features |
 | logits = s f_0 . t(c') | step | c' tuned context, s logit scale |
 
 The generated views are the last ones of an image; how many there are comes with the task.
@@ -18,7 +18,7 @@ Where an image has no generated views this is TPT with the settings below.
 Differs from the paper: it filters ordinary views by entropy and generated ones by entropy and
 cosine, each kind by itself; here the generated ones that the cosine leaves compete with the
 ordinary ones in one filter by entropy. The authors' code differs again: it takes the cosine
-of logits rather than of image features, and applies it to ordinary views too. A share keeps
+of logits rather than of image features, and applies it to ordinary views too. A fraction keeps
 at least one view. All is in full precision.
 """
 
@@ -30,14 +30,14 @@ from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
 from crg.ops import confident_views, count_kept
-from crg.parts.prompting import PromptTuning, TuningRule
+from crg.parts.prompting import PromptTuning
 from crg.resources import GENERATED, TEXT_ENCODER
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
 
 @register
 class DiffTPT(Method):
-    """One prompt per image, tuned on ordinary and generated views."""
+    """Tunes one prompt per image on ordinary and generated views; needs torch."""
 
     name = "difftpt"
     forgets = True
@@ -54,10 +54,10 @@ class DiffTPT(Method):
 
         context: str = option("a photo of a", "words that the context vectors start from")
         similar_share: float = option(
-            0.8, "rho_C, share of generated views kept by similarity", above=0, at_most=1
+            0.8, "rho_C, fraction of generated views kept by similarity", above=0, at_most=1
         )
         view_share: float = option(
-            0.3, "rho_H, share of the mixed views kept by confidence", above=0, at_most=1
+            0.3, "rho_H, fraction of the mixed views kept by confidence", above=0, at_most=1
         )
         lr: float = option(5e-3, "size of an AdamW step", at_least=0, at_most=1)
         steps: int = option(4, "AdamW steps per image", at_least=0, at_most=1000)
@@ -67,13 +67,15 @@ class DiffTPT(Method):
         )
 
     def reset(self) -> None:
-        """There is nothing to forget: every image starts from the same words."""
-        self._tuning = self._made_tuning()
+        """There is nothing to forget, only text features that all images start from."""
+        self._derive()
+
+    def _derive(self) -> None:
+        """Encode the class names under the words that every image starts from."""
+        self._tuning = PromptTuning(self.task, self.config)
 
     def step(self, sample: Sample) -> Prediction:
         """Filter, mix, tune the prompt on the confident views, predict the original with it."""
-        if self._tuning.class_names != self.task.class_names:
-            self._tuning = self._made_tuning()
         mixed, scale = self._mixed(sample.views), self.task.logit_scale
         seen = confident_views(mixed, self._tuning.text, scale, self.config.view_share)
         [text] = self._tuning.tune([seen.kept])
@@ -91,8 +93,3 @@ class DiffTPT(Method):
         nearest = xp.argsort(-(generated @ views[0, :]), stable=True)
         kept = xp.sort(nearest[: count_kept(n_generated, self.config.similar_share)])
         return xp.concat([views[:n_ordinary, :], xp.take(generated, kept, axis=0)], axis=0)
-
-    def _made_tuning(self) -> PromptTuning:
-        c = self.config
-        rule = TuningRule(c.context, c.lr, c.steps, c.weight_decay, c.chunk)
-        return PromptTuning(self.task.resources[TEXT_ENCODER], self.task, rule)

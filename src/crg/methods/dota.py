@@ -28,7 +28,8 @@ from crg.methods.options import option
 from crg.methods.registry import register
 from crg.ops import confident_views
 from crg.parts.cache import Filing, filed_softly
-from crg.parts.inverse import inverse
+from crg.parts.precision import inverse
+from crg.parts.state import without
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
 _START = 1e-3  # every component of a class mean before the first image
@@ -37,7 +38,7 @@ _NEGLIGIBLE = 1e-7  # a class that an image counts less for keeps its covariance
 
 @register
 class DOTA(Method):
-    """Gaussians that are learnt from all images by their zero-shot probabilities."""
+    """One Gaussian per class, learnt from all images weighted by zero-shot probability."""
 
     name = "dota"
     paper = "Han et al., DOTA: Distributional Test-Time Adaptation of VLMs, NeurIPS 2025"
@@ -47,7 +48,7 @@ class DOTA(Method):
     class Config:
         """The authors' setting for ImageNet, used for all datasets."""
 
-        view_share: float = option(0.1, "share of views kept", above=0, at_most=1)
+        view_share: float = option(0.1, "fraction of views kept", above=0, at_most=1)
         eta: float = option(0.2, "weight of the Gaussian at the most", at_least=0, at_most=1e6)
         rho: float = option(0.005, "weight per image of a class", at_least=0, at_most=1e6)
         sigma: float = option(0.002, "variance before the first image", at_least=1e-9, at_most=1e3)
@@ -106,7 +107,7 @@ class DOTA(Method):
         self.stale = 0.0
 
     def file_with(self, filing: Filing) -> bool:
-        """Images that are filed under a wrong class count one there and nothing elsewhere."""
+        """An image filed under another class counts one there and nothing elsewhere."""
         self.filing = filing
         return True
 
@@ -118,8 +119,7 @@ class DOTA(Method):
 
     def remove_class(self, index: int) -> None:
         """Drop the class's rows; the mean covariance stays."""
-        keep = [k for k in range(self.counts.shape[0]) if k != index]
-        self.counts, self.means = self.counts[keep], self.means[keep, :]
+        self.counts, self.means = without(self.counts, index), without(self.means, index)
 
     def _is_sound(self) -> bool:
         xp = namespace(self.means)

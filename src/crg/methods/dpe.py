@@ -36,7 +36,7 @@ from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
 @register
 class DPE(Method):
-    """Text and visual prototypes that evolve together."""
+    """Text and visual prototypes that evolve together, with one gradient step per image."""
 
     name = "dpe"
     paper = (
@@ -48,7 +48,7 @@ class DPE(Method):
     class Config:
         """The paper's setting for ImageNet, used for all datasets."""
 
-        view_share: float = option(0.1, "share of views kept", above=0, at_most=1)
+        view_share: float = option(0.1, "fraction of views kept", above=0, at_most=1)
         queue_size: int = option(3, "slots per queue", at_least=1, at_most=10_000)
         alpha: float = option(6.0, "weight of the visual logits", at_least=0, at_most=1e6)
         beta: float = option(5.0, "sharpness of the visual logits", at_least=0, at_most=50)
@@ -98,7 +98,7 @@ class DPE(Method):
         xp, features = namespace(self.cache.features), self.cache.features
         counts = xp.asarray(self.cache.counts, device=features.device)
         classes = xp.nonzero(counts)[0]
-        sums = xp.sum(xp.take(features, classes, axis=0), axis=1)  # empty places are zero
+        sums = xp.sum(xp.take(features, classes, axis=0), axis=1)  # empty slots are zero
         return sums / xp.astype(xp.take(counts, classes), features.dtype)[:, None], classes
 
     def _logits(self, f: Array, text: Array, visual: Array, classes: Array) -> Array:

@@ -17,10 +17,10 @@ each labelled image; here each counts once as it was encoded, so that with one s
 no scatter and the answer is that of zero-shot. r is the nearest value on a grid of 2% steps, as
 in CRG, so it is at most 1% off.
 
-A class without labelled images gets the mean of the other classes' means: it is taken for an
-image like any other, which text then tells apart. Its text feature would not do as a mean,
-and neither would a term of zero: text lies far from all images, and the logits of labelled
-classes far above zero, so that either way the class would never be answered again.
+A class without labelled images gets the mean of the other classes' means, so that only the text
+term separates it from them. Neither its text feature nor a term of zero would do: text lies far
+from all images and the logits of labelled classes far above zero, so that the class would never
+be predicted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,15 @@ from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
 @register
 class GDA(Method):
-    """Zero-shot and one Gaussian per class; predicts the original view."""
+    """Zero-shot plus one Gaussian per class, fitted to labelled images; nothing is adapted.
+
+    >>> import crg
+    >>> from crg.resources import FewShot
+    >>> few = FewShot([[0.8, 0.1, 0.6], [0.7, 0.3, 0.6], [0.1, 0.8, 0.6]], (0, 0, 1))
+    >>> task = crg.Task(["cat", "dog"], [[1.0, 0.2, 0.0], [0.2, 1.0, 0.0]], 100.0, {"few": few})
+    >>> crg.create("gda", task).step([0.9, 0.1, 0.5]).class_name
+    'cat'
+    """
 
     name = "gda"
     forgets = True
@@ -59,7 +67,11 @@ class GDA(Method):
         alpha: float = option(1.0, "weight of the Gaussian logits", at_least=0, at_most=1e6)
 
     def reset(self) -> None:
-        """Fit the classifier; there is nothing else to remember or forget."""
+        """There is nothing to forget, only the fit of the labelled images."""
+        self._derive()
+
+    def _derive(self) -> None:
+        """Fit the classifier; a class that was added has no labelled images."""
         queues = labelled_queues(self.task, self.config.shots)
         self.weights, self.biases = self._fit(queues)  # w (K, D), b (K,), double precision
 
@@ -91,11 +103,3 @@ class GDA(Method):
         if known and unknown:
             means[unknown, :] = xp.mean(means[known, :], axis=0)
         return means
-
-    def add_class(self, text: Array) -> None:
-        """The new class has no labelled images."""
-        self.reset()
-
-    def remove_class(self, index: int) -> None:
-        """The class's labelled images left the task with it."""
-        self.reset()

@@ -25,13 +25,12 @@ from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
 from crg.ops import softmax_and_entropy
-from crg.parts.cache import Cache, Change
-from crg.parts.inverse import inverse
-from crg.parts.precision import on_grid
+from crg.parts.cache import Cache, Insertion
+from crg.parts.precision import inverse, on_grid
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
 _NO_SPREAD = 1e-9  # the trace of M where all entries coincide
-_REFIT_AFTER = 64  # changes that the inverse follows before it is made anew
+_REFIT_AFTER = 64  # changes that the inverse follows before it is recomputed
 
 
 @register
@@ -51,7 +50,7 @@ class OGA(Method):
     def reset(self) -> None:
         """Empty queues, means at the text."""
         self.cache = Cache(self.task.text_features, self.config.queue_size, seeded=False)
-        self._read_cache()
+        self._derive()
 
     def step(self, sample: Sample) -> Prediction:
         """Cache the image, then add what the Gaussian says to the zero-shot logits."""
@@ -71,7 +70,7 @@ class OGA(Method):
         h = self.solved @ xp.astype(x, xp.float64) - 0.5 * self.quadratic
         return self.config.weight * h
 
-    def _read_cache(self) -> None:
+    def _derive(self) -> None:
         """Compute all that follows from the queues."""
         features = self.cache.features
         xp, (n_classes, _, width) = namespace(features), features.shape
@@ -83,7 +82,7 @@ class OGA(Method):
             self._place(k)
         self._fit()
 
-    def _follow(self, change: Change) -> None:
+    def _follow(self, change: Insertion) -> None:
         """The sums take in one entry and give back another, and the inverse follows."""
         xp, k = namespace(change.added), change.label
         rows = [(1.0, xp.astype(change.added, xp.float64))]
@@ -173,16 +172,6 @@ class OGA(Method):
         cross = (0.5 * n * means - sums).T @ means
         total = max(float(xp.sum(n)), 1.0)
         return self.squares + cross + cross.T - residual[:, None] * residual / total
-
-    def add_class(self, text: Array) -> None:
-        """The new class stands at its text."""
-        super().add_class(text)
-        self._read_cache()
-
-    def remove_class(self, index: int) -> None:
-        """Drop the class's queue."""
-        super().remove_class(index)
-        self._read_cache()
 
     @property
     def queues(self) -> Cache:

@@ -26,12 +26,13 @@ from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
 from crg.ops import log_probs, normalize, softmax
+from crg.parts.state import without
 from crg.types import Array, Prediction, Sample, namespace
 
 
 @register
 class OnZeta(Method):
-    """Equal fractions for all classes, and a classifier that follows."""
+    """Zero-shot balanced to equal class frequencies, and a second classifier trained on it."""
 
     name = "onzeta"
     paper = "Qian and Hu, Online Zero-Shot Classification with CLIP, ECCV 2024"
@@ -86,5 +87,4 @@ class OnZeta(Method):
 
     def remove_class(self, index: int) -> None:
         """Drop the class's rows."""
-        keep = [k for k in range(self.dual.shape[0]) if k != index]
-        self.dual, self.weights = self.dual[keep], self.weights[keep, :]
+        self.dual, self.weights = without(self.dual, index), without(self.weights, index)

@@ -18,7 +18,6 @@ from crg.types import InputError
 _WORDS = {"true": True, "yes": True, "on": True, "1": True} | {
     "false": False, "no": False, "off": False, "0": False
 }  # fmt: skip
-IN_STATE = "(saved)"  # stands for the file that an option named, whose content is in the state
 _RULES = {
     "at_least": ("at least", operator.ge),
     "above": ("above", operator.gt),
@@ -34,34 +33,10 @@ def option(
     above: float | None = None,
     at_most: float | None = None,
     choices: Sequence[str] = (),
-    path: bool = False,
 ) -> Any:
-    """A dataclass field with its default, one line of help and the values it may take.
-
-    ``path`` says that it names a file: such options are never taken from a saved state.
-    """
+    """A dataclass field with its default, one line of help and the values it may take."""
     limits = {"at_least": at_least, "above": above, "at_most": at_most, "choices": tuple(choices)}
-    return dataclasses.field(default=default, metadata={"help": help, "path": path, **limits})
-
-
-def saved_options(config: Any) -> dict[str, Any]:
-    """The options as a state file keeps them: of one that names a file, only that it was given."""
-    return {
-        field.name: IN_STATE if field.metadata.get("path") and value else value
-        for field in dataclasses.fields(config)
-        for value in [getattr(config, field.name)]
-    }
-
-
-def check_saved_options(config_type: type[Any], options: Mapping[str, Any]) -> None:
-    """Refuse a state that names a file: one from a stranger could have it read or written."""
-    for field in dataclasses.fields(config_type):
-        value = options.get(field.name)
-        if field.metadata.get("path") and value not in (None, "", IN_STATE):
-            raise InputError(
-                f"The state names a file for {field.name!r}, which a state may not: "
-                "it is damaged or was edited, so start over."
-            )
+    return dataclasses.field(default=default, metadata={"help": help, **limits})
 
 
 def build_config(method: str, config_type: type[Any], options: Mapping[str, Any]) -> Any:

@@ -40,7 +40,7 @@ def register(method: M) -> M:
                 "every method states its name, paper and Config."
             )
     if not method.__module__.startswith(package.__name__ + "."):
-        _discover()  # so that names of our own are taken before one from outside comes
+        _discover()  # built-in names are taken first
     taken = _methods.get(method.name)
     if taken is not None and taken.__qualname__ != method.__qualname__:
         raise InputError(
@@ -74,7 +74,7 @@ def registered() -> dict[str, type[Method]]:
 
 
 def _find(name: str) -> None:
-    """Import the module of a method of our own, or else everything there is."""
+    """Import the module of a built-in method, or else every method there is."""
     own = f"{package.__name__}.{name}"
     if name.isidentifier() and find_spec(own) is not None:
         importlib.import_module(own)  # the other methods are not needed for it

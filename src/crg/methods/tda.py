@@ -20,8 +20,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
@@ -32,7 +30,14 @@ from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
 @register
 class TDA(Method):
-    """Positive and negative cache, no gradient."""
+    """Two caches of confident and of unsure images correct the zero-shot logits; no gradient.
+
+    >>> import crg
+    >>> task = crg.Task(["cat", "dog"], [[1.0, 0.2, 0.0], [0.2, 1.0, 0.0]])
+    >>> adapter = crg.create("tda", task, positive_size=5)
+    >>> adapter.step([0.9, 0.1, 0.3]).class_name
+    'cat'
+    """
 
     name = "tda"
     paper = "Karmanov et al., Efficient Test-Time Adaptation of Vision-Language Models, CVPR 2024"
@@ -41,7 +46,7 @@ class TDA(Method):
     class Config:
         """The paper's constants, one setting for all datasets."""
 
-        view_share: float = option(0.1, "share of views kept", above=0, at_most=1)
+        view_share: float = option(0.1, "fraction of views kept", above=0, at_most=1)
         positive_size: int = option(3, "slots per positive queue", at_least=1, at_most=10_000)
         positive_weight: float = option(2.0, "alpha of the positive cache", at_least=0, at_most=1e6)
         positive_sharpness: float = option(
@@ -95,13 +100,13 @@ class TDA(Method):
     def _positive(self, feature: Array) -> Array:
         """alpha sum over the class's keys of exp(-beta (1 - f . key)), (K,)."""
         c = self.config
-        affinity = _affinity(self.positive, feature, c.positive_sharpness)  # (K, M)
+        affinity = self.positive.affinity(feature, c.positive_sharpness)  # (K, M)
         return c.positive_weight * namespace(affinity).sum(affinity, axis=1)
 
     def _negative(self, feature: Array) -> Array:
-        """The same over all negative keys, given to the classes of each key's mask, (K,)."""
+        """The affinity to all negative keys, added to the classes of each key's mask, (K,)."""
         xp, c = namespace(feature), self.config
-        affinity = _affinity(self.negative, feature, c.negative_sharpness)
+        affinity = self.negative.affinity(feature, c.negative_sharpness)
         rows = xp.reshape(self.masks, (-1, self.task.n_classes))
         return c.negative_weight * (xp.reshape(affinity, (-1,)) @ rows)
 
@@ -118,7 +123,7 @@ class TDA(Method):
         self.masks[:-1, :, :-1] = old
 
     def remove_class(self, index: int) -> None:
-        """Drop the class's queue and its place in every mask."""
+        """Drop the class's queue and its column in every mask."""
         super().remove_class(index)
         keep = [k for k in range(self.masks.shape[0]) if k != index]
         left = self.masks[keep, :, :][:, :, keep]
@@ -131,11 +136,3 @@ def _no_masks(text: Array, size: int) -> Array:
     # Kept as numbers of the features' type: they are multiplied at every step.
     shape = (text.shape[0], size, text.shape[0])
     return namespace(text).zeros(shape, dtype=text.dtype, device=text.device)
-
-
-def _affinity(cache: Cache, feature: Array, sharpness: float) -> Array:
-    """exp(-beta (1 - f . key)) for every place of every queue, zero where it is empty, (K, M)."""
-    xp = namespace(feature)
-    cosine = cache.features @ feature
-    filled = xp.asarray(np.arange(cache.size) < cache.counts[:, None], device=feature.device)
-    return xp.where(filled, xp.exp(sharpness * (cosine - 1.0)), xp.zeros_like(cosine))

@@ -6,7 +6,7 @@ zero-shot logits. Nothing is learnt and nothing changes while images are predict
 
 | equation | function | symbols |
 | --- | --- | --- |
-| phi(x) = exp(-beta (1 - x)), affinities of f to the keys | _affinity | f feature, beta sharpness |
+| phi(x) = exp(-beta (1 - x)), affinity to the keys | parts.cache | f feature, beta sharpness |
 | logits = alpha phi(f F^T) L + f W^T | step | F keys, L one-hot values, alpha weight, W text |
 
 As in the paper, L adds up the shots of a class and takes no mean: with 16 shots the cache
@@ -23,20 +23,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
 from crg.ops import softmax_and_entropy
 from crg.parts.cache import labelled_queues
 from crg.resources import FEW
-from crg.types import Array, Diagnostics, Prediction, Sample, namespace
+from crg.types import Diagnostics, Prediction, Sample, namespace
 
 
 @register
 class TipAdapter(Method):
-    """Zero-shot and a fixed cache of labelled images; predicts the original view."""
+    """Zero-shot plus a fixed cache of labelled images; predicts the original view."""
 
     name = "tip_adapter"
     forgets = True
@@ -58,7 +56,11 @@ class TipAdapter(Method):
         beta: float = option(5.5, "sharpness of the affinity", at_least=0, at_most=50)
 
     def reset(self) -> None:
-        """Read the labelled images; there is nothing else to remember or forget."""
+        """There is nothing to forget, only the labelled images."""
+        self._derive()
+
+    def _derive(self) -> None:
+        """Read the labelled images; a class that was added has none."""
         self.keys = labelled_queues(self.task, self.config.shots)  # F, (K, M, D)
 
     def step(self, sample: Sample) -> Prediction:
@@ -67,22 +69,6 @@ class TipAdapter(Method):
         logits = self.task.logit_scale * (self.task.text_features @ f)
         _, entropy = softmax_and_entropy(logits)
         facts = Diagnostics(float(entropy), int(namespace(logits).argmax(logits)))
-        affinity = self._affinity(f)
+        affinity = self.keys.affinity(f, self.config.beta)
         cached = namespace(affinity).sum(affinity, axis=1)  # phi(f F^T) L, one-hot L
         return self._predicted(logits + self.config.alpha * cached, facts)
-
-    def _affinity(self, feature: Array) -> Array:
-        """phi(f . key) for every place of every queue, zero where it is empty, (K, M)."""
-        xp, keys = namespace(feature), self.keys
-        cosine = keys.features @ feature
-        filled = xp.asarray(np.arange(keys.size) < keys.counts[:, None], device=feature.device)
-        phi = xp.exp(self.config.beta * (cosine - 1.0))
-        return xp.where(filled, phi, xp.zeros_like(phi))
-
-    def add_class(self, text: Array) -> None:
-        """The new class has no labelled images: its logit is that of zero-shot."""
-        self.reset()
-
-    def remove_class(self, index: int) -> None:
-        """The class's labelled images left the task with it."""
-        self.reset()

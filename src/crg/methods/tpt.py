@@ -7,9 +7,9 @@ predicted with the tuned prompt, and the vectors go back to where they started.
 
 | equation | function | symbols |
 | --- | --- | --- |
-| (3) L = H(p~), p~ mean over kept views | parts.prompt_tuning | c context, t(c) text features |
-| (4) keep the views of lowest entropy | ops.confident_views | rho share kept |
-| c' = c - lr (wd c + g / (abs g + eps)) | parts.prompt_tuning | g = dL/dc, one AdamW step |
+| (3) L = H(p~), p~ mean over kept views | parts.prompting | c context, t(c) text features |
+| (4) keep the views of lowest entropy | ops.confident_views | rho fraction kept |
+| c' = c - lr (wd c + g / (abs g + eps)) | parts.prompting | g = dL/dc, one AdamW step |
 | logits = s f_0 . t(c') | step_many | f_0 original view, s logit scale |
 
 Nothing is learnt from one image for the next. The text features of the task are not used
@@ -31,16 +31,16 @@ from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
 from crg.ops import Confident, confident_views
-from crg.parts.prompting import PromptTuning, TuningRule
+from crg.parts.prompting import PromptTuning
 from crg.resources import TEXT_ENCODER
-from crg.types import Array, Diagnostics, Prediction, Sample
+from crg.types import Diagnostics, Prediction, Sample
 
 _AT_ONCE = 16  # images that share a pass through the text encoder
 
 
 @register
 class TPT(Method):
-    """One prompt per image."""
+    """Tunes the words before the class name for each image, and forgets them; needs torch."""
 
     name = "tpt"
     forgets = True
@@ -56,7 +56,7 @@ class TPT(Method):
         """The paper's constants."""
 
         context: str = option("a photo of a", "words that the context vectors start from")
-        view_share: float = option(0.1, "share of views kept", above=0, at_most=1)
+        view_share: float = option(0.1, "fraction of views kept", above=0, at_most=1)
         lr: float = option(5e-3, "size of the AdamW step", at_least=0, at_most=1)
         steps: int = option(1, "AdamW steps per image", at_least=0, at_most=1000)
         weight_decay: float = option(0.01, "AdamW's weight decay", at_least=0, at_most=1)
@@ -66,16 +66,18 @@ class TPT(Method):
 
     def reset(self) -> None:
         """There is nothing to forget, only text features that all images start from."""
-        c = self.config
-        rule = TuningRule(c.context, c.lr, c.steps, c.weight_decay, c.chunk)
-        self._tuning = PromptTuning(self.task.resources[TEXT_ENCODER], self.task, rule)
+        self._derive()
+
+    def _derive(self) -> None:
+        """Encode the class names under the words that every image starts from."""
+        self._tuning = PromptTuning(self.task, self.config)
 
     def step(self, sample: Sample) -> Prediction:
         """Tune the prompt, predict the original view with it."""
         return self.step_many([sample])[0]
 
     def step_many(self, samples: Sequence[Sample]) -> list[Prediction]:
-        """The same for several images; they share a pass through the text encoder."""
+        """Answer several images, which share a forward pass through the text encoder."""
         answers: list[Prediction] = []
         for start in range(0, len(samples), _AT_ONCE):
             group = samples[start : start + _AT_ONCE]
@@ -87,16 +89,6 @@ class TPT(Method):
         return answers
 
     def _confident(self, sample: Sample) -> Confident:
-        """Equation (4): the views of lowest entropy under the words that are started from."""
+        """Equation (4): the views of lowest entropy under the initial context."""
         text, scale = self._tuning.text, self.task.logit_scale
         return confident_views(sample.views, text, scale, self.config.view_share)
-
-    def add_class(self, text: Array) -> None:
-        """The text encoder reads the new name."""
-        super().add_class(text)
-        self.reset()
-
-    def remove_class(self, index: int) -> None:
-        """The others stay as they are."""
-        super().remove_class(index)
-        self.reset()

@@ -1,8 +1,8 @@
 """CLIP zero-shot (Radford et al., 2021): logits = s f . t, no adaptation.
 
-The row that every other method is measured against. It predicts the original view; or, with
-``predict_on`` confident, the mean of the confident views, so that what views bring by themselves
-can be told from what adaptation brings.
+The baseline of every other method. It predicts the original view or, with ``predict_on``
+confident, the mean of the confident views, which separates the gain of views from that of
+adaptation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from crg.types import Array, Prediction, Sample
 
 @register
 class ZeroShot(Method):
-    """Nearest text feature."""
+    """The class whose text feature is nearest; no adaptation.
+
+    >>> import crg
+    >>> task = crg.Task(["cat", "dog"], [[1.0, 0.0], [0.0, 1.0]])
+    >>> crg.create("zero_shot", task).step([0.9, 0.1]).class_name
+    'cat'
+    """
 
     name = "zero_shot"
     forgets = True
@@ -35,7 +41,7 @@ class ZeroShot(Method):
             "original", "view that is predicted", choices=("original", "confident")
         )
         view_share: float = option(
-            0.1, "share of views kept, where confident ones are predicted", above=0, at_most=1
+            0.1, "fraction of views kept, where confident ones are predicted", above=0, at_most=1
         )
 
     def reset(self) -> None:

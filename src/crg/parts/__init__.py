@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from types import ModuleType
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
 from crg.ops import compiled
-from crg.types import Array
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def kernels_for(array: Array) -> ModuleType | None:
-    """The compiled kernels, if ``array`` is NumPy's and they can be used."""
-    return _kernels() if isinstance(array, np.ndarray) else None
+def fused(plain: Callable[P, R]) -> Callable[P, R]:
+    """Run the function of the same name in ``parts.kernels`` instead, where that is possible.
+
+    It is possible if numba is installed and the first argument is a NumPy array. Both forms
+    compute the same up to rounding; the tests compare them.
+    """
+
+    @functools.wraps(plain)
+    def chosen(*args: P.args, **kwargs: P.kwargs) -> R:
+        kernels = _kernels() if isinstance(args[0], np.ndarray) else None
+        form = plain if kernels is None else getattr(kernels, plain.__name__)
+        result: R = form(*args, **kwargs)
+        return result
+
+    return chosen
 
 
 def _kernels() -> ModuleType | None:

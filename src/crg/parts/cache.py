@@ -1,6 +1,6 @@
 """Cache: one priority queue per class that keeps the most confident images.
 
-A queue has M places. It holds the M offers of lowest entropy so far; of equal entropies
+A queue has M slots. It holds the M offers of lowest entropy so far; of equal entropies
 the earlier stays. A queue may start with a seed, the text feature of its class at
 infinite entropy, which is the first to go.
 """
@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from crg.parts.state import Stateful
+from crg.parts.state import Stateful, without
 from crg.resources import FEW, FewShot
 from crg.types import Array, InputError, SampleId, Task, like, namespace
 
@@ -31,8 +31,8 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Change:
-    """What an accepted offer did: ``added`` came into queue ``label`` at ``place``."""
+class Insertion:
+    """An accepted offer: ``added`` came into queue ``label`` at slot ``place``."""
 
     label: int
     place: int
@@ -49,7 +49,7 @@ class Filing(Protocol):
         ...
 
     def was_kept(self, sample_id: SampleId) -> None:
-        """The image has found a place in that queue."""
+        """The image was put into that queue."""
         ...
 
 
@@ -75,7 +75,7 @@ def one_class(label: int, weights: Array) -> Array:
 class Cache(Stateful):
     """Priority queues of size ``size`` for ``n_classes`` classes.
 
-    ``filing`` is for experiments that file images under a wrong class on purpose.
+    ``filing`` lets experiments inject label noise: it files images under another class.
     """
 
     _not_saved = frozenset({"size", "seeded", "filing"})
@@ -101,12 +101,12 @@ class Cache(Stateful):
 
     @property
     def fill(self) -> float:
-        """Share of all places that hold an image."""
+        """Fraction of all slots that hold an image."""
         return self.n_images / self.entropies.size
 
     def offer(
         self, label: int, feature: Array, entropy: float, sample_id: SampleId
-    ) -> Change | None:
+    ) -> Insertion | None:
         """Put an image into the queue of ``label`` if it is confident enough.
 
         The change names the queue, which ``filing`` may have made another one.
@@ -124,7 +124,7 @@ class Cache(Stateful):
         self._insert(label, feature, 0.0, sample_id, certain=True)
 
     def forget(self, sample_id: SampleId, text: Array) -> None:
-        """Take an image out of all queues; one that is seeded and empty then gets its seed back.
+        """Take an image out of all queues; a seeded queue that is then empty gets its seed back.
 
         ``text`` (K, D) holds the seeds.
         """
@@ -148,7 +148,7 @@ class Cache(Stateful):
         )
 
     def _drop(self, label: int, place: int) -> None:
-        """Empty a place by moving the last entry of the queue there."""
+        """Empty a slot by moving the last entry of the queue there."""
         last = int(self.counts[label]) - 1
         for rows in (self.features, self.entropies, self.arrivals):
             rows[label, place, ...] = rows[label, last, ...]
@@ -166,7 +166,7 @@ class Cache(Stateful):
         entropy: float,
         sample_id: SampleId,
         certain: bool = False,
-    ) -> Change | None:
+    ) -> Insertion | None:
         self.n_offers += 1
         count, removed = int(self.counts[label]), None
         if count < self.size:
@@ -183,7 +183,7 @@ class Cache(Stateful):
         self.entropies[label, place] = entropy
         self.arrivals[label, place] = self.n_offers
         self.ids[label][place] = sample_id
-        return Change(label, place, feature, removed, count)
+        return Insertion(label, place, feature, removed, count)
 
     def find(self, sample_id: SampleId) -> Array | None:
         """The feature (D,) of the cached image of that id."""
@@ -211,8 +211,15 @@ class Cache(Stateful):
         count = max(1, int(self.counts[label]))
         return xp.mean(self.features[label, :count, :], axis=0)
 
+    def affinity(self, feature: Array, sharpness: float) -> Array:
+        """exp(-beta (1 - f . key)) for each slot of each queue, zero where empty, (K, M)."""
+        xp = namespace(feature)
+        cosine = self.features @ feature
+        filled = xp.asarray(np.arange(self.size) < self.counts[:, None], device=feature.device)
+        return xp.where(filled, xp.exp(sharpness * (cosine - 1.0)), xp.zeros_like(cosine))
+
     def add_class(self, text: Array) -> None:
-        """One more queue."""
+        """Add one queue, empty or with its seed."""
         fresh = Cache(text[None, :], self.size, self.seeded)
         xp = namespace(self.features)
         self.features = xp.concat([self.features, fresh.features], axis=0)
@@ -222,17 +229,14 @@ class Cache(Stateful):
         self.ids += fresh.ids
 
     def remove_class(self, index: int) -> None:
-        """One queue less, with what it held."""
-        keep = [k for k in range(len(self.ids)) if k != index]
+        """Drop one queue, with its images."""
         self.n_images -= sum(not math.isinf(h) for h in self.entropies[index].tolist())
-        self.features = self.features[keep, :, :]
-        self.entropies = self.entropies[keep]
-        self.arrivals = self.arrivals[keep]
-        self.counts = self.counts[keep]
-        self.ids = [self.ids[k] for k in keep]
+        for name in ("features", "entropies", "arrivals", "counts"):
+            setattr(self, name, without(getattr(self, name), index))
+        del self.ids[index]
 
     def _least_confident(self, label: int) -> int:
-        """Place of the highest entropy; of equal ones the latest arrival."""
+        """Slot of the highest entropy; of equal ones the latest arrival."""
         queue = zip(self.entropies[label].tolist(), self.arrivals[label].tolist(), strict=True)
         return max(enumerate(queue), key=lambda item: item[1])[0]
 
@@ -245,8 +249,7 @@ def labelled_queues(task: Task, shots: int) -> Cache:
     """A queue per class with its first ``shots`` labelled images, or with all for 0.
 
     A class without labelled images has an empty queue. They come from ``Task.resources``, which
-    follows when classes are removed and is saved with the task, so that whoever reads them
-    again after a change of classes needs no state of its own.
+    is saved with the task and follows when classes are removed, so a method need not save them.
     """
     few: FewShot = task.resources[FEW]
     if not few.labels:  # the last class that had any was removed

@@ -1,140 +1,28 @@
-"""A learnt context: its start, its training, its file, and a memory of what was learnt lately.
+"""The context that CoOp learns: where it starts, how it is trained, and a memo of trainings.
 
-Only the text encoder runs: the images enter as features that were stored before. One text
-pass serves all images of a batch.
-
-Training depends on nothing but what goes into it, so equal input may get the earlier answer.
+Only the text encoder runs: images enter as stored features, and one text pass serves a batch.
+Training is deterministic, so equal input gets the earlier outcome from the memo.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
-import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save as to_bytes
 
-from crg.atomic import replacing
-from crg.parts.prompting import Tensor, gradients_enabled
+from crg.parts.prompting import Tensor, embedded, gradients_enabled
 from crg.resources import PromptableTextEncoder
-from crg.types import Array, InputError, Task, parsed_json
-
-FORMAT = "crg-context"
-VERSION = 1
 
 Numbers: TypeAlias = np.ndarray[Any, Any]
 
-
-@dataclass(frozen=True, eq=False)
-class Context:
-    """Context vectors of width E, shared by all classes or per class."""
-
-    vectors: Numbers  # (M, E), or (K, M, E) if there are class names
-    model: str  # whose text encoder they are for
-    class_names: tuple[str, ...] = ()  # of the first axis; none if shared
-    words: str = ""  # what training began with; nothing if at random
-
-    def __post_init__(self) -> None:
-        if self.vectors.ndim != (3 if self.class_names else 2):
-            raise ValueError(f"vectors of shape {self.vectors.shape}")
-        if self.class_names and len(self.class_names) != len(self.vectors):
-            raise ValueError(f"{len(self.class_names)} names for {len(self.vectors)} classes")
-        if 0 in self.vectors.shape or self.vectors.dtype.kind != "f":
-            raise ValueError(f"vectors of {self.vectors.dtype} and shape {self.vectors.shape}")
-        if not np.isfinite(self.vectors).all():
-            raise ValueError("vectors that are not finite")
-
-    def for_classes(self, names: Sequence[str]) -> Numbers:
-        """(M, E) if shared, else (K, M, E): a class without its own gets the mean of all."""
-        if not self.class_names:
-            return self.vectors
-        places = {name: place for place, name in enumerate(self.class_names)}
-        mean = self.vectors.mean(axis=0)
-        return np.stack([self.vectors[places[n]] if n in places else mean for n in names])
-
-
-def write_context(path: str | os.PathLike[str], context: Context) -> None:
-    """Write one file, at once or not at all."""
-    vectors = np.ascontiguousarray(context.vectors)
-    header = {
-        "format": FORMAT,
-        "version": VERSION,
-        "model": context.model,
-        "class_names": list(context.class_names),
-        "words": context.words,
-    }
-    header["sha256"] = _digest(header, vectors)
-    with replacing(path) as partial:
-        partial.write_bytes(to_bytes({"context": vectors}, {"crg": json.dumps(header)}))
-
-
-def check_replaceable(path: str | os.PathLike[str]) -> None:
-    """Refuse a place that holds something else than a context."""
-    if not Path(path).is_file():
-        return
-    try:
-        read_context(path)
-    except InputError:
-        raise InputError(
-            f"{path} exists and is not a learnt context: choose another name."
-        ) from None
-
-
-def read_context(path: str | os.PathLike[str]) -> Context:
-    """Read what ``write_context`` wrote; anything else is refused in one sentence."""
-    header, vectors = _contents(Path(path))
-    if header.get("version") != VERSION:
-        raise InputError(
-            f"{path} is a context of format version {header.get('version')!r:.40} but this crg "
-            f"reads version {VERSION}: use the crg that wrote it or learn the context again."
-        )
-    if header.pop("sha256", None) != _digest(header, vectors):
-        raise _damaged(path, "its checksum does not fit")
-    try:
-        names = tuple(str(name) for name in header["class_names"])
-        return Context(vectors, str(header["model"]), names, str(header["words"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(path, f"{error} is missing or wrong") from None
-
-
-def _contents(path: Path) -> tuple[dict[str, Any], Numbers]:
-    if path.is_dir():
-        raise InputError(f"{path} is a folder: give a file that coop wrote.")
-    try:
-        with safe_open(path, framework="np") as file:
-            header = parsed_json((file.metadata() or {}).get("crg", "{}"))
-            if not isinstance(header, dict) or header.get("format") != FORMAT:
-                raise InputError(f"{path} is not a learnt context: give a file that coop wrote.")
-            return header, file.get_tensor("context")
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error}): check the path.") from None
-    except (SafetensorError, ValueError) as error:
-        raise _damaged(path, " ".join(str(error).split())) from None
-
-
-def _digest(header: Mapping[str, Any], vectors: Numbers) -> str:
-    """Over all that the file says, so that no part of it can change alone."""
-    facts = json.dumps([sorted(header.items()), vectors.shape, str(vectors.dtype)])
-    digest = hashlib.sha256(facts.encode())
-    digest.update(np.ascontiguousarray(vectors).data)
-    return digest.hexdigest()
-
-
-def _damaged(path: str | os.PathLike[str], why: str) -> InputError:
-    return InputError(
-        f"{path} is damaged ({why}): restore it from a copy or learn the context again."
-    )
-
-
 SPREAD = 0.02  # standard deviation of a random start
+WARM_UP_LR = 1e-5  # during the first epoch
+_SLOTS = 8  # trainings that the memo holds
 
 
 def starting_context(
@@ -142,53 +30,15 @@ def starting_context(
 ) -> Numbers:
     """Vectors (M, E), or (K, M, E) if there are class names, from words or from N(0, 0.02).
 
-    Random vectors of a class depend on its name, not on its place among the others.
+    Random vectors of a class depend on its name, not on its index.
     """
+    one: Numbers = embedded(encoder, words or "a").cpu().numpy()
     if words:
-        one = _from_words(encoder, words)
         return np.stack([one] * len(class_names)) if class_names else one
-    width, dtype = context_width(encoder), _as_numbers(encoder, "a").dtype
     seeds = [[seed, _number(name)] for name in class_names] or [[seed]]
-    drawn = [np.random.default_rng(s).normal(0.0, SPREAD, (length, width)) for s in seeds]
-    return np.stack(drawn).astype(dtype) if class_names else drawn[0].astype(dtype)
-
-
-def context_width(encoder: PromptableTextEncoder) -> int:
-    """E."""
-    return int(encoder.context_of("a").shape[-1])
-
-
-def check_fit(context: Context, encoder: PromptableTextEncoder, path: str) -> None:
-    """Refuse a context that was learnt with another text encoder."""
-    width, needed = context.vectors.shape[-1], context_width(encoder)
-    if context.model != encoder.name or width != needed:
-        raise InputError(
-            f"{path} was learnt with {context.model} (width {width}) but the text encoder is "
-            f"{encoder.name} (width {needed}): give a context of the same model."
-        )
-
-
-def check_width(text: Array, task: Task, model: str) -> None:
-    """Refuse text features (n, D) that are not as wide as those of the task."""
-    if text.shape[1] != task.width:
-        raise InputError(
-            f"The text encoder {model} gives features of width {text.shape[1]}, but the task's "
-            f"are {task.width} wide: give that of the model that encoded the images."
-        )
-
-
-def _from_words(encoder: PromptableTextEncoder, words: str) -> Numbers:
-    vectors = _as_numbers(encoder, words)
-    if len(vectors) == 0:
-        raise InputError(
-            f"The context {words!r} has no words to start from: give some, such as 'a photo of a'."
-        )
-    return vectors
-
-
-def _as_numbers(encoder: PromptableTextEncoder, words: str) -> Numbers:
-    vectors: Numbers = encoder.context_of(words).detach().cpu().numpy()
-    return vectors
+    shape = (length, one.shape[-1])
+    drawn = [np.random.default_rng(s).normal(0.0, SPREAD, shape).astype(one.dtype) for s in seeds]
+    return np.stack(drawn) if class_names else drawn[0]
 
 
 def _number(name: str) -> int:
@@ -197,12 +47,9 @@ def _number(name: str) -> int:
     )
 
 
-WARM_UP_LR = 1e-5  # during the first epoch
-
-
 @dataclass(frozen=True)
 class TrainingPlan:
-    """How to train."""
+    """Hyperparameters of SGD."""
 
     epochs: int
     lr: float = 0.002
@@ -210,14 +57,6 @@ class TrainingPlan:
     momentum: float = 0.9
     weight_decay: float = 5e-4
     seed: int = 0  # of the order of images
-
-
-@dataclass(frozen=True, eq=False)
-class Learnt:
-    """What came of training."""
-
-    context: Tensor  # of the shape it began with
-    losses: tuple[float, ...]  # the mean of each epoch
 
 
 def epochs_for(shots: int) -> int:
@@ -238,9 +77,10 @@ def learning_rates(epochs: int, lr: float) -> list[float]:
     return [WARM_UP_LR, *decay]
 
 
-def batches(n_images: int, plan: TrainingPlan) -> Iterator[list[np.ndarray[Any, Any]]]:
-    """For each epoch the rows of each batch, in a new order; a last batch that is not full is
-    left out, unless it is the only one.
+def batches(n_images: int, plan: TrainingPlan) -> Iterator[list[Numbers]]:
+    """For each epoch the rows of each batch, in a new order.
+
+    An incomplete last batch is dropped, unless it is the only one.
     """
     rng = np.random.default_rng([plan.seed, n_images])
     for _ in range(plan.epochs):
@@ -263,11 +103,11 @@ def learn_context(
     labels: Sequence[int],
     scale: float,
     plan: TrainingPlan,
-) -> Learnt:
+) -> tuple[Tensor, list[float]]:
     """Train from ``start``; ``encode(context)`` gives one unit feature per class, (C, D).
 
-    ``images`` is (F, D) and ``labels`` F numbers in 0..C-1. Should a gradient overflow,
-    training ends with the last context that is finite.
+    ``images`` is (F, D) and ``labels`` F numbers in 0..C-1. Returns the learnt context and the
+    mean loss of each epoch. If a gradient overflows, training ends with the last finite context.
     """
     import torch
 
@@ -286,15 +126,14 @@ def learn_context(
                 loss = cross_entropy(encode(context), images[rows], answers[rows], scale)
                 (context.grad,) = torch.autograd.grad(loss, [context])
                 if not bool(torch.isfinite(context.grad).all()):
-                    return Learnt(context.detach(), tuple(losses))
+                    return context.detach(), losses
                 optimizer.step()
                 total += float(loss.detach())
             losses.append(total / len(epoch))
-    return Learnt(context.detach(), tuple(losses))
+    return context.detach(), losses
 
 
-_PLACES = 8
-_learnt: OrderedDict[str, Learnt] = OrderedDict()
+_learnt: OrderedDict[str, Tensor] = OrderedDict()
 
 
 def learn_once(
@@ -304,22 +143,22 @@ def learn_once(
     labels: Sequence[int],
     scale: float,
     plan: TrainingPlan,
-) -> Learnt:
-    """What ``learn_context`` gives, remembered for a few different trainings."""
+) -> Tensor:
+    """The context that ``learn_context`` gives, from the memo if the input is the same."""
     import torch
 
     with gradients_enabled(), torch.no_grad():
-        begin = encode(start)  # stands for the encoder and its classes
+        begin = encode(start)  # identifies the encoder and its classes
     key = _training_key([begin, start, images], f"{list(labels)} {scale!r} {astuple(plan)}")
     if key not in _learnt:
-        _learnt[key] = learn_context(encode, start, images, labels, scale, plan)
-        if len(_learnt) > _PLACES:
+        _learnt[key], _ = learn_context(encode, start, images, labels, scale, plan)
+        if len(_learnt) > _SLOTS:
             _learnt.popitem(last=False)
     return _learnt[key]
 
 
 def forget() -> None:
-    """Let the next training be done anew."""
+    """Empty the memo, so that the next training is run."""
     _learnt.clear()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crg.parts.state import Stateful
+from crg.parts.state import Stateful, without
 from crg.types import Array, namespace
 
 
@@ -31,7 +31,7 @@ class Frequencies(Stateful):
 
     def remove_class(self, index: int) -> None:
         """Forget a class."""
-        self.sums = namespace(self.sums).concat([self.sums[:index], self.sums[index + 1 :]])
+        self.sums = without(self.sums, index)
 
     def _is_sound(self) -> bool:
         xp = namespace(self.sums)

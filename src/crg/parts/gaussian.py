@@ -16,39 +16,14 @@ has really moved away and gets a new reference.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
-
-from crg.parts import kernels_for
-from crg.parts.cache import Cache, Change
+from crg.parts import fused
+from crg.parts.cache import Cache, Insertion
 from crg.parts.precision import Precision
 from crg.parts.state import Stateful
 from crg.types import Array, namespace
 
 # What h_k may lose, relative to the largest, by the item size of the features.
 _TOLERANCE = {8: 1e-10, 4: 1e-5}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Frame:
-    """An image and the reference, as the precision sees them."""
-
-    projected: Array  # (S + r I)^-1 x, (D,), double precision
-    reference: Array  # m, (K, D)
-    solved: Array  # w = (S + r I)^-1 m, (K, D)
-    spread: Array  # square roots of the diagonal of (S + r I)^-1, (D,)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Expansion:
-    """The class means mu = m + d, expanded around the reference; double precision."""
-
-    linear: Array  # mu . projected, (K,)
-    along: Array  # w . d, (K,)
-    distance: Array  # d . d, (K,)
-    reach: Array  # |d| . spread, (K,)
-    stirred: Array  # whether the image itself moved the class, (K,)
 
 
 class Gaussian(Stateful):
@@ -62,47 +37,49 @@ class Gaussian(Stateful):
         self.quadratic = xp.astype(self.solved[:, 0], xp.float64)  # q, (K,)
         self._refer_all()
 
-    def update(self, cache: Cache, change: Change) -> None:
+    def update(self, cache: Cache, change: Insertion) -> None:
         """Follow one change of the cache."""
         terms = self.precision.update(cache, change)
         if terms is None:
             self._refer_all()
-            return
-        if terms:
-            self._take(terms)
+        elif terms:
+            xp, (weights, rows) = namespace(self.reference), zip(*terms, strict=True)
+            weights = xp.asarray(weights, dtype=xp.float64, device=self.reference.device)
+            take_terms(self.reference, self.solved, self.quadratic, xp.stack(rows), weights)
 
-    def frame(self, x: Array) -> Frame:
-        """What is needed to expand h(x) around the reference."""
-        xp = namespace(x)
-        projected = self.precision.solve(xp.astype(x, xp.float64))
-        spread = xp.astype(xp.sqrt(self.precision.diagonal), x.dtype)
-        return Frame(projected, self.reference, self.solved, spread)
+    def logits(self, x: Array, means: Array, stirred: Array, refer: bool = True) -> Array:
+        """h_k of ``x`` (D,) for the class means ``means`` (K, D); zero without a trace.
 
-    def logits(self, expansion: Expansion, means: Array, refer: bool = True) -> Array:
-        """h_k for the class means ``means`` (K, D) that were expanded; zero without a trace.
-
-        Classes that moved far get a new reference, unless not to ``refer`` leaves all as it is.
+        ``stirred`` (K,) marks the classes whose mean this image itself has moved. Others that
+        are far from their reference get a new one, unless ``refer`` is False.
         """
         xp, width, ridge = namespace(means), means.shape[1], self.precision.ridge
         if not ridge:
             return xp.zeros_like(self.quadratic)
-        h = width * (expansion.linear - 0.5 * self.quadratic - expansion.along)
-        reach = expansion.reach * expansion.reach
-        left_out = 0.5 * width * xp.minimum(expansion.distance / ridge, reach)
+        spread = xp.astype(xp.sqrt(self.precision.diagonal), means.dtype)
+        sums = expand(means, self.project(x), self.reference, self.solved, spread)
+        linear, along, distance, reach = (sums[i, :] for i in range(4))
+        h = width * (linear - 0.5 * self.quadratic - along)
+        left_out = 0.5 * width * xp.minimum(distance / ridge, reach * reach)
         limit = _TOLERANCE[means.dtype.itemsize] * float(xp.max(xp.abs(h)))
         if float(xp.max(left_out)) > limit:
             far = left_out > limit
-            stirred = xp.nonzero(far & expansion.stirred if refer else far)[0]
-            d = xp.take(means, stirred, axis=0) - xp.take(self.reference, stirred, axis=0)
-            h[stirred] -= 0.5 * width * self.precision.form(d)
+            near_by = xp.nonzero(far & stirred if refer else far)[0]
+            d = xp.take(means, near_by, axis=0) - xp.take(self.reference, near_by, axis=0)
+            h[near_by] -= 0.5 * width * self.precision.form(d)
             if refer:
-                moved = xp.nonzero(far & ~expansion.stirred)[0]
+                moved = xp.nonzero(far & ~stirred)[0]
                 self._refer(moved, means)
-                h[moved] = width * (expansion.linear[moved] - 0.5 * self.quadratic[moved])
+                h[moved] = width * (linear[moved] - 0.5 * self.quadratic[moved])
         return h
 
+    def project(self, x: Array) -> Array:
+        """(S + r I)^-1 x, (D,)."""
+        xp = namespace(x)
+        return xp.astype(self.precision.solve(xp.astype(x, xp.float64)), x.dtype)
+
     def _refer_all(self) -> None:
-        """Solve for all references anew."""
+        """Solve for all references again."""
         m = self.reference
         self._refer(namespace(m).arange(m.shape[0], device=m.device), m)
 
@@ -118,30 +95,24 @@ class Gaussian(Stateful):
         self.solved[rows, :] = xp.astype(solved, means.dtype)
         self.quadratic[rows] = xp.sum(exact * solved, axis=1)
 
-    def _take(self, terms: list[tuple[float, Array]]) -> None:
-        """w_k -= c (y . m_k) y and q_k -= c (y . m_k)^2 for each term (c, y)."""
-        kernels = kernels_for(self.reference)
-        if kernels is not None:
-            columns, weights = np.stack([y for _, y in terms]), np.array([c for c, _ in terms])
-            kernels.take_terms(self.reference, self.solved, self.quadratic, columns, weights)
-            return
-        xp, narrow = namespace(self.reference), self.reference.dtype
-        for weight, y in terms:
-            along = self.reference @ xp.astype(y, narrow)  # (K,)
-            self.solved -= (weight * along)[:, None] * xp.astype(y, narrow)
-            along = xp.astype(along, xp.float64)
-            self.quadratic -= weight * along * along
+
+@fused
+def take_terms(
+    reference: Array, solved: Array, quadratic: Array, columns: Array, weights: Array
+) -> None:
+    """w_k -= c (y . m_k) y and q_k -= c (y . m_k)^2, in place, for each term (c, y) of (J, D)."""
+    xp = namespace(reference)
+    narrow = xp.astype(columns, reference.dtype)
+    along = reference @ narrow.T  # (K, J)
+    solved -= (along * xp.astype(weights, along.dtype)) @ narrow
+    along = xp.astype(along, xp.float64)
+    quadratic -= (along * along) @ weights
 
 
-def expand(means: Array, frame: Frame) -> Expansion:
-    """Expand the class means ``means`` (K, D) around the reference; none counts as stirred."""
+@fused
+def expand(means: Array, projected: Array, reference: Array, solved: Array, spread: Array) -> Array:
+    """mu . projected, w . d, d . d and |d| . spread for d = mu - m, as rows of (4, K)."""
     xp = namespace(means)
-    moved = means - frame.reference
-    sums = (
-        means @ xp.astype(frame.projected, means.dtype),
-        xp.sum(frame.solved * moved, axis=1),
-        xp.sum(moved * moved, axis=1),
-        xp.abs(moved) @ frame.spread,
-    )
-    linear, along, distance, reach = (xp.astype(each, xp.float64) for each in sums)
-    return Expansion(linear, along, distance, reach, stirred=distance < 0.0)
+    d = means - reference
+    sums = [means @ projected, xp.sum(solved * d, axis=1), xp.sum(d * d, axis=1)]
+    return xp.astype(xp.stack([*sums, xp.abs(d) @ spread]), xp.float64)

@@ -1,19 +1,16 @@
-"""Compiled forms of the hot loops, for NumPy arrays, where numba is installed.
+"""Compiled forms of CRG's hot loops, for NumPy arrays, where numba is installed.
 
-Nothing here is another algorithm. ``measure``, ``weigh`` and ``move_...`` are the residual
-step together with the sums over rows that the prediction needs, without the some forty
-(K, D) arrays that array code makes on the way; the others are single lines of array code
-without their temporaries. The tests hold them to the plain forms in ``residual``,
-``motion``, ``prototypes`` and ``gaussian``.
+``parts.fused`` runs ``move``, ``confident_views``, ``drift``, ``take_terms`` and ``expand`` in
+place of the plain functions of these names, which say what they compute. The algorithm is the
+same, without the some forty (K, D) arrays that array code makes on the way.
 
 The loops stay in small functions over few arrays because the compiler vectorises them only
 then: as one large function they ran several times slower.
 
-Letters as in ``residual``: K classes, D width, m kept views. What is summed over D is
-summed in the type of the arrays, what is one number per class is in double precision.
-
-In the loops over views arrays have the classes first, (K, V), as ``selection`` keeps them. Sums
-over classes are in double precision, as in ``ops.softmax_and_entropy``.
+Letters as in ``residual``: K classes, D width, m kept views. Sums over D are in the type of the
+arrays; sums over classes, and whatever is one number per class, in double precision. In the
+loops over views arrays have the classes first, (K, V): the product of text and views is quicker
+in that order.
 """
 
 from __future__ import annotations
@@ -24,7 +21,14 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-# Arrays of any precision come in, so the functions are untyped; those who call them are not.
+from crg import ops
+from crg.ops import Confident, count_kept
+from crg.parts.prototypes import VisualPrototypes
+from crg.parts.residual import Moved, ResidualRule
+
+Numbers = np.ndarray[Any, Any]
+
+# Arrays of any precision come in, so the loops are untyped; the functions around them are not.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
 
 
@@ -37,6 +41,7 @@ compiled: Any = njit(
     fastmath={"reassoc", "contract", "arcp", "nsz"},
 )
 _SHORTEST = 1e-12  # as in ops.lengths
+_SMALLEST = 1e-300  # so that the logarithm of a probability is finite
 
 
 @compiled
@@ -163,20 +168,19 @@ def entropy_slope(z):
         z[j] /= z[j].sum()
         mean += z[j] / m
     for k in range(n_classes):
-        mean[k] = -math.log(max(mean[k], 1e-300)) / m
+        mean[k] = -math.log(max(mean[k], _SMALLEST)) / m
     for j in range(m):
         z[j] *= mean - dot(z[j], mean)
 
 
 @compiled
-def weigh(views, logits, total, sizes, along, rule):
+def weigh(views, logits, total, sizes, along, scale, lambda1, lambda2, beta, xi2):
     """Factors of the views in the three gradients (3, K, m), X . u for each set (3, K), and
     how much all views weigh in the gradient of v+ (K,).
 
     X is the gradient with respect to the unit rows u. ``Unit.pull_back`` takes away its
-    part along u and divides by the length, which the factors have behind them already.
+    part along u and divides by the length; the factors are already divided.
     """
-    scale, lambda1, lambda2, beta, _, xi2 = rule[:6]
     m, n_classes = logits.shape
     factors, onto = np.empty((3, n_classes, m)), np.zeros((3, n_classes))
     a, b, slope = np.empty(logits.shape), np.empty(logits.shape), np.empty(logits.shape)
@@ -216,8 +220,37 @@ def move_text(views, factors, onto, sizes, text, separation, f, xi1, rate, eps, 
         cosines[k] = along / size
 
 
+def move(
+    text: Numbers,
+    visual: VisualPrototypes,
+    seen: Confident,
+    f: Numbers,
+    separation: Numbers,
+    rule: ResidualRule,
+) -> Moved:
+    """``residual.move``, set by set."""
+    views, positive, total = seen.kept, visual.positive, visual.total.astype(text.dtype)
+    moved_text, means, cosines = np.empty_like(text), np.empty_like(text), np.empty((3, len(text)))
+    long, xi1, xi2 = row_lengths(text), rule.text_separation, rule.cache_separation
+    sizes, along = measure(views, long, positive, total)
+    factors, onto, stir = weigh(
+        views, np.ascontiguousarray(seen.logits), total, sizes, along, rule.scale,
+        rule.positive_weight, rule.negative_weight, rule.sharpness, xi2,
+    )  # fmt: skip
+    move_text(
+        views, factors[0], onto[0], long, text, separation,
+        f, xi1, rule.text_rate, rule.eps, moved_text, cosines[0],
+    )  # fmt: skip
+    move_visual(
+        views, factors, onto, sizes, positive, total,
+        f, xi2, rule.rate, rule.eps, means, cosines[1:],
+    )  # fmt: skip
+    # Below eps a view hardly changes an AdamW step that the separation loss determines.
+    return Moved(moved_text, means, cosines[0], cosines[1], cosines[2], stir > rule.eps)
+
+
 @compiled
-def expand(mu, reference, solved, spread, projected):
+def expand_row(mu, reference, solved, spread, projected):
     """mu . projected, and w . d, d . d and |d| . spread for d = mu - m."""
     linear = along = square = reach = mu.dtype.type(0.0)
     for d in range(mu.shape[0]):
@@ -254,16 +287,20 @@ def move_visual(views, factors, onto, sizes, positive, total, f, xi2, rate, eps,
 
 
 @compiled
-def expand_all(means, projected, reference, solved, spread, sums):
-    """The Gaussian's expansion of every class around its reference, into (4, K)."""
+def expand(means, projected, reference, solved, spread):
+    """``gaussian.expand``: every class mean around its reference, (4, K)."""
+    sums = np.empty((4, means.shape[0]))
     for k in range(means.shape[0]):
-        linear, along, square, reach = expand(means[k], reference[k], solved[k], spread, projected)
+        linear, along, square, reach = expand_row(
+            means[k], reference[k], solved[k], spread, projected
+        )
         sums[0, k], sums[1, k], sums[2, k], sums[3, k] = linear, along, square, reach
+    return sums
 
 
 @compiled
-def drift(rows, moved, share, sizes):
-    """rows += share (moved - rows), and |row| into ``sizes``; the longest way of a row."""
+def drift(rows, moved, share):
+    """``prototypes.drift``: rows += share (moved - rows); the longest way of a row."""
     longest, part = 0.0, rows.dtype.type(share)
     for k in range(rows.shape[0]):
         row, target, square = rows[k], moved[k], rows.dtype.type(0.0)
@@ -273,13 +310,12 @@ def drift(rows, moved, share, sizes):
         for d in range(rows.shape[1]):
             row[d] += part * (target[d] - row[d])
         longest = max(longest, math.sqrt(square))
-        sizes[k] = max(math.sqrt(dot(row, row)), _SHORTEST)
     return longest
 
 
 @compiled
 def take_terms(reference, solved, quadratic, columns, weights):
-    """w_k -= c (y . m_k) y and q_k -= c (y . m_k)^2 for every class and term (c, y)."""
+    """``gaussian.take_terms``: w_k -= c (y . m_k) y and q_k -= c (y . m_k)^2 for each (c, y)."""
     narrow = columns.astype(solved.dtype)
     for k in range(reference.shape[0]):
         for j in range(weights.shape[0]):
@@ -288,11 +324,22 @@ def take_terms(reference, solved, quadratic, columns, weights):
             add(narrow[j], -along, solved[k])
 
 
-# Arrays of any precision come in, so the functions are untyped; those who call them are not.
-# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
-
-
-_SMALLEST = 1e-300  # so that the logarithm of a probability is finite
+def confident_views(views: Numbers, text: Numbers, scale: float, share: float) -> Confident:
+    """``ops.confident_views``; only kept views get probabilities."""
+    if len(views) == 1:
+        return ops.confident_views(views, text, scale, share)
+    logits = text @ views.T  # (K, V)
+    below = np.empty_like(logits)
+    fall(logits, scale, below)
+    odds = np.exp(below)
+    total, moment = sum_odds(odds, below)
+    entropies = np.log1p(total - 1.0) - moment / total
+    keep = np.argsort(entropies, kind="stable")[: count_kept(len(views), share)]
+    kept, (kept_logits, p) = views[keep], gather(logits, odds, total, keep)
+    label = int(p.argmax())
+    if len(keep) == 1:  # a single view is its own mean, to the last bit
+        return Confident(kept, kept_logits, kept[0], p, label, float(entropies[keep[0]]))
+    return Confident(kept, kept_logits, direction(kept), p, label, float(entropy(p, label)))
 
 
 @compiled
@@ -360,4 +407,4 @@ def direction(rows):
     for d in range(mean.shape[0]):
         mean[d] /= rows.shape[0]
         square += mean[d] * mean[d]
-    return mean / mean.dtype.type(max(math.sqrt(square), 1e-12))
+    return mean / mean.dtype.type(max(math.sqrt(square), _SHORTEST))

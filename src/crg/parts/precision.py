@@ -22,20 +22,20 @@ from typing import Any
 
 import numpy as np
 
-from crg.parts.cache import Cache, Change
-from crg.parts.inverse import inverse, inverse_from_rows
+from crg.parts.cache import Cache, Insertion
 from crg.parts.state import Stateful
 from crg.types import Array, namespace
 
 _GRID = math.log(1.02)  # r moves in steps of 2%
 _COLUMNS = 64  # rank-one terms held beside the base before they are folded in
-_REBUILD_AFTER = 1024  # rank-one terms after which the inverse is made anew from S
+_REBUILD_AFTER = 1024  # rank-one terms after which the inverse is recomputed from S
 _NO_TRACE = 1e-12  # below this all entries of a class coincide up to rounding
+_BLOCK = 64  # rows below which a matrix is factorised directly
 _SAFE_GROWTH = 1e-6  # 1 + a u.B u, which is zero where a term would make S + r I singular
 
 
 class Precision(Stateful):
-    """(S + r I)^-1 of a cache, in double precision; nothing to solve until S has a trace."""
+    """(S + r I)^-1 of a cache, in double precision; zero until S has a trace."""
 
     _not_saved = frozenset({"_narrow_base"})
 
@@ -43,7 +43,7 @@ class Precision(Stateful):
         xp, features = namespace(cache.features), cache.features
         width = features.shape[2]
         f64 = {"dtype": xp.float64, "device": features.device}
-        self.events: list[str] = []  # numerical rescues that nobody was told of yet
+        self.events: list[str] = []  # numerical fallbacks not yet reported
         self.scatter = _scatter(cache)  # S, without the terms below
         self.terms = xp.zeros((_COLUMNS, width), **f64)  # u_j of S = scatter + sum a_j u_j u_j^T
         self.term_weights = xp.zeros(_COLUMNS, **f64)  # a_j
@@ -64,10 +64,10 @@ class Precision(Stateful):
         super().restore(state)
         self._narrow_base = None
 
-    def update(self, cache: Cache, change: Change) -> list[tuple[float, Array]] | None:
+    def update(self, cache: Cache, change: Insertion) -> list[tuple[float, Array]] | None:
         """Follow one change of the cache.
 
-        The terms (c, y) that were taken from the inverse, or None if it was made anew.
+        The terms (c, y) that were taken from the inverse, or None if it was recomputed.
         """
         self.n_entries += change.removed is None
         terms = list(_scatter_terms(cache, change))
@@ -102,7 +102,7 @@ class Precision(Stateful):
         return xp.astype(form - (on_columns * on_columns) @ weights, xp.float64)
 
     def take_events(self) -> tuple[str, ...]:
-        """What has happened since the last call."""
+        """The numerical fallbacks since the last call."""
         events, self.events = tuple(self.events), []
         return events
 
@@ -171,7 +171,7 @@ def on_grid(ridge: float) -> float:
     return math.exp(_GRID * round(math.log(ridge) / _GRID))
 
 
-def _scatter_terms(cache: Cache, change: Change) -> Iterator[tuple[float, Array]]:
+def _scatter_terms(cache: Cache, change: Insertion) -> Iterator[tuple[float, Array]]:
     """The rank-one terms (a, u) of S += a u u^T that one change makes.
 
     An entry that joins m others adds m/(m+1) (x - mean)(x - mean)^T; one that leaves takes
@@ -211,3 +211,50 @@ def _centred_rows(cache: Cache) -> Array:
         queue = xp.astype(features[k, : int(cache.counts[k]), :], xp.float64)
         rows.append(queue - xp.mean(queue, axis=0))
     return xp.concat(rows)
+
+
+def inverse(matrix: Array) -> Array | None:
+    """The symmetric inverse of a positive definite matrix; None if it is not one.
+
+    Block elimination: with A, B, C the blocks of the matrix and X = B A^-1, the inverse has the
+    blocks A^-1 + X^T Q X, -Q X and Q, where Q = (C - X B^T)^-1. The blocks on the diagonal are
+    factorised by Cholesky, which fails exactly where the matrix is not positive definite.
+    """
+    xp = namespace(matrix)
+    try:
+        found = _eliminated(matrix)
+    except (ValueError, RuntimeError):  # NumPy's and torch's LinAlgError
+        return None
+    return 0.5 * (found + found.T) if bool(xp.all(xp.isfinite(found))) else None
+
+
+def _eliminated(matrix: Array) -> Array:
+    xp, n = namespace(matrix), matrix.shape[0]
+    if n <= _BLOCK:
+        factor = xp.linalg.inv(xp.linalg.cholesky(matrix))
+        return factor.T @ factor
+    half = n // 2
+    first = _eliminated(matrix[:half, :half])
+    x = matrix[half:, :half] @ first
+    last = _eliminated(matrix[half:, half:] - x @ matrix[:half, half:])
+    y = last @ x
+    found = xp.empty_like(matrix)
+    found[:half, :half] = first + x.T @ y
+    found[half:, :half], found[:half, half:], found[half:, half:] = -y, -y.T, last
+    return found
+
+
+def inverse_from_rows(rows: Array, weights: Array, ridge: float) -> Array | None:
+    """(ridge I + rows^T diag(weights) rows)^-1 for few rows (J, D); None if it has none.
+
+    Woodbury: it is (I - rows^T (ridge diag(1/weights) + rows rows^T)^-1 rows) / ridge, whose
+    inner matrix is J x J. Weights may be negative, but not zero.
+    """
+    xp, (j, width) = namespace(rows), rows.shape
+    inner = rows @ rows.T + ridge * xp.eye(j, dtype=rows.dtype, device=rows.device) / weights
+    try:
+        found = -(rows.T @ xp.linalg.solve(inner, rows)) / ridge
+    except (ValueError, RuntimeError):
+        return None
+    found = found + xp.eye(width, dtype=rows.dtype, device=rows.device) / ridge
+    return 0.5 * (found + found.T) if bool(xp.all(xp.isfinite(found))) else None

@@ -1,13 +1,13 @@
 """Prompting: text features of classes under context vectors, and tuning these for one image.
 
-The text encoder runs over ``chunk`` classes at a time (0 for all at once). What it keeps for
-the gradient is then that of one chunk, however many classes there are: it is computed anew
-when the gradient is asked for. M context vectors of width E, K classes, D feature width.
+The text encoder runs over ``chunk`` classes at a time (0 for all at once) and recomputes its
+activations in the backward pass, so that memory is that of one chunk. M context vectors of
+width E, K classes, D feature width.
 
 From words such as "a photo of a", AdamW lowers the entropy of the mean prediction of the kept
 views, H(mean over v of softmax(s f_v . t(c))), with the gradient carried through the text
-encoder to the context c. Every image starts from the same context, so its text features and
-the pass forwards through the encoder are shared by all images.
+encoder to the context c. Every image starts from the same context, so all images share its
+text features and the forward pass.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from crg.parts.residual import entropy_gradient
-from crg.resources import PromptableTextEncoder
+from crg.resources import TEXT_ENCODER, PromptableTextEncoder
 from crg.types import Array, InputError, Task, like, namespace
 
 Tensor = Any  # a torch tensor; torch is optional and imported where it is used
 
 
 def endings_of(class_names: Sequence[str]) -> tuple[str, ...]:
-    """What follows the context: the name, underscores as spaces, and a full stop.
+    """The texts that follow the context: the name, underscores as spaces, and a full stop.
 
     >>> endings_of(["red_star", "cat"])
     ('red star.', 'cat.')
@@ -34,8 +33,27 @@ def endings_of(class_names: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{name.replace('_', ' ')}." for name in class_names)
 
 
+def embedded(encoder: PromptableTextEncoder, words: str) -> Tensor:
+    """The embeddings (M, E) of ``words``, which a context starts from."""
+    vectors = encoder.context_of(words).detach()
+    if len(vectors) == 0:
+        raise InputError(
+            f"The context {words!r} has no words to start from: give some, such as 'a photo of a'."
+        )
+    return vectors
+
+
+def check_width(text: Array, task: Task, model: str) -> None:
+    """Refuse text features (n, D) that are not as wide as those of the task."""
+    if text.shape[1] != task.width:
+        raise InputError(
+            f"The text encoder {model} gives features of width {text.shape[1]}, but the task's "
+            f"are {task.width} wide: give that of the model that encoded the images."
+        )
+
+
 def as_tensor(array: Array, reference: Tensor) -> Tensor:
-    """An array of any library as a tensor of the reference's precision, where that one is."""
+    """An array of any library as a tensor in the reference's precision and on its device."""
     import numpy as np
     import torch
 
@@ -58,7 +76,7 @@ def prompt_features(
         return encoder.encode(context, endings)
     if not (torch.is_grad_enabled() and context.requires_grad):
         return torch.cat([encoder.encode(*piece) for piece in pieces])
-    # There is nothing random in a frozen encoder, so no generator need be put back.
+    # A frozen encoder draws nothing at random, so no generator state need be restored.
     again = functools.partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
     return torch.cat([again(encoder.encode, *piece) for piece in pieces])
 
@@ -93,7 +111,7 @@ def pull_back(
 
 @contextlib.contextmanager
 def gradients_enabled() -> Iterator[None]:
-    """Gradients are recorded, whatever the program around has switched off."""
+    """Record gradients, also inside ``torch.no_grad`` or ``torch.inference_mode``."""
     import torch
 
     with torch.inference_mode(False), torch.enable_grad():
@@ -110,36 +128,27 @@ def _chunks(
         yield context if context.ndim == 2 else context[rows], endings[rows]
 
 
-@dataclass(frozen=True, slots=True)
-class TuningRule:
-    """How the context is tuned."""
-
-    words: str  # that it starts from
-    lr: float
-    steps: int
-    weight_decay: float
-    chunk: int  # classes at a time, 0 for all
-
-
 class PromptTuning:
-    """Tunes a context for each image; keeps what all images share and nothing else."""
+    """Tunes a context for each image; keeps nothing but what all images share.
 
-    def __init__(self, encoder: PromptableTextEncoder, task: Task, rule: TuningRule) -> None:
-        self.encoder, self.rule = encoder, rule
-        self.scale, self.class_names = task.logit_scale, task.class_names
-        self.endings = endings_of(task.class_names)
-        self.start = encoder.context_of(rule.words).detach()  # (M, E)
-        _check_words(rule.words, self.start)
+    ``options`` has ``context`` (the words to start from), ``lr``, ``steps``, ``weight_decay``
+    and ``chunk``.
+    """
+
+    def __init__(self, task: Task, options: Any) -> None:
+        self.encoder, self.options = task.resources[TEXT_ENCODER], options
+        self.scale, self.endings = task.logit_scale, endings_of(task.class_names)
+        self.start = embedded(self.encoder, options.context)  # (M, E)
         self._like = task.text_features[:1, :]
         self.text = self.text_under(self.start)  # (K, D), under the words themselves
-        _check_width(self.text, task, encoder.name)
+        check_width(self.text, task, self.encoder.name)
 
     def text_under(self, context: Tensor) -> Array:
         """Text features (K, D) under a context (M, E), in the library of the task."""
         import torch
 
         with torch.no_grad():
-            features = prompt_features(self.encoder, context, self.endings, self.rule.chunk)
+            features = prompt_features(self.encoder, context, self.endings, self.options.chunk)
         return like(features, self._like)
 
     def tune(self, kept: Sequence[Array]) -> list[Array]:
@@ -150,12 +159,12 @@ class PromptTuning:
         """The context of each image after the steps of AdamW, (N, M, E)."""
         import torch
 
-        rule = self.rule
+        c = self.options
         with gradients_enabled():
             context = self.start.expand(len(kept), *self.start.shape).clone()
-            # Entry by entry, so that the images' contexts may lie in one tensor.
-            optimiser = torch.optim.AdamW([context], rule.lr, weight_decay=rule.weight_decay)
-            for step in range(rule.steps):
+            # AdamW works entry by entry, so all images' contexts can share one tensor.
+            optimiser = torch.optim.AdamW([context], c.lr, weight_decay=c.weight_decay)
+            for step in range(c.steps):
                 context.grad = self._first(kept) if step == 0 else self._further(context, kept)
                 optimiser.step()
         return context.detach()
@@ -172,7 +181,7 @@ class PromptTuning:
         return self._pull_back(self.start, slopes)
 
     def _further(self, contexts: Tensor, kept: Sequence[Array]) -> Tensor:
-        """Gradients where each image's context has come to, (N, M, E)."""
+        """Gradients at each image's current context, (N, M, E)."""
         import torch
 
         parts = [
@@ -183,19 +192,4 @@ class PromptTuning:
 
     def _pull_back(self, context: Tensor, slopes: Array) -> Tensor:
         slopes = as_tensor(slopes, context)
-        return pull_back(self.encoder, context, self.endings, slopes, self.rule.chunk)
-
-
-def _check_words(words: str, start: Tensor) -> None:
-    if len(start) == 0:
-        raise InputError(
-            f"The context {words!r} has no words to tune: start from some, such as 'a photo of a'."
-        )
-
-
-def _check_width(text: Array, task: Task, name: str) -> None:
-    if text.shape[1] != task.width:
-        raise InputError(
-            f"The text encoder {name} gives features of width {text.shape[1]}, but the task's are "
-            f"{task.width} wide: give the text encoder of the model that encoded the images."
-        )
+        return pull_back(self.encoder, context, self.endings, slopes, self.options.chunk)

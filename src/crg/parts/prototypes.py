@@ -7,13 +7,10 @@ t_k   text prototype; a cumulative mean that starts at the prompt feature
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from crg.ops import lengths
-from crg.parts import kernels_for
-from crg.parts.cache import Cache, Change
-from crg.parts.state import Stateful
+from crg.parts import fused
+from crg.parts.cache import Cache, Insertion
+from crg.parts.state import Stateful, without
 from crg.types import Array, namespace
 
 
@@ -21,17 +18,13 @@ class VisualPrototypes(Stateful):
     """Positive and negative prototypes of a cache whose queues are never empty."""
 
     def __init__(self, cache: Cache) -> None:
-        self.refresh(cache)
-
-    def refresh(self, cache: Cache) -> None:
-        """Read all prototypes off the cache again."""
         xp = namespace(cache.features)
         n_classes = cache.features.shape[0]
         self.positive = xp.stack([cache.mean(k) for k in range(n_classes)])  # (K, D)
         # The sum is carried from step to step, so it is kept in double precision.
         self.total = xp.sum(xp.astype(self.positive, xp.float64), axis=0)  # (D,)
 
-    def update(self, cache: Cache, change: Change) -> None:
+    def update(self, cache: Cache, change: Insertion) -> None:
         """Follow one change of the cache: one row moves, and with it the sum."""
         xp, k = namespace(self.positive), change.label
         mean = cache.mean(k)
@@ -50,46 +43,30 @@ class VisualPrototypes(Stateful):
 class TextPrototypes(Stateful):
     """Text prototypes that drift with confident predictions."""
 
-    _not_saved = frozenset({"_lengths"})
-
     def __init__(self, text: Array) -> None:
         self.rows = namespace(text).asarray(text, copy=True)  # (K, D)
         self.n_updates = 0  # n_t
-        self._lengths: Array | None = None
-
-    @property
-    def known_lengths(self) -> Array | None:
-        """|t| of each row (K,), which compiled evolution keeps; None without it."""
-        kernels = kernels_for(self.rows)
-        if kernels is not None and self._lengths is None:
-            self._lengths = kernels.row_lengths(self.rows)
-        return self._lengths
 
     def evolve(self, moved: Array) -> float:
-        """n_t += 1; t <- (n_t t + t') / (n_t + 1). The longest way that a row has gone."""
+        """n_t += 1; t <- (n_t t + t') / (n_t + 1). Returns the longest way that a row has gone."""
         self.n_updates += 1
-        share = 1.0 / (self.n_updates + 1)
-        kernels = kernels_for(self.rows)
-        if kernels is not None:
-            return float(kernels.drift(self.rows, moved, share, self.known_lengths))
-        way = share * (moved - self.rows)
-        self.rows = self.rows + way
-        return float(namespace(way).max(lengths(way)))
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over a saved state."""
-        super().restore(state)
-        self._lengths = None
+        return drift(self.rows, moved, 1.0 / (self.n_updates + 1))
 
     def add_class(self, text: Array) -> None:
         """The new class starts at its prompt feature and drifts at the pace of the others."""
         self.rows = namespace(text).concat([self.rows, text[None, :]], axis=0)
-        self._lengths = None
 
     def remove_class(self, index: int) -> None:
-        """One row less."""
-        self.rows = self.rows[[k for k in range(self.rows.shape[0]) if k != index], :]
-        self._lengths = None
+        """Drop the class's row."""
+        self.rows = without(self.rows, index)
+
+
+@fused
+def drift(rows: Array, moved: Array, share: float) -> float:
+    """rows += share (moved - rows), in place; the longest way that a row has gone."""
+    way = share * (moved - rows)
+    rows += way
+    return float(namespace(way).max(lengths(way)))
 
 
 def farthest_move(rows: Array, reference: Array) -> float:

@@ -1,4 +1,4 @@
-"""Recent images: what the latest images counted for, so that a correction can take it back."""
+"""Recent images and what they counted for, so that a correction can undo it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RecentImages(Stateful):
         place = {"dtype": text.dtype, "device": text.device}
         self.features = xp.zeros((size, width), **place)  # (size, D)
         self.counted = xp.zeros((size, n_classes), **place)  # (size, K)
-        self.arrivals = np.zeros(size, dtype=np.int64)  # zero for an empty place
+        self.arrivals = np.zeros(size, dtype=np.int64)  # zero for an empty slot
         self.ids: list[SampleId | None] = [None] * size
         self.n_images = 0
 

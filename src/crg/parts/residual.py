@@ -16,28 +16,20 @@ at zero: bias correction makes both moments g and g^2, and weight decay acts on 
 The gradients are those of softmax and exponentials, pulled back through the
 normalisation: for u = r / |r| a gradient G with respect to u is (G - (G.u) u) / |r| with
 respect to r.
-
-``Motion`` takes the step and says how the moved prototypes look from the image, in two forms of
-one computation: plain array code for any library, and a compiled pass for NumPy arrays that
-keeps no intermediate (K, D) array but the two that are needed later.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
-import numpy as np
-
 from crg.ops import Confident, lengths, log_probs, normalize, softmax
-from crg.parts import kernels_for
-from crg.parts.gaussian import Expansion, Frame, expand
+from crg.parts import fused
 from crg.parts.prototypes import VisualPrototypes, farthest_move
 from crg.parts.state import Stateful
 from crg.types import Array, Task, namespace
 
-_REFRESH_ABOVE = 1e-3  # text separation is evaluated anew when a row moved farther than this
+_REFRESH_ABOVE = 1e-3  # a row that moved farther than this makes the text separation stale
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +40,7 @@ class ResidualRule:
     positive_weight: float  # lambda1
     negative_weight: float  # lambda2
     sharpness: float  # beta
-    text_separation: float  # xi1, divided by the number of terms where the mean is asked for
+    text_separation: float  # xi1, divided by the number of terms if the reduction is a mean
     cache_separation: float  # xi2, likewise
     kernel_width: float  # gamma
     text_rate: float  # lr of R_T
@@ -73,20 +65,98 @@ class ResidualRule:
             eps=options.eps,
         )
 
-    def as_array(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """The numbers in the order in which the compiled kernel reads them."""
-        first = (self.scale, self.positive_weight, self.negative_weight, self.sharpness)
-        second = (self.text_separation, self.cache_separation)
-        return np.array([*first, *second, self.text_rate, self.rate, self.eps])
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Residuals:
-    """R_T, R+ and R-, each (K, D)."""
+class Moved:
+    """The prototypes after the step, and their cosines to f in double precision."""
 
-    text: Array
-    positive: Array
-    negative: Array
+    text: Array  # t' (K, D)
+    means: Array  # mu = v+ + R+ (K, D)
+    text_cosine: Array  # f . t' (K,)
+    positive_cosine: Array  # f . v+' (K,)
+    negative_cosine: Array  # f . v-' (K,)
+    stirred: Array  # whether the image, not only the separation loss, moved a class (K,)
+
+
+class Residual(Stateful):
+    """The step; its only state is the text separation gradient and where it was taken."""
+
+    _not_saved = frozenset({"rule"})
+
+    def __init__(self, rule: ResidualRule, text: Array) -> None:
+        self.rule = rule
+        self.refresh(text)
+
+    def refresh(self, text: Array) -> None:
+        """Evaluate the text separation gradient at ``text`` (K, D)."""
+        self.reference = namespace(text).asarray(text, copy=True)
+        self.separation = separation_gradient(text, self.rule.kernel_width)
+        self.way = 0.0  # no row has moved farther than this since
+
+    def follow(self, text: Array, way: float) -> None:
+        """Refresh the text separation gradient if ``text`` has moved too far from the reference.
+
+        ``way`` is how far the row that moved most has just gone. The sum of these bounds the
+        distance, which is computed only when the bound is passed.
+        """
+        self.way += way
+        if self.rule.text_separation and self.way > _REFRESH_ABOVE:
+            self.way = farthest_move(text, self.reference)
+            if self.way > _REFRESH_ABOVE:
+                self.refresh(text)
+
+    def move(self, seen: Confident, f: Array, text: Array, visual: VisualPrototypes) -> Moved:
+        """Take one step on the kept views of ``seen``; ``f`` (D,) is the view to predict."""
+        return move(text, visual, seen, f, self.separation, self.rule)
+
+
+@fused
+def move(
+    text: Array,
+    visual: VisualPrototypes,
+    seen: Confident,
+    f: Array,
+    separation: Array,
+    rule: ResidualRule,
+) -> Moved:
+    """Text t (K, D) and visual prototypes after one step, with their cosines to ``f`` (D,)."""
+    xp, positive, negative = namespace(text), visual.positive, visual.negative
+    r_text, r_positive, r_negative = residuals(
+        seen.kept, text, positive, negative, separation, rule
+    )
+    moved_text, means = normalize(text + r_text), positive + r_positive
+    sets = moved_text, normalize(means), normalize(negative + r_negative)
+    to_text, to_positive, to_negative = (xp.astype(rows @ f, xp.float64) for rows in sets)
+    unstirred = xp.zeros_like(to_text, dtype=xp.bool)
+    return Moved(moved_text, means, to_text, to_positive, to_negative, unstirred)
+
+
+def residuals(
+    views: Array,
+    text: Array,
+    positive: Array,
+    negative: Array,
+    separation: Array,
+    rule: ResidualRule,
+) -> tuple[Array, Array, Array]:
+    """R_T, R+ and R-, each (K, D), after one step on the kept ``views`` (m, D)."""
+    t, v, w = Unit.of(text), Unit.of(positive), Unit.of(negative)
+    a = attraction(views @ v.rows.T, rule.positive_weight, rule.sharpness)  # (m, K)
+    b = repulsion(views @ w.rows.T, rule.negative_weight, rule.sharpness)  # (m, K)
+    slope = entropy_gradient(rule.scale * (views @ t.rows.T) + a + b)  # dL_TPT / dz, (m, K)
+    g_text = t.pull_back(rule.scale * (slope.T @ views))
+    g_positive = v.pull_back(
+        rule.sharpness * ((slope * a).T @ views) + rule.cache_separation * w.rows
+    )
+    g_negative = w.pull_back(
+        -rule.sharpness * ((slope * b).T @ views) + rule.cache_separation * v.rows
+    )
+    g_text = g_text + rule.text_separation * separation
+    return (
+        adamw_from_zero(g_text, rule.text_rate, rule.eps),
+        adamw_from_zero(g_positive, rule.rate, rule.eps),
+        adamw_from_zero(g_negative, rule.rate, rule.eps),
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,55 +177,6 @@ class Unit:
         xp = namespace(gradient)
         along = xp.sum(gradient * self.rows, axis=1, keepdims=True)
         return (gradient - along * self.rows) / self.lengths
-
-
-class Residual(Stateful):
-    """The step; its only state is the text separation gradient and where it was taken."""
-
-    _not_saved = frozenset({"rule"})
-
-    def __init__(self, rule: ResidualRule, text: Array) -> None:
-        self.rule = rule
-        self.refresh(text)
-
-    def refresh(self, text: Array) -> None:
-        """Evaluate the text separation gradient at ``text`` (K, D)."""
-        self.reference = namespace(text).asarray(text, copy=True)
-        self.separation = separation_gradient(text, self.rule.kernel_width)
-        self.way = 0.0  # no row has moved farther than this since
-
-    def follow(self, text: Array, way: float) -> None:
-        """Evaluate it anew if ``text`` has moved too far for the last one to stand.
-
-        ``way`` is the longest that a row has gone just now. Ways add up to a bound on the
-        distance, so the distance itself is looked at only when the bound is passed.
-        """
-        self.way += way
-        if self.rule.text_separation and self.way > _REFRESH_ABOVE:
-            self.way = farthest_move(text, self.reference)
-            if self.way > _REFRESH_ABOVE:
-                self.refresh(text)
-
-    def step(self, views: Array, text: Array, positive: Array, negative: Array) -> Residuals:
-        """The three residuals after one step on the kept ``views`` (m, D)."""
-        rule = self.rule
-        t, v, w = Unit.of(text), Unit.of(positive), Unit.of(negative)
-        a = attraction(views @ v.rows.T, rule.positive_weight, rule.sharpness)  # (m, K)
-        b = repulsion(views @ w.rows.T, rule.negative_weight, rule.sharpness)  # (m, K)
-        slope = entropy_gradient(rule.scale * (views @ t.rows.T) + a + b)  # dL_TPT / dz, (m, K)
-        g_text = t.pull_back(rule.scale * (slope.T @ views))
-        g_positive = v.pull_back(
-            rule.sharpness * ((slope * a).T @ views) + rule.cache_separation * w.rows
-        )
-        g_negative = w.pull_back(
-            -rule.sharpness * ((slope * b).T @ views) + rule.cache_separation * v.rows
-        )
-        g_text = g_text + rule.text_separation * self.separation
-        return Residuals(
-            text=adamw_from_zero(g_text, rule.text_rate, rule.eps),
-            positive=adamw_from_zero(g_positive, rule.rate, rule.eps),
-            negative=adamw_from_zero(g_negative, rule.rate, rule.eps),
-        )
 
 
 def attraction(cosine: Array, weight: float, sharpness: float) -> Array:
@@ -196,88 +217,3 @@ def separation_gradient(text: Array, width: float) -> Array:
 def adamw_from_zero(gradient: Array, rate: float, eps: float) -> Array:
     """One AdamW step from zero: -lr g / (|g| + eps)."""
     return -rate * gradient / (namespace(gradient).abs(gradient) + eps)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Moved:
-    """The prototypes after the step. The arrays are valid until the next step."""
-
-    text: Array  # t' (K, D)
-    means: Array  # mu = v+ + R+ (K, D)
-    text_cosine: Array  # f . t' (K,)
-    positive_cosine: Array  # f . v+' (K,)
-    negative_cosine: Array  # f . v-' (K,)
-    expansion: Expansion  # of the Gaussian around its reference
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StepInput:
-    """All that one residual step depends on."""
-
-    residual: Residual
-    seen: Confident  # the kept views
-    f: Array  # (D,), from where the moved prototypes are looked at
-    text: Array  # t (K, D)
-    visual: VisualPrototypes
-    frame: Frame
-    text_lengths: Array | None = None  # |t| (K,), where they are known
-
-
-class Motion:
-    """Moves prototypes; holds nothing between steps but buffers."""
-
-    def __init__(self, text: Array) -> None:
-        xp = namespace(text)
-        self._text, self._means = xp.empty_like(text), xp.empty_like(text)
-
-    def __call__(self, given: StepInput) -> Moved:
-        """One step, compiled where that is possible."""
-        kernels = kernels_for(given.text)
-        return move_plainly(given) if kernels is None else self._move_compiled(kernels, given)
-
-    def _move_compiled(self, kernels: ModuleType, given: StepInput) -> Moved:
-        """The same as ``move_plainly``, set by set."""
-        rule, views, f, text = given.residual.rule, given.seen.kept, given.f, given.text
-        positive, total = given.visual.positive, given.visual.total.astype(text.dtype)
-        long = kernels.row_lengths(text) if given.text_lengths is None else given.text_lengths
-        sums = np.empty((7, len(text)))
-        sizes, along = kernels.measure(views, long, positive, total)
-        logits = np.ascontiguousarray(given.seen.logits)
-        weights, frame = rule.as_array(), given.frame
-        factors, onto, stir = kernels.weigh(views, logits, total, sizes, along, weights)
-        kernels.move_text(
-            views, factors[0], onto[0], long, text, given.residual.separation,
-            f, rule.text_separation, rule.text_rate, rule.eps, self._text, sums[0],
-        )  # fmt: skip
-        kernels.move_visual(
-            views, factors, onto, sizes, positive, total,
-            f, rule.cache_separation, rule.rate, rule.eps, self._means, sums[1:3],
-        )  # fmt: skip
-        projected = frame.projected.astype(text.dtype)
-        kernels.expand_all(
-            self._means, projected, frame.reference, frame.solved, frame.spread, sums[3:]
-        )
-        # Below eps a view hardly changes an AdamW step that the separation loss determines.
-        expansion = Expansion(sums[3], sums[4], sums[5], sums[6], stirred=stir > rule.eps)
-        return Moved(self._text, self._means, sums[0], sums[1], sums[2], expansion)
-
-
-def move_plainly(given: StepInput) -> Moved:
-    """The step in plain array code."""
-    f, positive, negative = given.f, given.visual.positive, given.visual.negative
-    residuals = given.residual.step(given.seen.kept, given.text, positive, negative)
-    moved_text = normalize(given.text + residuals.text)
-    means = positive + residuals.positive
-    return Moved(
-        text=moved_text,
-        means=means,
-        text_cosine=_wide(moved_text @ f),
-        positive_cosine=_wide(normalize(means) @ f),
-        negative_cosine=_wide(normalize(negative + residuals.negative) @ f),
-        expansion=expand(means, given.frame),
-    )
-
-
-def _wide(values: Array) -> Array:
-    xp = namespace(values)
-    return xp.astype(values, xp.float64)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 
-from crg.parts.inverse import inverse, inverse_from_rows
+from crg.parts.precision import inverse, inverse_from_rows
 from crg.parts.state import Stateful
 from crg.types import Array, namespace
 

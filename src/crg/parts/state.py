@@ -72,6 +72,11 @@ class Stateful:
         return [(name, value) for name, value in vars(self).items() if name not in self._not_saved]
 
 
+def without(rows: Array, index: int) -> Array:
+    """A copy of ``rows`` (K, ...) that lacks the one at ``index``."""
+    return namespace(rows).concat([rows[:index, ...], rows[index + 1 :, ...]], axis=0)
+
+
 def _below(prefix: str, state: Mapping[str, Any]) -> dict[str, Any]:
     cut = len(prefix) + 1
     return {key[cut:]: value for key, value in state.items() if key.startswith(prefix + ".")}

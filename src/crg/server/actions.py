@@ -22,9 +22,7 @@ from crg.adapter import Adapter
 from crg.classifier import Classifier
 from crg.encoders.base import Vectors
 from crg.images.views import Recipe
-from crg.methods.options import saved_options
-from crg.methods.registry import DEFAULT
-from crg.plugins import check_names_no_file
+from crg.methods.registry import DEFAULT, get_method
 from crg.prompts import encode_classes
 from crg.server.batching import Encoded
 from crg.server.event_log import Event, Key, started
@@ -67,7 +65,7 @@ class Actions:
         """Start a session with new classes."""
         service, method = self._service, method or DEFAULT
         self._check_room(len(classes), views)
-        check_names_no_file(method, options, "a request")
+        get_method(method)  # refuses an unknown one before any text is encoded
         text = await self._encode_names(classes)
         start = {
             "classes": list(classes),
@@ -90,7 +88,7 @@ class Actions:
             "classes": list(adapter.task.class_names),
             "logit_scale": adapter.task.logit_scale,
             "method": adapter.name,
-            "options": saved_options(adapter.config),
+            "options": dataclasses.asdict(adapter.config),
             "views": views,
         }
         return await self._begin(session_id, start, adapter, None)
