@@ -70,10 +70,10 @@ def test_a_dataset_is_encoded_and_checked() -> None:
 def test_a_damaged_store_does_not_pass_the_check() -> None:
     """--check ends with exit code 2 and one sentence."""
     encode("dots", "--out", "s")
-    Path("s/ids.json").write_text("[]")
+    Path("s/text_features.npy").write_text("[]")
     done = encode("--out", "s", "--check")
     assert done.exit_code == 2
-    assert "the checksum of ids.json does not fit" in done.stderr
+    assert "the checksum of text_features.npy does not match" in done.stderr
 
 
 def test_the_smallest_crop_may_be_chosen() -> None:
@@ -122,7 +122,7 @@ def test_every_setting_reaches_the_store() -> None:
     key = json.loads(Path("s/store.json").read_text())["key"]
     assert (key["views"], key["augment"], key["seed"]) == (3, "augmix", 7)
     assert (key["template list"], key["prompts"]) == (["the {}."], "both")
-    assert key["descriptions"] and key["number of pictures"] == 9
+    assert key["descriptions"] and key["number of images"] == 9
 
 
 def test_a_pipe_gets_lines_and_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:

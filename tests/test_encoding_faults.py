@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,8 +20,7 @@ from crg import InputError
 from crg.encoders.base import Vectors
 from crg.encoding import Wording, encode
 from crg.features import store
-from crg.features.files import open_store
-from crg.features.store_writer import locked
+from crg.features.files import read_features
 from crg.images.image_set import ImageSet
 from crg.images.preprocessing import Pixels
 from crg.images.views import Recipe
@@ -69,11 +69,11 @@ def test_skipped_images_are_listed_and_close_up(tmp_path: Path) -> None:
     summary = run(images, tmp_path / "s", skip_unreadable=True)
     assert [name for name, _ in summary.skipped] == ["dot 00.png", "dot 13.png", "dot 19.png"]
     assert all("dot" in reason for _, reason in summary.skipped)
-    assert store.skipped_images(tmp_path / "s")[1]["id"] == "dot 13.png"
-    features = open_store(tmp_path / "s")
+    assert store.read_header(tmp_path / "s").skipped == dict(summary.skipped)
+    features = read_features(tmp_path / "s")
     assert len(features) == 17 and "dot 13.png" not in features.sample_ids
     run(dot_files(tmp_path / "p", 20), tmp_path / "whole")
-    whole = open_store(tmp_path / "whole")
+    whole = read_features(tmp_path / "whole")
     kept = [whole.sample_ids.index(name) for name in features.sample_ids]
     np.testing.assert_array_equal(features.image_features, whole.image_features[kept])
 
@@ -103,15 +103,14 @@ def test_a_set_without_a_readable_image_is_refused(tmp_path: Path) -> None:
         run(images, tmp_path / "s", skip_unreadable=True)
 
 
-@pytest.mark.parametrize("after", [0, 3, 9, 10])
-def test_a_full_disk_is_told_and_nothing_is_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+@pytest.mark.parametrize("files", [0, 1, 3, 6, 7, 8])
+def test_a_full_disk_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int
 ) -> None:
-    """When no byte fits any more one sentence tells so, and with room the job goes on."""
-    with _full_after(monkeypatch, after), refused_in_one_sentence("No space left", "make room"):
+    """When no byte fits any more one sentence says so, and with room the job continues."""
+    with _full_after(monkeypatch, files), refused_in_one_sentence("No space left", "make room"):
         run(dots(40), tmp_path / "s")
-    kept = run(dots(40), tmp_path / "s").n_reused
-    assert kept == min(after // 2, 5) * 8  # each block is a write of numbers and one of a line
+    assert run(dots(40), tmp_path / "s").n_reused == min(max(files - 1, 0), 5) * 8
     run(dots(40), tmp_path / "whole")
     assert contents(tmp_path / "s") == contents(tmp_path / "whole")
 
@@ -128,33 +127,18 @@ def test_a_disk_that_is_too_small_is_told_at_once(
 
 
 def test_two_jobs_do_not_write_to_one_store(tmp_path: Path) -> None:
-    """While one job writes another is refused; a lock file alone means nothing."""
-    folder = tmp_path / "s"
-    folder.mkdir()
-    with locked(folder), refused_in_one_sentence("Another process is writing to"):
-        run(dots(), folder)
-    (folder / "lock").touch()
-    assert run(dots(), folder).n_images == 40
-    assert not (folder / "lock").exists()
-
-
-def test_the_lock_of_a_killed_process_does_not_block(tmp_path: Path) -> None:
-    """Another process is refused while the holder lives, and not once it was killed."""
+    """A second process is refused while the first one lives, and not once it was killed."""
     code = (
-        "import sys, time; from pathlib import Path; "
-        "from crg.features.store_writer import locked\n"
-        "with locked(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+        "import sys, time; from crg.atomic import locked\n"
+        "with locked(sys.argv[1]): print('held', flush=True); time.sleep(60)"
     )
-    command = [sys.executable, "-c", code, str(tmp_path)]
+    command = [sys.executable, "-c", code, str(tmp_path / store.HEADER)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None and holder.stdout.readline() == "held\n"
-        with refused_in_one_sentence("Another process is writing to"), locked(tmp_path):
-            pass
+        with refused_in_one_sentence("is being written by another process"):
+            run(dots(), tmp_path)
         holder.kill()
-    assert (tmp_path / "lock").exists()
-    with locked(tmp_path):
-        pass
-    assert not (tmp_path / "lock").exists()
+    assert run(dots(), tmp_path).n_images == 40
 
 
 def test_other_folders_are_left_alone(tmp_path: Path) -> None:
@@ -164,7 +148,7 @@ def test_other_folders_are_left_alone(tmp_path: Path) -> None:
         run(dots(), tmp_path)
     with refused_in_one_sentence("is a file"):
         run(dots(), tmp_path / "notes.txt")
-    with refused_in_one_sentence("cannot be written"):
+    with refused_in_one_sentence("cannot be made"):
         run(dots(), tmp_path / "notes.txt" / "store")
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
@@ -200,8 +184,8 @@ def test_ray_is_named_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.Mo
         run(dots(), tmp_path / "s", engine="ray")
 
 
-def test_a_journal_without_its_header_counts_for_nothing(tmp_path: Path) -> None:
-    """Who deletes store.json to continue with another seed gets features of that seed alone."""
+def test_blocks_without_their_header_do_not_count(tmp_path: Path) -> None:
+    """After store.json was deleted, a job with another seed uses features of that seed alone."""
     with pytest.raises(KeyboardInterrupt):
         run(dots(20), tmp_path / "s", StoppedAfter(17))
     (tmp_path / "s" / store.HEADER).unlink()
@@ -228,19 +212,16 @@ class _Disk:
 
 
 @contextlib.contextmanager
-def _full_after(monkeypatch: pytest.MonkeyPatch, writes: int) -> Iterator[None]:
-    """The disk is full after so many writes; half of the next one still fits."""
-    count, write = 0, os.write
+def _full_after(monkeypatch: pytest.MonkeyPatch, files: int) -> Iterator[None]:
+    """The disk is full after so many files, as the system says when one is synced."""
+    count = 0
 
-    def limited(handle: int, data: Any) -> int:
+    def limited(handle: int) -> None:
         nonlocal count
-        count += 1
-        if count == writes + 1:
-            return write(handle, bytes(data)[: len(data) // 2])
-        if count > writes:
+        count += not stat.S_ISDIR(os.fstat(handle).st_mode)
+        if count > files:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return write(handle, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "write", limited)
+        patch.setattr(os, "fsync", limited)
         yield

@@ -225,4 +225,4 @@ def _print(summary: EncodingSummary, state: str) -> None:
         f"{summary.folder} {state}: {summary.n_images} images, {summary.n_views} views each, "
         f"{summary.width} wide."
     )
-    print_skipped(summary.skipped, "all listed in skipped.json")
+    print_skipped(summary.skipped, "all listed in store.json")

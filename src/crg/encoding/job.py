@@ -6,7 +6,6 @@ The plan of a job is what decides the bytes of a store, so that another one is t
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, dataclass
@@ -16,9 +15,17 @@ from typing import Any, Literal, TypeAlias
 from crg.encoders.base import Encoder, Vectors
 from crg.encoding.blocks import Block, EncodedBlock, Settings, encode_blocks, encode_on_ray
 from crg.features import store as storage
-from crg.features.files import open_store
-from crg.features.store import GENERATED, checksum, spans
-from crg.features.store_writer import CONTENT, VARIATIONS, StorePlan, StoreWriter, writing
+from crg.features.files import read_features
+from crg.features.store import (
+    CONTENT,
+    GENERATED,
+    VARIATIONS,
+    Header,
+    StoreWriter,
+    digest,
+    read_header,
+    writing,
+)
 from crg.generation.variations import Variations
 from crg.images.image_set import ImageSet
 from crg.images.views import Recipe
@@ -67,7 +74,7 @@ class Wording:
 
     def _digest(self, dataset: ImageSet) -> str:
         mode: Mode = "descriptions"
-        return _digest(class_prompts(dataset.class_names, (), self.descriptions, mode))
+        return digest(class_prompts(dataset.class_names, (), self.descriptions, mode))
 
 
 def make_plan(
@@ -76,25 +83,27 @@ def make_plan(
     recipe: Recipe,
     wording: Wording,
     variations: Variations | None = None,
-) -> StorePlan:
+) -> tuple[Header, list[storage.Block]]:
     """The plan of the store for these images, this encoder, these views and these prompts."""
     views = recipe.views + (variations.count if variations else 0)
-    block = images_per_block(views)
-    key = _key(dataset, encoder, recipe) | wording.key(dataset) | {"block": block}
-    if variations:  # a store without generated views says nothing of them
+    size = images_per_block(views)
+    key = _key(dataset, encoder, recipe) | wording.key(dataset) | {"block": size}
+    if variations:  # a store without generated views has no such entry
         key[GENERATED] = variations.count
-    return StorePlan(
+    header = Header(
         key=key | _content(dataset, variations),
-        class_names=distinct_names(dataset.class_names),
-        logit_scale=encoder.logit_scale,
-        logit_bias=encoder.logit_bias,
-        ids=dataset.ids,
-        labels=dataset.labels,
+        class_names=list(distinct_names(dataset.class_names)),
+        logit_scale=float(encoder.logit_scale),
+        ids=list(dataset.ids),
+        labels=None if dataset.labels is None else list(dataset.labels),
         views=views,
         width=encoder.width,
-        block=block,
-        contents=_contents(dataset, variations, block, _digest(key)),
     )
+    starts = range(0, len(dataset), size)
+    spans = [range(first, min(first + size, len(dataset))) for first in starts]
+    parts = [_content(dataset.part(rows), variations) for rows in spans]
+    contents = [digest([*part.values(), key]) for part in parts]
+    return header, list(zip(spans, contents, strict=True))
 
 
 def images_per_block(views: int) -> int:
@@ -109,34 +118,24 @@ def images_per_block(views: int) -> int:
 def _key(dataset: ImageSet, encoder: Encoder, recipe: Recipe) -> dict[str, Any]:
     return {
         "dataset": dataset.name,
-        "number of pictures": len(dataset),
-        "list of pictures": _digest([dataset.ids, dataset.labels, dataset.class_names]),
+        "number of images": len(dataset),
+        "list of images": digest([dataset.ids, dataset.labels, dataset.class_names]),
         "model": encoder.name,
         "weights": encoder.fingerprint,
         "precision": getattr(encoder, "precision", None),
         "views": recipe.views,
         "augment": recipe.augment,
         "seed": recipe.seed,
-        "least area": recipe.smallest,
+        "smallest crop": recipe.smallest,
         "crop interpolation": recipe.crop_interpolation,
         **{f"model's {name}": value for name, value in asdict(encoder.preprocessing).items()},
     }
 
 
 def _content(dataset: ImageSet, variations: Variations | None) -> dict[str, str]:
-    """What the files are that images and variations come from."""
+    """Hashes of the files that images and variations come from."""
     content = {CONTENT: dataset.fingerprint()}
     return content | ({VARIATIONS: variations.fingerprint(dataset.ids)} if variations else {})
-
-
-def _contents(dataset: ImageSet, variations: Variations | None, block: int, key: str) -> list[str]:
-    """For each block what its features are made of: its images, and all else in the key."""
-    parts = [dataset.part(rows) for rows in spans(len(dataset), block)]
-    return [_digest([*_content(part, variations).values(), key]) for part in parts]
-
-
-def _digest(value: Any) -> str:
-    return checksum(json.dumps(value).encode())
 
 
 Engine: TypeAlias = Literal["local", "ray"]
@@ -193,9 +192,9 @@ def encode(
     """
     _check_job(dataset, batch, workers, engine, address)
     words = wording or Wording()
-    plan = make_plan(dataset, encoder, recipe, words, variations)
+    plan, parts = make_plan(dataset, encoder, recipe, words, variations)
     settings = Settings(recipe, batch, skip_unreadable, variations)
-    with writing(Path(out), plan, skip_unreadable) as store:
+    with writing(Path(out), plan, parts, skip_unreadable) as store:
         reused, was_finished = store.kept_images, store.finished
         if not was_finished:
             text = words.features(dataset, encoder, on_note)  # early: it may be refused
@@ -219,7 +218,7 @@ def _keep(
 ) -> None:
     with contextlib.closing(encoded):  # which ends the workers
         for block in encoded:
-            first = store.rows(block.index).start
+            first = store.blocks[block.index][0].start
             unreadable = {first + place: why for place, why in block.unreadable.items()}
             if unreadable and not skip_unreadable:
                 raise _unreadable(dataset, unreadable, store)
@@ -243,8 +242,8 @@ class _Count:
 
 
 def _block(dataset: ImageSet, store: StoreWriter, index: int) -> Block:
-    rows = slice(store.rows(index).start, store.rows(index).stop)
-    return Block(index, dataset.ids[rows], dataset.sources[rows])
+    part = dataset.part(store.blocks[index][0])
+    return Block(index, part.ids, part.sources)
 
 
 def _check_job(
@@ -272,14 +271,13 @@ def _unreadable(dataset: ImageSet, found: dict[int, str], store: StoreWriter) ->
 
 def summary_of(folder: Path, reused: int | None = None, verify: bool = True) -> EncodingSummary:
     """What is in a finished store, of which an earlier job had left ``reused`` images."""
-    features = open_store(folder, verify)
-    skipped = [(each["id"], each["reason"]) for each in storage.skipped_images(folder)]
+    features = read_features(folder, verify)
     return EncodingSummary(
         folder=folder,
         n_images=len(features),
         n_reused=len(features) if reused is None else reused,
         n_views=features.n_views,
         width=features.task.width,
-        skipped=skipped,
+        skipped=tuple(read_header(folder).skipped.items()),
         sha256=features.sha256 or "",
     )

@@ -206,16 +206,6 @@ def check_names(source: Path, raw: Mapping[str, Any], needed: Sequence[str], wha
         )
 
 
-def open_store(path: str | os.PathLike[str], verify: bool = True) -> Features:
-    """The features of a finished store, mapped into memory rather than loaded.
-
-    Every checksum is computed unless ``verify`` is false, which leaves out the large file.
-    """
-    if not Path(path).is_dir():
-        raise InputError(f"{path} is no folder: give a store that crg encode made.")
-    return read_features(path, verify=verify)
-
-
 def _check_vectors(what: str, array: Any, ndims: tuple[int, ...], width: int) -> None:
     """Refuse what is no stack of finite vectors of this width that point somewhere."""
     array = _floats(what, array)

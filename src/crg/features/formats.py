@@ -38,8 +38,8 @@ _BROKEN_ZIP = (
 
 def read_raw(path: Path, wanted: Iterable[str]) -> Raw:
     """The values stored under the ``wanted`` names, and ``None`` for every other name."""
-    reader = _by_suffix(path, _READERS)
     _check_readable(path)
+    reader = _by_suffix(path, _READERS)
     try:
         raw: Raw = reader(path, frozenset(wanted))
     except MemoryError:
