@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from crg.cli import main
+from crg.encoding.variations import Variations
 from crg.features.files import Features, read_features, write_features
 from crg.features.store import read_header
-from crg.generation.variations import Variations
 from crg.images.views import Recipe, make_views
 from crg.shapes import shape_images
 from encoding_fakes import HashEncoder, StoppedAfter, contents, dots, run, small_blocks
@@ -99,7 +99,7 @@ def test_another_folder_or_number_is_refused_by_name(tmp_path: Path, folder: Pat
 def test_an_image_with_too_few_variations_is_named(tmp_path: Path, folder: Path) -> None:
     """It ends the job, or is left out where that was asked for."""
     (folder / "dot 13" / "0001.png").unlink()
-    with refused_in_one_sentence("dot 13 has 1 variations", "but 2 are needed", "crg generate"):
+    with refused_in_one_sentence("dot 13 has 1 variations", "but 2 are needed", "--generated"):
         run(dots(20), tmp_path / "s", variations=Variations(folder, 2))
     done = run(dots(20), tmp_path / "t", variations=Variations(folder, 2), skip_unreadable=True)
     assert [name for name, _ in done.skipped] == ["dot 13"] and done.n_images == 19

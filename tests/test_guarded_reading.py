@@ -28,7 +28,6 @@ from crg.datasets.readers import read_split_file
 from crg.encoding import Wording, encode
 from crg.features import formats, store
 from crg.features.files import read_features
-from crg.generation.variations import ABOUT, generate
 from crg.images import reading
 from crg.images.views import Recipe
 from crg.parts.context import read_context
@@ -78,19 +77,6 @@ def _store(path: Path, text: str) -> None:
     (path / store.HEADER).write_text(text)
 
 
-def _generated(path: Path, text: str) -> None:
-    path.mkdir()
-    (path / ABOUT).write_text(text)
-
-
-class _Never:
-    def describe(self) -> dict[str, Any]:
-        return {}
-
-    def generate(self, *args: Any) -> Any:
-        raise AssertionError
-
-
 DEEP_FILES: dict[str, tuple[Callable[[Path, str], Any], Callable[[Path], Any]]] = {
     "state": (lambda path, text: _tensors(path, crg=text), state_file.read),
     "context": (lambda path, text: _tensors(path, crg=text), read_context),
@@ -98,7 +84,6 @@ DEEP_FILES: dict[str, tuple[Callable[[Path, str], Any], Callable[[Path], Any]]] 
     "store": (_store, read_features),
     "split": (Path.write_text, read_split_file),
     "descriptions": (Path.write_text, read_descriptions),
-    "made": (_generated, lambda path: generate(dots(), _Never(), 1, path)),
     "design.toml": (lambda path, text: path.write_text(f"name = {text}"), read_design),
     "papers.toml": (lambda path, text: path.write_text(f"paper = {text}"), with_papers),
 }

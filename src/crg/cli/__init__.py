@@ -20,8 +20,6 @@ COMMANDS = {  # as help lists them
     "serve": "Serve sessions over HTTP, with a page to watch them live.",
     "demo": "Render shifted images, encode them with the bundled model, and compare the methods.",
     "encode": "Encode the images of a dataset once, for every run to read.",
-    "generate": "Make variations of images with a diffusion model, "
-    "once, for crg encode to add as views.",
     "run": "Run one method over a feature file, beside zero-shot on the same stream.",
     "compare": "Compare methods on feature files: mean and spread over stream orders.",
     "bench": "Run the experiment of a TOML file on whatever data is there.",

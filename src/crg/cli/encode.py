@@ -26,8 +26,8 @@ from crg.datasets import SHAPES, load_dataset
 from crg.datasets.catalog import SPLITS, TEST
 from crg.encoding import EncodingProgress, EncodingSummary, Wording, summary_of
 from crg.encoding import encode as run_encoding
+from crg.encoding.variations import Variations
 from crg.features.class_features import load_with_classes
-from crg.generation.variations import Variations
 from crg.images.views import Recipe
 from crg.types import InputError
 
@@ -58,8 +58,8 @@ def _image_options(command: F) -> F:
                      metavar="FRACTION",
                      help="Smallest part of the image that a view may show, by area."),
         click.option("--variations", type=click.Path(path_type=Path),
-                     help="Folder of generated variations, which are added as the last views; "
-                          "crg generate makes one."),
+                     help="Folder with a folder of generated variations for each image, "
+                          "which are added as the last views."),
         click.option("--generated", type=click.IntRange(min=1), metavar="G",
                      help="How many variations of each image are added."),
     )):  # fmt: skip

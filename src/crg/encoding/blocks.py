@@ -23,8 +23,8 @@ import numpy as np
 from crg.encoders import load_encoder
 from crg.encoders.base import Encoder
 from crg.encoding.ray_cluster import Needs, Tell, work_on_ray
+from crg.encoding.variations import Variations
 from crg.features.store import HALF, Numbers
-from crg.generation.variations import Variations
 from crg.images.image_set import Source
 from crg.images.preprocessing import Pixels
 from crg.images.views import Recipe, iter_views

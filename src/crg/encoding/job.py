@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from crg.encoders.base import Encoder, Vectors
 from crg.encoding.blocks import Block, EncodedBlock, Settings, encode_blocks, encode_on_ray
+from crg.encoding.variations import Variations
 from crg.features import store as storage
 from crg.features.files import read_features
 from crg.features.store import (
@@ -26,7 +27,6 @@ from crg.features.store import (
     read_header,
     writing,
 )
-from crg.generation.variations import Variations
 from crg.images.image_set import ImageSet
 from crg.images.views import Recipe
 from crg.prompts import Cache, Mode, class_prompts, distinct_names, encode_classes
