@@ -15,8 +15,7 @@ from crg import Classifier
 from crg.cli.encode import encode
 from crg.cli.predict import predict
 from crg.encoders.mini import Mini
-from crg.features.class_features import load_with_classes
-from crg.features.files import read_features
+from crg.features.files import load_with_classes, read_features
 from crg.prompts import encode_classes
 from sentences import refused_in_one_sentence
 

@@ -19,6 +19,7 @@ from PIL import Image
 from crg import InputError
 from crg.encoders.base import Vectors
 from crg.encoding import Wording, encode
+from crg.engine.ray_encoding import encode_on_ray
 from crg.features import store
 from crg.features.files import read_features
 from crg.images.image_set import ImageSet
@@ -181,7 +182,7 @@ def test_ray_is_named_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.Mo
     """Without Ray installed the sentence names the extra."""
     monkeypatch.setitem(sys.modules, "ray", None)
     with refused_in_one_sentence(".[ray]"):
-        run(dots(), tmp_path / "s", engine="ray")
+        run(dots(), tmp_path / "s", run=encode_on_ray)
 
 
 def test_blocks_without_their_header_do_not_count(tmp_path: Path) -> None:
@@ -195,9 +196,7 @@ def test_blocks_without_their_header_do_not_count(tmp_path: Path) -> None:
     assert contents(tmp_path / "s") == contents(tmp_path / "whole")
 
 
-@pytest.mark.parametrize(
-    "options", [{"address": "10.0.0.1:6379"}, {"batch": 0}, {"workers": -1}, {"engine": "moon"}]
-)
+@pytest.mark.parametrize("options", [{"batch": 0}, {"workers": -1}])
 def test_odd_settings_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
     """Settings that make no sense are reported before anything is written."""
     with refused_in_one_sentence():

@@ -39,6 +39,9 @@ from typing import Any
 import numpy as np
 
 from crg.atomic import file_sha256
+from crg.encoders import load_encoder
+from crg.encoders.base import Encoder
+from crg.encoders.fixed_text import FixedText
 from crg.features.formats import read_raw, write_raw
 from crg.features.store import read_store
 from crg.resources import FEW, GENERATED, FewShot
@@ -159,9 +162,38 @@ def write_features(path: str | os.PathLike[str], features: Features) -> None:
     write_raw(Path(path), {key: value for key, value in values.items() if value is not None})
 
 
+def read_class_features(path: str | os.PathLike[str]) -> Task:
+    """The classes of a file with ``text_features`` and ``class_names``, such as a feature file.
+
+    The logit scale of the task is 1: the encoder has its own.
+    """
+    source, needed = Path(path), ("text_features", "class_names")
+    raw = read_raw(source, needed)
+    check_names(source, raw, needed, "a file of text features")
+    try:
+        names, text = _classes(raw)
+        return Task(names, text.astype(np.float32), 1.0)
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from None
+
+
+def load_with_classes(
+    model: str | Encoder,
+    text_features: str | os.PathLike[str] | None,
+    *,
+    device: str | None = None,
+    precision: str | None = None,
+) -> Encoder:
+    """The encoder, with the classes of the file ``text_features`` if one is given."""
+    known = None if text_features is None else read_class_features(text_features)
+    if isinstance(model, str):
+        model = load_encoder(model, device=device, precision=precision)
+    return model if known is None else FixedText(model, known, str(text_features))
+
+
 def _assembled(source: Path, raw: Mapping[str, Any], digest: str) -> Features:
     images = _array("image_features", raw["image_features"])  # a store's stay on disk
-    names, text = text_of(raw)
+    names, text = _classes(raw)
     precision = np.float64 if images.dtype == np.float64 else np.float32
     with np.errstate(over="ignore"):  # what is too large then is refused as infinite
         task = Task(names, text.astype(precision), _one_number(raw["logit_scale"]))
@@ -180,11 +212,6 @@ def _assembled(source: Path, raw: Mapping[str, Any], digest: str) -> Features:
         prompts=tuple(raw.get("prompts") or ()),
         dataset=raw.get("dataset"),
     )
-
-
-def text_of(raw: Mapping[str, Any]) -> tuple[tuple[str, ...], Numbers]:
-    """The class names and their features, as they were stored."""
-    return _names_of(raw["class_names"]), _floats("text_features", raw["text_features"])
 
 
 def check_complete(source: Path, raw: Mapping[str, Any]) -> None:
@@ -297,12 +324,12 @@ def _checked_ids(ids: Any, count: int) -> tuple[SampleId, ...]:
     return tuple(names)
 
 
-def _names_of(stored: Any) -> tuple[str, ...]:
-    """The class names as text."""
-    array = _array("class_names", stored)
-    if array.ndim != 1 or array.dtype.kind not in "US":
+def _classes(raw: Mapping[str, Any]) -> tuple[tuple[str, ...], Numbers]:
+    """The class names and their features, in the precision they were stored in."""
+    names = _array("class_names", raw["class_names"])
+    if names.ndim != 1 or names.dtype.kind not in "US":
         raise InputError("class_names is not a list of strings: store one name per class.")
-    return tuple(_decoded(array).tolist())
+    return tuple(_decoded(names).tolist()), _floats("text_features", raw["text_features"])
 
 
 def _text_kind_of(stored: Any) -> str | None:
