@@ -94,7 +94,12 @@ def test_a_block_is_on_disk_before_it_has_its_name(
     done: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda handle: done.append("fsync"))
     rename = os.replace
-    monkeypatch.setattr(os, "replace", lambda *names: (done.append("rename"), rename(*names)))
+
+    def renamed(*names: Path) -> None:
+        done.append("rename")
+        rename(*names)
+
+    monkeypatch.setattr(os, "replace", renamed)
     run(dots(8), tmp_path / "s")
     assert done == ["fsync", "rename", "fsync"] * 5  # header, block, images, text, header
 

@@ -48,7 +48,7 @@ def test_the_example_fills_one_folder_per_image(
     monkeypatch.setitem(
         sys.modules,
         "diffusers",
-        SimpleNamespace(StableDiffusionImageVariationPipeline=Pipeline),  # type: ignore[arg-type]
+        SimpleNamespace(StableDiffusionImageVariationPipeline=Pipeline),
     )
     for name in ("cat", "dog"):
         (tmp_path / "photos").mkdir(exist_ok=True)

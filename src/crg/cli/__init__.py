@@ -30,7 +30,7 @@ COMMANDS = {  # as help lists them
     "encoders": "List the models that turn images and texts into features.",
     "export": "Write a model of open_clip for ONNX Runtime, and check that both agree.",
     "context": "Show a context that coop learnt: its model, its shape and the words nearest to it.",
-    "datasets": "List the datasets, tell more of one, or check one on disk.",
+    "datasets": "List the datasets, describe one, or check one on disk.",
 }
 _ELSEWHERE = {
     "export": "encoders",

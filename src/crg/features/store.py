@@ -308,7 +308,7 @@ class StoreWriter:
         raw = read_raw(self._path(number), ("images", "content", "skipped"))
         rows, content = self.blocks[number]
         shape = (len(rows), *self.plan.shape[1:])
-        if (np.shape(raw.get("images")), str(raw.get("content"))) != (shape, content):
+        if (np.shape(raw.get("images", ())), str(raw.get("content"))) != (shape, content):
             raise InputError(f"{self._path(number)} was made from other images: encode them again.")
         reasons = json.loads(str(raw["skipped"]))
         return raw["images"], {int(row): why for row, why in reasons.items()}
