@@ -278,8 +278,11 @@ class _Broken(HashEncoder):
 
 @pytest.mark.parametrize(
     ("encoder", "words"),
-    [(_Broken(slice(None), np.nan), ("dot 0", "--precision")), (_Broken(7, 0), ("dot 2", "--model"))],
-)  # fmt: skip
+    [
+        (_Broken(slice(None), np.nan), ("dot 0", "--precision")),
+        (_Broken(7, 0), ("dot 2", "--model")),
+    ],
+)
 def test_useless_features_are_refused(out: Path, encoder: Any, words: tuple[str, ...]) -> None:
     """NaN, or a single view of zeros, is reported with the image's name instead of being kept."""
     with refused_in_one_sentence(*words):
