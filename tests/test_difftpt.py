@@ -84,7 +84,7 @@ def plain_difftpt(views: Any, n_generated: int) -> Any:
 
 @pytest.mark.parametrize(("n_views", "n_generated"), [(12, 5), (9, 8), (2, 1), (20, 10)])
 def test_difftpt_equals_its_plain_form(n_views: int, n_generated: int) -> None:
-    """Filters and four steps of AdamW give what autograd gives, for every image anew."""
+    """Filters and four steps of AdamW give what autograd gives, for each image separately."""
     adapter = crg.create("difftpt", task(generated=n_generated))
     for views in some_views(10, n_views):
         expected = plain_difftpt(views, n_generated)
@@ -105,7 +105,7 @@ def at_angles(degrees: Sequence[float]) -> Any:
     [
         (5, 0.8, [0, 170, 90, 50, -20, 80, 100]),  # of 50, 120, -20, 80, 100 the furthest goes
         (5, 0.4, [0, 170, 90, 50, -20]),
-        (5, 0.01, [0, 170, 90, -20]),  # one stays whatever the share
+        (5, 0.01, [0, 170, 90, -20]),  # at least one stays
         (5, 1.0, [0, 170, 90, 50, 120, -20, 80, 100]),
         (2, 0.5, [0, 170, 90, 50, 120, -20, 80]),
     ],

@@ -63,8 +63,8 @@ def test_a_dataset_is_encoded_and_checked() -> None:
         0,
         "s is finished: 20 images, 3 views each, 8 wide.\n",
     )
-    told = json.loads(encode("dots", "--out", "s", "--json").stdout)
-    assert (told["n_images"], told["n_reused"], told["skipped"]) == (20, 20, [])
+    again = json.loads(encode("dots", "--out", "s", "--json").stdout)
+    assert (again["n_images"], again["n_reused"], again["skipped"]) == (20, 20, [])
     assert "s is sound: 20 images" in encode("--out", "s", "--check").output
 
 
@@ -168,8 +168,8 @@ def _runs_after(words: list[str]) -> int:
     return sum('"metrics"' in line for line in lines)
 
 
-def test_a_store_tells_the_split_and_the_draw(tmp_path: Path) -> None:
-    """A store of training images is never gone on with as the test set, or with other shots."""
+def test_a_store_knows_the_split_and_the_draw(tmp_path: Path) -> None:
+    """A store of training images is not continued as the test set, or with other shots."""
     make_split_dataset(tmp_path, get_entry("dtd"), split_of(train=5, test=4))
     words = ["dtd", "--root", str(tmp_path), "--out", "s"]
     done = encode(*words, "--split", "train", "--shots", "2")

@@ -43,7 +43,7 @@ class Pipeline:
 def test_the_example_fills_one_folder_per_image(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each image gets different variations of its own, and a second run makes only missing ones."""
+    """Each image gets different variations, and a second run makes only the missing ones."""
     pytest.importorskip("torch")
     monkeypatch.setitem(
         sys.modules,

@@ -61,7 +61,7 @@ class Features:
     """Encoded images with their task; checked when made.
 
     ``image_features`` stays in the precision it was stored in, because half precision
-    halves the memory; ``views`` hands it out in the precision that is computed in.
+    halves the memory; ``views`` converts to the precision of the task.
     """
 
     image_features: Numbers  # (N, D) or (N, V, D)
@@ -127,7 +127,7 @@ class Features:
 
 
 def read_features(path: str | os.PathLike[str], verify: bool = True) -> Features:
-    """Read and check a feature file or a store; what is wrong is reported in one sentence.
+    """Read and check a feature file or a store; every fault is reported in one sentence.
 
     A store is mapped into memory rather than loaded; without ``verify`` the checksums of its
     images are not computed.
@@ -147,17 +147,10 @@ def read_features(path: str | os.PathLike[str], verify: bool = True) -> Features
 def write_features(path: str | os.PathLike[str], features: Features) -> None:
     """Write a feature file, at once or not at all; the suffix chooses the format."""
     values: dict[str, Any] = {
-        "image_features": features.image_features,
         "text_features": np.asarray(features.task.text_features),
         "class_names": features.task.class_names,
         "logit_scale": features.task.logit_scale,
-        "labels": features.labels,
-        "ids": features.ids,
-        "few_features": features.few_features,
-        "few_labels": features.few_labels,
-        "generated": features.generated,
-        "text_kind": features.text_kind,
-        "model": features.model,
+        **{name: getattr(features, name) for name in ("image_features", *OPTIONAL)},
     }
     write_raw(Path(path), {key: value for key, value in values.items() if value is not None})
 
@@ -195,27 +188,21 @@ def _assembled(source: Path, raw: Mapping[str, Any], digest: str) -> Features:
     images = _array("image_features", raw["image_features"])  # a store's stay on disk
     names, text = _classes(raw)
     precision = np.float64 if images.dtype == np.float64 else np.float32
-    with np.errstate(over="ignore"):  # what is too large then is refused as infinite
+    with np.errstate(over="ignore"):  # values that overflow are refused as infinite
         task = Task(names, text.astype(precision), _one_number(raw["logit_scale"]))
     return Features(
         image_features=images,
         task=task,
-        labels=raw.get("labels"),
-        ids=raw.get("ids"),
-        few_features=raw.get("few_features"),
-        few_labels=raw.get("few_labels"),
-        generated=raw.get("generated"),
-        model=raw.get("model"),
         source=source,
         sha256=digest,
-        text_kind=raw.get("text_kind"),
         prompts=tuple(raw.get("prompts") or ()),
         dataset=raw.get("dataset"),
+        **{name: raw.get(name) for name in OPTIONAL},
     )
 
 
 def check_complete(source: Path, raw: Mapping[str, Any]) -> None:
-    """Refuse what lacks a required name, with the nearest name that it has."""
+    """Refuse a file that lacks a required name, and suggest the nearest name that it has."""
     check_names(source, raw, REQUIRED, "a feature file")
 
 
@@ -234,7 +221,7 @@ def check_names(source: Path, raw: Mapping[str, Any], needed: Sequence[str], wha
 
 
 def _check_vectors(what: str, array: Any, ndims: tuple[int, ...], width: int) -> None:
-    """Refuse what is no stack of finite vectors of this width that point somewhere."""
+    """Refuse anything but a stack of finite, non-zero vectors of this width."""
     array = _floats(what, array)
     shape = array.shape
     if len(shape) not in ndims:

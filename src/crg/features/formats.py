@@ -1,7 +1,7 @@
 """The two file formats that hold named arrays: ``.npz`` and ``.safetensors``.
 
-What is read here is raw: arrays, strings and numbers by name, not yet checked against each
-other. Nothing is ever unpickled, so a file from a stranger cannot run code.
+The values are raw: arrays, strings and numbers by name, not yet checked against each other.
+Nothing is ever unpickled, so a file from a stranger cannot run code.
 """
 
 from __future__ import annotations

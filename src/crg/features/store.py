@@ -213,7 +213,7 @@ def _damaged(folder: Path, what: str) -> InputError:
 def writing(
     folder: Path, plan: Header, blocks: Sequence[Block], accept_skipped: bool
 ) -> Iterator[StoreWriter]:
-    """The store in ``folder``, new or as far as it got; nobody else may write to it meanwhile.
+    """Lock the store in ``folder``, new or as far as it got, and write to it.
 
     ``plan`` is the header with all images of the dataset. A store made from something else is
     refused. Blocks with images left out count only with ``accept_skipped``.
