@@ -237,7 +237,6 @@ class StoreWriter:
                 if path.suffix != ".lock":
                     path.unlink()
         if not (folder / HEADER).exists():
-            self._remove_blocks()  # they may belong to another plan
             write_header(folder, plan)
         header = read_header(folder)
         _check_same(folder, header, plan)
