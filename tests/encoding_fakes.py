@@ -122,6 +122,18 @@ def run(images: ImageSet, out: Path, encoder: Any = None, **options: Any) -> Enc
     return encode(images, encoder or HashEncoder(), Recipe(3), out, wording=wording, **options)
 
 
+def stop_after(count: int, images: ImageSet, out: Path, **options: Any) -> None:
+    """Interrupt a job after so many images, as Ctrl-C does."""
+    with pytest.raises(KeyboardInterrupt):
+        run(images, out, StoppedAfter(count), **options)
+
+
+def is_as_in_one_go(out: Path, images: ImageSet, **options: Any) -> bool:
+    """Whether a store has the bytes of one that was encoded without a stop."""
+    run(images, out.with_name("whole"), **options)
+    return contents(out) == contents(out.with_name("whole"))
+
+
 def _unit_rows(contents_of_rows: list[bytes]) -> Vectors:
     digests = [hashlib.sha256(content).digest()[:WIDTH] for content in contents_of_rows]
     rows = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, WIDTH).astype(np.float32) + 1

@@ -1,7 +1,8 @@
 """Encoding jobs that end by kill -9, before each single thing they do to the disk.
 
 ``python killed_encoding.py FOLDER`` forks a job for each of its operations on the disk, kills it
-in the middle of that operation, lets another one go on, and compares every byte.
+in the middle of that operation, lets another one continue, and compares every byte. Some of the
+images are unreadable and left out.
 """
 
 from __future__ import annotations
@@ -67,12 +68,13 @@ def kill_at(moment: int) -> None:
         setattr(os, name, deadly(getattr(os, name), name))
 
 
-def in_child(work: Callable[[], None]) -> bool:
-    """Whether ``work`` came to its end in a process of its own."""
+def survives(moment: int, images: ImageSet, folder: Path) -> bool:
+    """Whether a job in another process ends before the ``moment``-th operation kills it."""
     child = os.fork()
     if child == 0:
         try:
-            work()
+            kill_at(moment)
+            run_job(images, folder, HashEncoder())
         except BaseException:
             sys.excepthook(*sys.exc_info())
             os._exit(1)
@@ -85,23 +87,17 @@ def in_child(work: Callable[[], None]) -> bool:
 def kill_at_every_moment(images: ImageSet, place: Path) -> int:
     """How many different moments there were; every resumed store is as if nothing had been."""
     run_job(images, place / "whole", HashEncoder())
-    whole = contents(place / "whole")
+    whole, folder = contents(place / "whole"), place / "killed"
     for moment in range(1, 10_000):
-        folder = place / "killed"
         shutil.rmtree(folder, ignore_errors=True)
-        if in_child(lambda m=moment, f=folder: _job_until(m, images, f)):  # type: ignore[misc]
+        if survives(moment, images, folder):
             return moment - 1
-        assert in_child(lambda f=folder: run_job(images, f, HashEncoder()))  # type: ignore[misc]
+        run_job(images, folder, HashEncoder())
         assert contents(folder) == whole, f"killed at operation {moment}"
     raise AssertionError("the job never ends")
 
 
-def _job_until(moment: int, images: ImageSet, folder: Path) -> None:
-    kill_at(moment)
-    run_job(images, folder, HashEncoder())
-
-
 if __name__ == "__main__":
     os.fsync = lambda fd: None  # what the disk has matters to power failures only
-    where, bad = Path(sys.argv[1]), [3, 11] if "bad" in sys.argv else []
-    print(kill_at_every_moment(dot_files(where / "images", 13, bad), where))
+    where = Path(sys.argv[1])
+    print(kill_at_every_moment(dot_files(where / "images", 13, bad=[3, 11]), where))

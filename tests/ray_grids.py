@@ -10,8 +10,7 @@ from typing import Any
 
 import ray
 
-from crg.encoding import ray_cluster
-from crg.engine import RunSpec, run_all
+from crg.engine import RunSpec, ray_encoding, run_all
 from crg.engine.cluster import run_all_on_ray
 from deadly_methods import answers, n_struck, save_deadly
 from made_files import save_plugin, save_stream
@@ -50,7 +49,7 @@ def killed_in_mid_grid(place: Path, specs: list[RunSpec]) -> dict[str, Any]:
 def given_up_and_stopped(place: Path, specs: list[RunSpec]) -> dict[str, Any]:
     """On the user's cluster: a run that always kills its worker, and a grid that is stopped."""
     ray.init(address="local", num_cpus=_TWO, include_dashboard=False, log_to_driver=False)
-    plugin, ray_cluster.TRIES = save_deadly(place, times=99), 1
+    plugin, ray_encoding.TRIES = save_deadly(place, times=99), 1
     doomed = [RunSpec(specs[0].path, "deadly"), RunSpec(specs[0].path, "tda")]
     lost = answers(run_all_on_ray(doomed, plugins=[plugin]))
     slow = [RunSpec(specs[0].path, "constant", {"seconds": 60.0}, seed) for seed in (0, 1)]

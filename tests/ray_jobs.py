@@ -16,6 +16,7 @@ from crg import InputError
 from crg.encoders.base import Encoder, Vectors
 from crg.encoding import Wording, encode
 from crg.encoding import job as encoding_job
+from crg.engine.ray_encoding import encode_on_ray
 from crg.images.preprocessing import Pixels
 from crg.images.views import Recipe
 from encoding_fakes import HashEncoder, contents, dot_files
@@ -38,16 +39,16 @@ class OnceDeadlyEncoder(HashEncoder):
         return super().encode_images(pixels)
 
 
-def job(place: Path, out: str, engine: str, load: Callable[[], Encoder], bad: int = -1) -> str:
-    """Encode 60 images; the complaint, or nothing."""
+def job(place: Path, out: str, load: Callable[[], Encoder] | None, bad: int = -1) -> str:
+    """Encode 60 images, on Ray if there is ``load``; the complaint, or nothing."""
     images = dot_files(place / "images", 60, [bad])
+    on_ray = functools.partial(encode_on_ray, workers=_TWO, load=load)
     try:
         encode(
             *(images, HashEncoder(), Recipe(2), place / out),
             wording=Wording(cache=None),
             workers=_TWO,
-            engine=engine,  # type: ignore[arg-type]
-            load=load,
+            run=on_ray if load else None,
         )
     except InputError as error:
         return str(error)
@@ -56,15 +57,15 @@ def job(place: Path, out: str, engine: str, load: Callable[[], Encoder], bad: in
 
 def all_jobs(place: Path) -> dict[str, str | bool]:
     """A job on a cluster of its own that loses an actor, and others on the user's cluster."""
-    job(place, "local", "local", HashEncoder)
+    job(place, "local", None)
     told: dict[str, str | bool] = {}
     deadly = functools.partial(OnceDeadlyEncoder, place / "marker")
-    told["lost"] = job(place, "lost", "ray", deadly)
+    told["lost"] = job(place, "lost", deadly)
     told["ended"] = not ray.is_initialized()
     ray.init(address="local", num_cpus=_TWO, include_dashboard=False, log_to_driver=False)
-    told["weights"] = job(place, "other", "ray", functools.partial(HashEncoder, "hash", "new"))
-    told["unreadable"] = job(place, "corrected", "ray", HashEncoder, bad=33)
-    told["corrected"] = job(place, "corrected", "ray", HashEncoder)
+    told["weights"] = job(place, "other", functools.partial(HashEncoder, "hash", "new"))
+    told["unreadable"] = job(place, "corrected", HashEncoder, bad=33)
+    told["corrected"] = job(place, "corrected", HashEncoder)
     told["left alone"] = ray.is_initialized()
     ray.shutdown()
     same = contents(place / "local")

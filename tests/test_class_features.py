@@ -15,8 +15,7 @@ from crg import Classifier
 from crg.cli.encode import encode
 from crg.cli.predict import predict
 from crg.encoders.mini import Mini
-from crg.features.class_features import load_with_classes
-from crg.features.files import read_features
+from crg.features.files import load_with_classes, read_features
 from crg.prompts import encode_classes
 from sentences import refused_in_one_sentence
 
@@ -130,7 +129,7 @@ def test_encode_takes_text_features_from_the_file(file: Path, tmp_path: Path) ->
     ],
 )
 def test_other_files_are_refused(tmp_path: Path, changes: Any, words: list[str]) -> None:
-    """What is missing, or of another width, kind or number, is reported with the file."""
+    """A missing name, or one of another width, kind or number, is reported with the file."""
     file = _write(tmp_path / "classes.npz", **changes)
     with refused_in_one_sentence(*words):
         Classifier("mini", text_features=file)

@@ -50,15 +50,23 @@ def _problems(name: str, root: Path | None = None, decode: bool = False) -> dict
 
 @pytest.mark.usefixtures("small")
 def test_whole_copies_are_fine(tmp_path: Path) -> None:
-    """Nothing is complained of, by header or decoded, for each kind of layout."""
+    """Every layout passes, by header or decoded, and each image advances the progress."""
     make_split_dataset(tmp_path, get_entry("caltech101"))
     make_aircraft(tmp_path)
     make_imagenet(tmp_path)
     for name in ("caltech101", "fgvc", "imagenet"):
         for decode in (False, True):
             assert _problems(name, tmp_path, decode) == {}
-    report = check_dataset("imagenet", tmp_path)
+    seen: list[int] = []
+
+    @contextlib.contextmanager
+    def progress(total: int) -> Iterator[Callable[[], None]]:
+        seen.append(total)
+        yield lambda: seen.append(1)
+
+    report = check_dataset("imagenet", tmp_path, progress=progress)
     assert (report.n_classes, report.n_images) == (3, 6)
+    assert seen == [6, 1, 1, 1, 1, 1, 1]
 
 
 @pytest.mark.usefixtures("small")
@@ -82,7 +90,7 @@ def test_missing_and_damaged_images_are_listed(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_classes_with_other_counts_are_named(tmp_path: Path) -> None:
-    """Of ImageNet every class has the same number, so that the odd ones can be told."""
+    """Of ImageNet every class has the same number, so that the odd ones can be named."""
     images = make_imagenet(tmp_path)
     (images / WNIDS[1] / f"{WNIDS[1]}_1.JPEG").unlink()
     assert _problems("imagenet", tmp_path) == {
@@ -101,7 +109,7 @@ def test_wrong_numbers_and_names_of_classes(tmp_path: Path) -> None:
     assert _problems("eurosat", tmp_path)["1 class name is not the usual."] == ("Annual Crop",)
 
 
-def test_all_missing_parts_are_told_at_once(tmp_path: Path) -> None:
+def test_all_missing_parts_are_reported_at_once(tmp_path: Path) -> None:
     """A folder without split file and images lacks two things, and both are reported."""
     (tmp_path / "ucf101").mkdir()
     (tmp_path / "imagenet-adversarial").mkdir()
@@ -132,7 +140,7 @@ def test_one_of_ones_own_is_checked_too(tmp_path: Path) -> None:
 def test_a_huge_image_is_known_by_its_header(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the encoder would refuse for its size is found without decoding it."""
+    """An image that the encoder would refuse for its size is found without decoding it."""
     put(tmp_path / "cat/1.jpg", jpeg((20, 10)))
     put(tmp_path / "dog/1.jpg", jpeg((20, 11)))
     monkeypatch.setattr(check, "MAX_PIXELS", 200)
@@ -141,29 +149,25 @@ def test_a_huge_image_is_known_by_its_header(
 
 
 def test_the_list_names_all_thirteen() -> None:
-    """`crg datasets` prints a line for each, and the same as JSON."""
+    """`crg datasets` prints a line for each, and the same as JSON; shapes are described too."""
     text = _crg().output
     assert all(entry.name in text and f"{entry.test:,}" in text for entry in catalogue().values())
     listed = json.loads(_crg("--json").output)["datasets"]
     assert [each["name"] for each in listed] == list(catalogue())
+    assert "fog" in _crg("shapes").output
+    assert "night" in json.loads(_crg("shapes", "--json").output)["shifts"]
     sha256 = get_entry("imagenet").sample_sha256
     assert listed[6]["sample"] == {"size": 2000, "seed": 0, "sha256": sha256}
 
 
 @pytest.mark.parametrize("entry", catalogue().values(), ids=lambda entry: entry.name)
-def test_one_dataset_is_told_in_full(entry: DatasetEntry) -> None:
+def test_one_dataset_is_described_in_full(entry: DatasetEntry) -> None:
     """Templates, layout, source and the hash of the draw are printed."""
     text = " ".join(_crg(entry.name).output.split())
     assert all(template in text for template in entry.templates)
     assert entry.source in text and entry.sample_sha256 in text
     assert f"{entry.folders[0]}/" in text
     assert json.loads(_crg(entry.name, "--json").output)["classes"] == entry.classes
-
-
-def test_shapes_are_told_too() -> None:
-    """The bundled images are listed with their classes and shifts."""
-    assert "fog" in _crg("shapes").output
-    assert "night" in json.loads(_crg("shapes", "--json").output)["shifts"]
 
 
 @pytest.mark.usefixtures("small")
@@ -180,8 +184,8 @@ def test_exit_codes_of_the_check(tmp_path: Path) -> None:
     wrong = _crg(*words)
     assert wrong.exit_code == 1
     assert "1 image is unreadable." in wrong.output and "data.caltech.edu" in wrong.output
-    told = json.loads(_crg(*words, "--json", "--decode").output)
-    assert (told["fine"], told["problems"][0]["kind"]) == (False, "unreadable")
+    found = json.loads(_crg(*words, "--json", "--decode").output)
+    assert (found["fine"], found["problems"][0]["kind"]) == (False, "unreadable")
 
 
 def test_long_lists_are_cut_on_screen_but_not_in_json(tmp_path: Path) -> None:
@@ -197,7 +201,7 @@ def test_long_lists_are_cut_on_screen_but_not_in_json(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "sentence"),
     [
         (["imagnet"], "did you mean 'imagenet'"),
         (["check"], "takes one name"),
@@ -209,24 +213,9 @@ def test_long_lists_are_cut_on_screen_but_not_in_json(tmp_path: Path) -> None:
         (["check", "dtd", "--root", "/nowhere"], "/nowhere is not a folder"),
     ],
 )
-def test_bad_input_exits_with_two(words: list[str], told: str) -> None:
+def test_bad_input_exits_with_two(words: list[str], sentence: str) -> None:
     """Wrong words on the command line are one sentence and exit code 2."""
     outcome = _crg(*words)
     assert outcome.exit_code == 2
-    assert told in outcome.output
+    assert sentence in outcome.output
     assert outcome.output.count("\n") == 1
-
-
-@pytest.mark.usefixtures("small")
-def test_progress_is_told_for_each_image(tmp_path: Path) -> None:
-    """The bar is given the total and one call for each image that is there."""
-    make_imagenet(tmp_path)
-    seen: list[int] = []
-
-    @contextlib.contextmanager
-    def progress(total: int) -> Iterator[Callable[[], None]]:
-        seen.append(total)
-        yield lambda: seen.append(1)
-
-    check_dataset("imagenet", tmp_path, progress=progress)
-    assert seen == [6, 1, 1, 1, 1, 1, 1]

@@ -208,37 +208,31 @@ def test_a_table_without_labels_and_with_a_root(tmp_path: Path) -> None:
     ],
 )
 def test_odd_tables_are_refused(content: str, words: str, tmp_path: Path) -> None:
-    """Each way to spoil a table is reported in a sentence with the line that is meant."""
+    """Each fault of a table is reported in a sentence that names the line."""
     put_all([tmp_path / "1.jpg", tmp_path / "2.jpg"])
     table = put(tmp_path / "set.csv", content.encode("utf-8", "surrogateescape"))
     with refused_in_one_sentence("set.csv", words):
         load_dataset(str(table))
 
 
-def test_what_is_no_set_of_images_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Empty, flat and half-empty folders, other files and unknown names are each told."""
+def test_other_places_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Empty, flat and half-empty folders, other files and unknown names each have a sentence."""
     monkeypatch.chdir(tmp_path)
-    with refused_in_one_sentence("neither folders nor images"):
-        load_dataset(".")
-    image = put(tmp_path / "1.jpg")
-    with refused_in_one_sentence("images but no folder"):
-        load_dataset(".")
+
+    def refused(name: str, *words: str, **options: Any) -> None:
+        with refused_in_one_sentence(*words):
+            load_dataset(name, **options)
+
+    refused(".", "neither folders nor images")
+    put(tmp_path / "1.jpg")
+    refused(".", "images but no folder")
     put(tmp_path / "cat/notes.txt", "x")
-    with refused_in_one_sentence("cat holds no image"):
-        load_dataset(".")
-    with refused_in_one_sentence("needs no root"):
-        load_dataset(".", root=tmp_path)
-    with refused_in_one_sentence("not a set of images"):
-        load_dataset(str(image))
-    with refused_in_one_sentence("no split 'train'"):
-        load_dataset(".", split="train")
-    with refused_in_one_sentence("did you mean 'dtd'?"):
-        load_dataset("dtdd")
+    refused(".", "cat holds no image")
+    refused(".", "needs no root", root=tmp_path)
+    refused(".", "no split 'train'", split="train")
+    refused("1.jpg", "not a set of images")
+    refused("dtdd", "did you mean 'dtd'?")
     for name in ("nowhere/at/all", "x" * 300 + "/y"):
-        with refused_in_one_sentence(f"{name} does not exist"):
-            load_dataset(name)
+        refused(name, f"{name} does not exist")
     (tmp_path / "dtd").mkdir()
-    with refused_in_one_sentence("holds dtd", "./dtd"):
-        load_dataset("dtd")
+    refused("dtd", "holds dtd", "./dtd")

@@ -99,7 +99,7 @@ def test_a_removed_class_takes_its_images_along(adapter: crg.Adapter) -> None:
 
 
 def test_a_class_that_comes_back_has_no_images(adapter: crg.Adapter) -> None:
-    """What was removed with a class is gone, as if it had been added new."""
+    """A class that was removed comes back without its images."""
     adapter.remove_class("c")
     adapter.add_class("c", TEXT[2])
     kept = [row for row, label in enumerate(LABELS) if label != 2]
@@ -116,7 +116,7 @@ def test_an_added_class_leaves_the_others_alone(adapter: crg.Adapter) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_without_any_image_left_it_is_zero_shot(method: str) -> None:
-    """When the only class with labelled images goes, the others are told apart by text."""
+    """When the only class with labelled images goes, the others are classified by text."""
     adapter = crg.create(method, task_with(ROWS[:4], (0, 0, 0, 0)))
     adapter.remove_class("a")
     np.testing.assert_allclose(logits_of(adapter), zero_shot([1, 2]), rtol=1e-12)

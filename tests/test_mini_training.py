@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from captions import Caption
 from crg.encoders.mini import Mini
-from crg.shapes.scenes import Caption, Thing
+from crg.shapes.scenes import Thing
 from documents import ROOT
 
 torch = pytest.importorskip("torch")

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from crg.atomic import locked, locked_folder
 from crg.cli import main
-from crg.generation.variations import generate
 from crg.results import ledger
-from encoding_fakes import dots
 from made_files import save_raw
 from sentences import refused_in_one_sentence
 
@@ -104,28 +100,6 @@ def test_run_keeps_its_state_in_a_new_file_only(results: Path) -> None:
     _refused(CliRunner().invoke(main, [*words, "s.crg"]), "exists already")
     with locked("t.crg"):
         _refused(CliRunner().invoke(main, [*words, "t.crg"]), "another process")
-
-
-class _Looking:
-    """A generator that tries to be the second writer."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def describe(self) -> dict[str, Any]:
-        return {}
-
-    def generate(self, image: Any, *args: Any) -> Iterator[Any]:
-        with refused_in_one_sentence("another process"):
-            generate(dots(), self, 1, self.folder)
-        yield image
-
-
-def test_variations_have_one_writer(tmp_path: Path) -> None:
-    """Whoever comes second is refused before anything is generated."""
-    folder = tmp_path / "new" / "made"
-    images = dots().part(range(2))
-    assert generate(images, _Looking(folder), 1, folder).n_made == 2
 
 
 def test_an_export_has_one_writer(tmp_path: Path) -> None:

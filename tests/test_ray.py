@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from crg.encoding import Wording, encode
+from crg.engine.ray_encoding import encode_on_ray
 from crg.images.views import Recipe
 from encoding_fakes import HashEncoder, dots
 from ray_told import told_by
@@ -52,6 +54,5 @@ def test_a_cluster_that_does_not_answer_is_reported(tmp_path: Path) -> None:
         encode(
             *(dots(), HashEncoder(), Recipe(), tmp_path / "s"),
             wording=Wording(cache=None),
-            engine="ray",
-            address="127.0.0.1:1",
+            run=functools.partial(encode_on_ray, address="127.0.0.1:1"),
         )

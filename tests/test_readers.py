@@ -59,7 +59,7 @@ def test_the_root_may_be_the_folder_of_the_dataset(tmp_path: Path) -> None:
 
 
 def test_the_layout_of_tpt_is_found(tmp_path: Path) -> None:
-    """Split files in a folder of their own, images right below the dataset's folder."""
+    """Split files in a separate folder, images right below the dataset's folder."""
     put(tmp_path / "data_splits/split_zhou_Caltech101.json", json.dumps(SPLIT))
     put(tmp_path / "Caltech101/a/4.jpg")
     put(tmp_path / "Caltech101/b/5.jpg")
@@ -88,18 +88,13 @@ def test_aircraft_lists(folder: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("images", ["imagenet/images/val", "imagenet/val"])
 def test_imagenet_folders(images: str, tmp_path: Path) -> None:
-    """Classes follow classnames.txt, images are sorted, and val is the test split."""
+    """Classes follow classnames.txt, images are sorted, val is the test split; train is there."""
     put(make_imagenet(tmp_path, images) / WNIDS[0] / ".DS_Store", "x")
     found = load_dataset("ImageNet", root=tmp_path)
     assert found.class_names == ("tench", "goldfish", "great white shark")
     assert found.labels == (0, 0, 1, 1, 2, 2)
     assert found.ids[:2] == ("n01440764/n01440764_1.JPEG", "n01440764/n01440764_2.JPEG")
-
-
-def test_imagenet_has_a_train_split_too(tmp_path: Path) -> None:
-    """images/train is read for few-shot methods."""
-    make_imagenet(tmp_path)
-    make_imagenet(tmp_path, "imagenet/images/train")
+    make_imagenet(tmp_path, images.replace("val", "train"))
     assert len(load_dataset("imagenet", root=tmp_path, split="train")) == 6
 
 
@@ -134,7 +129,7 @@ def test_imagenet_a_has_the_classes_of_its_folders(tmp_path: Path) -> None:
 
 
 def test_class_names_of_imagenet_serve_its_variants(tmp_path: Path) -> None:
-    """Without a classnames.txt of their own, the variants take ImageNet's."""
+    """Variants without a classnames.txt take ImageNet's."""
     make_imagenet(tmp_path)
     make_imagenet_v2(tmp_path)
     (tmp_path / "imagenetv2/classnames.txt").unlink()
@@ -174,63 +169,54 @@ def test_no_reader_opens_an_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_odd_split_files_are_refused(content: str, words: str, tmp_path: Path) -> None:
-    """Each way to spoil a split file is reported in a sentence of its own."""
+    """Each fault of a split file is reported in a different sentence."""
     put(tmp_path / "dtd/split_zhou_DescribableTextures.json", content)
     put(tmp_path / "dtd/images/a.jpg")
     with refused_in_one_sentence(words):
         load_dataset("dtd", root=tmp_path)
 
 
+def refused(name: str, root: Path, *words: str, **options: Any) -> None:
+    """Loading the dataset is refused in one sentence with these words."""
+    with refused_in_one_sentence(*words):
+        load_dataset(name, root=root, **options)
+
+
 def test_missing_parts_are_named_with_their_source(tmp_path: Path) -> None:
     """No root, no folder, no split file, no images: each sentence says what to get where."""
-    with refused_in_one_sentence("not a folder"):
-        load_dataset("dtd", root=tmp_path / "nowhere")
-    with refused_in_one_sentence("DTD is not in", "no folder dtd", DTD.source):
-        load_dataset("dtd", root=tmp_path)
+    refused("dtd", tmp_path / "nowhere", "not a folder")
+    refused("dtd", tmp_path, "DTD is not in", "no folder dtd", DTD.source)
     (tmp_path / "dtd").mkdir()
-    with refused_in_one_sentence("lacks the file split_zhou_Desc", DTD.split_url):
-        load_dataset("dtd", root=tmp_path)
+    refused("dtd", tmp_path, "lacks the file split_zhou_Desc", DTD.split_url)
     put(tmp_path / "dtd" / DTD.split_file, json.dumps(SPLIT))
-    with refused_in_one_sentence("no images/b/5.jpg", DTD.source):
-        load_dataset("dtd", root=tmp_path)
+    refused("dtd", tmp_path, "no images/b/5.jpg", DTD.source)
 
 
 def test_odd_imagenet_folders_are_refused(tmp_path: Path) -> None:
-    """Unsorted images, unknown classes and odd names are each told in a sentence."""
+    """Unsorted images, unknown classes and odd names each have a sentence."""
     put(tmp_path / "imagenet/images/val/ILSVRC2012_val_00000001.JPEG")
-    with refused_in_one_sentence("no folder per class"):
-        load_dataset("imagenet", root=tmp_path)
+    refused("imagenet", tmp_path, "no folder per class")
     images = make_imagenet(tmp_path)
-    with refused_in_one_sentence("no split 'val': choose train or test"):
-        load_dataset("imagenet", root=tmp_path, split="val")
+    refused("imagenet", tmp_path, "no split 'val': choose train or test", split="val")
     put(images / "n09999999/x.JPEG")
-    with refused_in_one_sentence("n09999999 is not in it"):
-        load_dataset("imagenet", root=tmp_path)
+    refused("imagenet", tmp_path, "n09999999 is not in it")
     names = put(tmp_path / "imagenet/classnames.txt", "tench\n")
-    with refused_in_one_sentence("odd line 'tench'"):
-        load_dataset("imagenet", root=tmp_path)
+    refused("imagenet", tmp_path, "odd line 'tench'")
     names.write_bytes(b"\xff\xfe")
-    with refused_in_one_sentence("cannot be read"):
-        load_dataset("imagenet", root=tmp_path)
+    refused("imagenet", tmp_path, "cannot be read")
     names.unlink()
-    with refused_in_one_sentence("lacks the file classnames.txt"):
-        load_dataset("imagenet", root=tmp_path)
+    refused("imagenet", tmp_path, "lacks the file classnames.txt")
 
 
 def test_other_odd_layouts_are_refused(tmp_path: Path) -> None:
     """Too many numbered folders, unknown variants and empty folders are reported."""
     put(make_imagenet_v2(tmp_path) / "3/x.jpeg")
-    with refused_in_one_sentence("not 0 to 2"):
-        load_dataset("imagenet-v2", root=tmp_path)
+    refused("imagenet-v2", tmp_path, "not 0 to 2")
     place = make_aircraft(tmp_path)
-    with refused_in_one_sentence("no split 'dev': choose train or val or test"):
-        load_dataset("fgvc", root=tmp_path, split="dev")
+    refused("fgvc", tmp_path, "no split 'dev': choose train or val or test", split="dev")
     put(place / "images_variant_test.txt", "0000001 Concorde\n")
-    with refused_in_one_sentence("'Concorde', which variants.txt lacks"):
-        load_dataset("fgvc", root=tmp_path)
+    refused("fgvc", tmp_path, "'Concorde', which variants.txt lacks")
     (place / "images_variant_test.txt").unlink()
-    with refused_in_one_sentence("images_variant_test.txt cannot be read"):
-        load_dataset("fgvc", root=tmp_path)
+    refused("fgvc", tmp_path, "images_variant_test.txt cannot be read")
     (tmp_path / "imagenet-adversarial/imagenet-a").mkdir(parents=True)
-    with refused_in_one_sentence("no imagenet-a with a folder per class"):
-        load_dataset("imagenet-a", root=tmp_path)
+    refused("imagenet-a", tmp_path, "no imagenet-a with a folder per class")

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from captions import caption, facts_of, training_image, training_things
 from crg.images.image_set import Drawable, ImageSet
-from crg.shapes import N_CLASSES, class_things, shape_images, training_image
+from crg.shapes import N_CLASSES, class_things, shape_images
 from crg.shapes.drawing import COLOURS, OUTLINES, SIDE, TEXTURES
-from crg.shapes.scenes import caption, facts_of, generator, held_out_things, training_things
+from crg.shapes.scenes import generator, held_out_things
 from crg.shapes.shifts import SEVERITIES, SHIFTS
 from sentences import refused_in_one_sentence
 
@@ -57,7 +58,7 @@ def test_seeds_make_different_images() -> None:
 
 
 def test_the_set_is_complete() -> None:
-    """Ids are distinct and telling, classes equally frequent, templates have one gap."""
+    """Ids are distinct and descriptive, classes equally frequent, templates have one gap."""
     images = shape_images("night", 3, 2 * N_CLASSES, 0)
     assert images.ids[17] == "night-3/00017" and len(set(images.ids)) == len(images)
     assert np.bincount(np.array(images.labels)).tolist() == [2] * N_CLASSES
@@ -87,7 +88,7 @@ def test_held_out_combinations_never_occur_in_training() -> None:
     assert not set(held_out_things()) & set(training_things())
     names = [thing.name for thing in held_out_things()]
     rng = generator("test")
-    for index in range(1500):
+    for index in range(600):
         image = training_image(0, index)
         assert not image.thing.held_out
         text = caption(facts_of(image.scene()), rng).text
@@ -100,14 +101,14 @@ def test_every_word_of_a_class_name_occurs_in_training() -> None:
     assert {word for thing in held_out_things() for word in thing.name.split()} <= known
 
 
-def test_captions_tell_only_what_is_true() -> None:
-    """What a caption tells are facts of its scene, and at least one of them."""
+def test_captions_are_true() -> None:
+    """A caption names facts of its scene only, and at least one of them."""
     rng = generator("test")
     for index in range(300):
         facts = facts_of(training_image(0, index).scene())
-        told = caption(facts, rng).told
-        assert any(told[:3])
-        assert all(t is None or t == f for t, f in zip(told, facts, strict=True))
+        named = caption(facts, rng).facts
+        assert any(named[:3])
+        assert all(n is None or n == f for n, f in zip(named, facts, strict=True))
 
 
 @pytest.mark.parametrize("shift", SHIFTS)

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from captions import FACTS, Caption, caption, facts_of, training_image
 from crg.atomic import replacing
-from crg.shapes import training_image
 from crg.shapes.drawing import COLOURS, OUTLINES, SIDE, TEXTURES, draw
-from crg.shapes.scenes import FACTS, SIZES, Caption, caption, facts_of, generator
+from crg.shapes.scenes import SIZES, generator
 
 VALUES: tuple[tuple[str, ...], ...] = (  # in the order of FACTS
     tuple(OUTLINES),
@@ -62,8 +62,8 @@ def _subset(rng: np.random.Generator, count: int, share: float) -> Any:
 
 def agreement(captions: list[Caption], facts: Any) -> Any:
     """(n, n): whether the sentence of a column is true of the image of a row."""
-    told = np.array([_places(each.told) for each in captions])
-    return np.all((told[None] == -1) | (told[None] == facts[:, None]), axis=2)
+    named = np.array([_places(each.facts) for each in captions])
+    return np.all((named[None] == -1) | (named[None] == facts[:, None]), axis=2)
 
 
 def _places(words: Sequence[str | None]) -> list[int]:

@@ -22,9 +22,9 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
+from captions import phrases
 from crg.encoders.mini import WEIGHTS, Mini, split_words
 from crg.shapes import shape_images
-from crg.shapes.scenes import phrases
 from mini_bank import VALUES, Bank, agreement, load_bank
 from mini_twin import Plan, Twin, write_weights
 

@@ -21,8 +21,7 @@ from crg import notebook, state_file
 from crg.adapter import Adapter, create, restored
 from crg.answer import Answer, small_copy
 from crg.encoders.base import Encoder, Vectors
-from crg.features.class_features import load_with_classes, read_class_features
-from crg.features.files import read_features
+from crg.features.files import load_with_classes, read_class_features, read_features
 from crg.features.joining import few_for
 from crg.images.preprocessing import Pixels
 from crg.images.views import Augment, Recipe, iter_views, make_views

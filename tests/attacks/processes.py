@@ -24,7 +24,7 @@ from typing import Any
 from attacks.base import Outcome, check_said, command, refused, require
 from crg.bench.rerun import measured_values
 from crg.cli import main
-from crg.features import store_writer
+from crg.features.store import BLOCKS
 from crg.images.image_set import ImageSet
 from crg.results import ledger
 from crg.results.schema import Run
@@ -197,13 +197,17 @@ def _encode(folder: Path) -> None:
     run_job(_dots()[0], folder, SlowEncoder())
 
 
+def _n_blocks(folder: Path) -> int:
+    return len(list((folder / BLOCKS).glob("[!.]*")))
+
+
 def killed_encode(dice: random.Random, place: Path) -> Outcome:
     """Stopped up to three times: the bytes of a store that nothing stopped."""
     (_, whole), folder = _dots(), place / "store"
     shutil.rmtree(folder, ignore_errors=True)
     for _ in range(dice.randint(1, 3)):
         child = Child(lambda: _encode(folder), place / "said")
-        _at_a_moment(dice, child, lambda: len(store_writer.read_entries(folder)), _BLOCKS)
+        _at_a_moment(dice, child, lambda: _n_blocks(folder), _BLOCKS)
         child.end(dice.choice(_SIGNALS))
     require(Child(lambda: _encode(folder), place / "said").end() == 0, "it does not go on")
     require(contents(folder) == whole, "another store after a stop")
@@ -215,7 +219,7 @@ def two_encodes(dice: random.Random, place: Path) -> Outcome:
     (_, whole), folder = _dots(), place / "store"
     shutil.rmtree(folder, ignore_errors=True)
     child = Child(lambda: _encode(folder), place / "said")
-    _at_a_moment(dice, child, lambda: len(store_writer.read_entries(folder)), _BLOCKS)
+    _at_a_moment(dice, child, lambda: _n_blocks(folder), _BLOCKS)
     told = refused(lambda: _encode(folder))
     require(child.end() in ((0,) if told else (0, 2)), "the first one was disturbed")
     require(contents(folder) == whole, "another store beside a second job")

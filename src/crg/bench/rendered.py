@@ -70,7 +70,7 @@ class Shapes:
         """Render and encode the stream, unless it is there."""
         from crg.encoders import load_encoder
         from crg.encoding import encode
-        from crg.generation.variations import relight
+        from crg.encoding.variations import relight
         from crg.images.views import Recipe
 
         make_folder(folder, "--folder")

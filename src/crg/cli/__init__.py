@@ -20,8 +20,6 @@ COMMANDS = {  # as help lists them
     "serve": "Serve sessions over HTTP, with a page to watch them live.",
     "demo": "Render shifted images, encode them with the bundled model, and compare the methods.",
     "encode": "Encode the images of a dataset once, for every run to read.",
-    "generate": "Make variations of images with a diffusion model, "
-    "once, for crg encode to add as views.",
     "run": "Run one method over a feature file, beside zero-shot on the same stream.",
     "compare": "Compare methods on feature files: mean and spread over stream orders.",
     "bench": "Run the experiment of a TOML file on whatever data is there.",
@@ -30,7 +28,7 @@ COMMANDS = {  # as help lists them
     "methods": "List the methods with their options, describe one, or check your own.",
     "encoders": "List the models that turn images and texts into features.",
     "export": "Write a model of open_clip for ONNX Runtime, and check that both agree.",
-    "datasets": "List the datasets, tell more of one, or check one on disk.",
+    "datasets": "List the datasets, describe one, or check one on disk.",
 }
 _ELSEWHERE = {"export": "encoders"}  # modules not named after the command
 

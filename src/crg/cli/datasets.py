@@ -21,7 +21,7 @@ from crg.datasets.catalog import (
     get_entry,
     layout,
 )
-from crg.datasets.check import Problem, Report, check_dataset
+from crg.datasets.check import CheckReport, Fault, check_dataset
 from crg.shapes.shifts import SEVERITIES, SHIFTS
 from crg.threads import processors
 
@@ -40,7 +40,7 @@ _WRONG = 1  # exit code
 def datasets(
     ctx: click.Context, words: tuple[str, ...], root: Path | None, decode: bool, as_json: bool
 ) -> None:
-    """List the datasets, tell more of one, or check one on disk.
+    """List the datasets, describe one, or check one on disk.
 
     NAME is a name from the list; check also takes a folder of your own with one folder per class,
     or a CSV file. Exit code of check: 0 all is fine, 1 something is wrong, 2 bad input.
@@ -61,9 +61,9 @@ def datasets(
         case []:
             _list(as_json)
         case ["shapes"]:
-            _tell_shapes(as_json)
+            _describe_shapes(as_json)
         case [name]:
-            _tell(get_entry(name), as_json)
+            _describe(get_entry(name), as_json)
         case _:
             raise click.UsageError("crg datasets takes one name")
 
@@ -88,7 +88,7 @@ def _list(as_json: bool) -> None:
     )
 
 
-def _tell(entry: DatasetEntry, as_json: bool) -> None:
+def _describe(entry: DatasetEntry, as_json: bool) -> None:
     if as_json:
         print_json(_facts(entry))
         return
@@ -112,7 +112,7 @@ def _tell(entry: DatasetEntry, as_json: bool) -> None:
         )
 
 
-def _tell_shapes(as_json: bool) -> None:
+def _describe_shapes(as_json: bool) -> None:
     names = load_dataset("shapes", limit=1).class_names
     severities = [min(SEVERITIES), max(SEVERITIES)]
     if as_json:
@@ -141,7 +141,7 @@ def _check(ctx: click.Context, name: str, root: Path | None, decode: bool, as_js
     ctx.exit(_WRONG if report.problems else 0)
 
 
-def _print_report(report: Report) -> None:
+def _print_report(report: CheckReport) -> None:
     console = output()
     for problem in report.problems:
         console.print(Text(f"{report.name}: {problem.sentence}"))
@@ -155,7 +155,7 @@ def _print_report(report: Report) -> None:
         console.print(Text(f"{report.n_ignored:,} files are not images or in no class."))
 
 
-def _items(problem: Problem) -> list[Text]:
+def _items(problem: Fault) -> list[Text]:
     lines = [f"  {each}" for each in problem.items[:_SHOWN]]
     if len(problem.items) > _SHOWN:
         lines.append(f"  and {len(problem.items) - _SHOWN:,} more: --json lists them all")

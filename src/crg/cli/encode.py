@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 from rich.console import Console
@@ -26,49 +26,45 @@ from crg.datasets import SHAPES, load_dataset
 from crg.datasets.catalog import SPLITS, TEST
 from crg.encoding import EncodingProgress, EncodingSummary, Wording, summary_of
 from crg.encoding import encode as run_encoding
-from crg.features.class_features import load_with_classes
-from crg.generation.variations import Variations
-from crg.images.views import Recipe
+from crg.encoding.job import Run
+from crg.encoding.variations import Variations
+from crg.features.files import load_with_classes
+from crg.images.views import Augment, Recipe
+from crg.prompts import Mode
 from crg.types import InputError
 
 _SECONDS_BETWEEN_LINES = 60.0  # where there is no terminal
 
 
-def _image_options(command: F) -> F:
+def _options(command: F) -> F:
+    folder, positive = click.Path(path_type=Path), click.IntRange(min=1)
     for option in reversed((
-        click.option("--root", type=click.Path(path_type=Path),
+        click.option("--root", type=folder,
                      help="Folder that holds the datasets of the catalogue."),
         click.option("--split", default=TEST, show_default=True, type=click.Choice(SPLITS),
                      help="Which images of a dataset of the catalogue."),
-        click.option("--limit", type=click.IntRange(min=1),
+        click.option("--limit", type=positive,
                      help="Encode that many images only, drawn at random."),
-        click.option("--shots", type=click.IntRange(min=1),
+        click.option("--shots", type=positive,
                      help="Encode at most that many images of each class, drawn at random."),
         click.option("--draw-seed", default=0, show_default=True, type=click.IntRange(min=0),
-                     help="Seed of what is drawn at random, and of shapes that are rendered."),
+                     help="Seed of that random draw, and of shapes that are rendered."),
         click.option("--skip-unreadable", is_flag=True,
                      help="Leave out images that cannot be read, and list them."),
-        click.option("--views", default=64, show_default=True, type=click.IntRange(min=1),
+        click.option("--views", default=64, show_default=True, type=positive,
                      help="Views of each image, the original included."),
-        click.option("--augment", default="crops", show_default=True,
-                     type=click.Choice(["crops", "augmix"]), help="How views are made."),
-        click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0),
+        click.option("--augment", default=Recipe.augment, show_default=True,
+                     type=click.Choice(get_args(Augment)), help="How views are made."),
+        click.option("--seed", default=Recipe.seed, show_default=True, type=click.IntRange(min=0),
                      help="Seed of the views."),
-        click.option("--smallest-crop", default=Recipe.smallest, show_default=True, type=float,
-                     metavar="FRACTION",
+        click.option("--smallest-crop", "smallest", default=Recipe.smallest, show_default=True,
+                     type=float, metavar="FRACTION",
                      help="Smallest part of the image that a view may show, by area."),
-        click.option("--variations", type=click.Path(path_type=Path),
-                     help="Folder of generated variations, which are added as the last views; "
-                          "crg generate makes one."),
-        click.option("--generated", type=click.IntRange(min=1), metavar="G",
+        click.option("--variations", type=folder,
+                     help="Folder with a folder of generated variations for each image, "
+                          "which are added as the last views."),
+        click.option("--generated", type=positive, metavar="G",
                      help="How many variations of each image are added."),
-    )):  # fmt: skip
-        command = option(command)
-    return command
-
-
-def _model_options(command: F) -> F:
-    for option in reversed((
         click.option("--model", default="mini", show_default=True,
                      help="Encoder; crg encoders lists them."),
         text_features_option,
@@ -77,24 +73,16 @@ def _model_options(command: F) -> F:
         click.option("--template", "templates", multiple=True, metavar="TEXT",
                      help="Prompt with {} for the class; may be repeated.  "
                           "[default: the dataset's own]"),
-        click.option("--prompts", "mode", default="template", show_default=True,
-                     type=click.Choice(["template", "descriptions", "both"]),
-                     help="What describes a class."),
-        click.option("--descriptions", type=click.Path(path_type=Path),
+        click.option("--prompts", "mode", default=Wording.mode, show_default=True,
+                     type=click.Choice(get_args(Mode)), help="What describes a class."),
+        click.option("--descriptions", type=folder,
                      help="JSON file with sentences for each class."),
-    )):  # fmt: skip
-        command = option(command)
-    return command
-
-
-def _engine_options(command: F) -> F:
-    for option in reversed((
-        click.option("--batch", default=256, show_default=True, type=click.IntRange(min=1),
-                     help="Views that the model is given at once."),
-        click.option("--workers", type=click.IntRange(min=1),
+        click.option("--batch", default=256, show_default=True, type=positive,
+                     help="Views that the model gets at once."),
+        click.option("--workers", type=positive,
                      help="Threads that make views, or Ray actors.  [default: one per processor]"),
         click.option("--engine", default="local", show_default=True,
-                     type=click.Choice(["local", "ray"]), help="Who does the work."),
+                     type=click.Choice(["local", "ray"]), help="Where to encode."),
         click.option("--address", help="Ray cluster to use.  [default: one on this machine]"),
     )):  # fmt: skip
         command = option(command)
@@ -105,11 +93,9 @@ def _engine_options(command: F) -> F:
 @click.argument("dataset", required=False)
 @click.option("--out", required=True, type=click.Path(path_type=Path),
               help="Folder of the store; may be new, or one to continue with.")  # fmt: skip
-@click.option("--check", is_flag=True, help="Encode nothing; check a finished store instead.")
+@click.option("--check", is_flag=True, help="Check a finished store and encode nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@_image_options
-@_model_options
-@_engine_options
+@_options
 def encode(dataset: str | None, out: Path, check: bool, as_json: bool, **given: Any) -> None:
     """Encode the images of a dataset once, for every run to read.
 
@@ -141,27 +127,25 @@ def encode(dataset: str | None, out: Path, check: bool, as_json: bool, **given: 
 
 
 def _encoded(name: str, out: Path, given: dict[str, Any]) -> EncodingSummary:
-    which = {key: given[key] for key in ("root", "split", "limit", "shots")}
-    images = load_dataset(name, **which, seed=given["draw_seed"])
-    options = {key: given[key] for key in ("text_features", "device", "precision")}
-    load = functools.partial(load_with_classes, given["model"], **options)
+    def some(*names: str) -> dict[str, Any]:
+        return {key: given[key] for key in names}
+
+    images = load_dataset(name, **some("root", "split", "limit", "shots"), seed=given["draw_seed"])
+    model = some("text_features", "device", "precision")
+    load = functools.partial(load_with_classes, given["model"], **model)
     try:
-        with _telling() as tell:
+        with contextlib.ExitStack() as stack:
             return run_encoding(
                 images,
                 load(),
-                Recipe(given["views"], given["augment"], given["seed"], given["smallest_crop"]),
+                Recipe(**some("views", "augment", "seed", "smallest")),
                 out,
-                wording=Wording(given["templates"] or None, given["descriptions"], given["mode"]),
+                wording=Wording(given["templates"] or None, **some("descriptions", "mode")),
                 variations=_variations(given["variations"], given["generated"]),
-                batch=given["batch"],
-                workers=given["workers"],
-                engine=given["engine"],
-                address=given["address"],
-                load=load,
-                skip_unreadable=given["skip_unreadable"],
-                on_progress=tell,
+                run=_run_on(given["engine"], load=load, **some("address", "workers")),
+                on_progress=_Shown(stack),
                 on_note=note,
+                **some("batch", "workers", "skip_unreadable"),
             )
     except KeyboardInterrupt:
         click.echo(
@@ -178,46 +162,38 @@ def _variations(folder: Path | None, count: int | None) -> Variations | None:
     return None if folder is None or count is None else Variations(folder, count)
 
 
-@contextlib.contextmanager
-def _telling() -> Iterator[Callable[[EncodingProgress], None]]:
-    """A bar with the time left on a terminal; elsewhere a line now and then."""
-    with contextlib.ExitStack() as stack:
-        if Console(stderr=True).is_terminal:
-            yield _Bar(stack)
-        else:
-            yield _Lines()
+def _run_on(engine: str, address: str | None, **options: Any) -> Run | None:
+    if engine == "ray":
+        from crg.engine.ray_encoding import encode_on_ray
+
+        return functools.partial(encode_on_ray, address=address, **options)
+    if address is not None:
+        raise InputError(f"Only Ray has an address, {address}: add --engine ray or leave it out.")
+    return None
 
 
-class _Bar:
-    """The bar counts what this call does, so that the estimate knows its speed."""
+class _Shown:
+    """Progress of this call: a bar on a terminal, elsewhere a line per minute."""
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
-        self._stack, self._shown = stack, 0
+        self._stack, self._done = stack, 0
         self._advance: Callable[[], None] | None = None
-
-    def __call__(self, at: EncodingProgress) -> None:
-        if self._advance is None:
-            total = at.total - at.reused
-            self._advance = self._stack.enter_context(progress("images", total))
-        while self._shown < at.done - at.reused:
-            self._advance()
-            self._shown += 1
-
-
-class _Lines:
-    def __init__(self) -> None:
         self._start = self._last = time.monotonic()
 
     def __call__(self, at: EncodingProgress) -> None:
+        done, total = at.done - at.reused, at.total - at.reused
+        if self._advance is None:
+            self._advance = self._stack.enter_context(progress("images", total))
+        for _ in range(done - self._done):
+            self._advance()
+        self._done = done
         now = time.monotonic()
-        soon = now - self._last < _SECONDS_BETWEEN_LINES
-        if soon or at.done in (at.reused, at.total):
-            return
-        self._last = now
-        seconds = (now - self._start) / (at.done - at.reused) * (at.total - at.done)
-        click.echo(
-            f"{at.done} of {at.total} images, about {seconds / 60:.0f} minutes left", err=True
-        )
+        is_due = now - self._last >= _SECONDS_BETWEEN_LINES and 0 < done < total
+        if is_due and not Console(stderr=True).is_terminal:
+            self._last = now
+            minutes = (now - self._start) / done * (total - done) / 60
+            line = f"{at.done} of {at.total} images, about {minutes:.0f} minutes left"
+            click.echo(line, err=True)
 
 
 def _print(summary: EncodingSummary, state: str) -> None:
@@ -225,4 +201,4 @@ def _print(summary: EncodingSummary, state: str) -> None:
         f"{summary.folder} {state}: {summary.n_images} images, {summary.n_views} views each, "
         f"{summary.width} wide."
     )
-    print_skipped(summary.skipped, "all listed in skipped.json")
+    print_skipped(summary.skipped, "all listed in store.json")

@@ -143,7 +143,7 @@ def drawn_per_class(images: ImageSet, shots: int | None, seed: int = 0) -> Image
     """The set itself, or at most ``shots`` images of each class at random.
 
     First comes one of each class, then the second of each, and so on: a smaller draw is the
-    beginning of a larger one, and whoever takes the first few of a class has a random draw.
+    beginning of a larger one, and the first few images of a class are a random draw.
     """
     if shots is None:
         return images

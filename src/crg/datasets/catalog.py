@@ -39,7 +39,7 @@ class DatasetEntry:
     subset: bool = False  # only names of classnames.txt that have a folder are classes
     per_class: int = 0  # test images of each class, where that is the same for all
     sampled: bool = False  # the paper draws SAMPLE_SIZE test images
-    sample_sha256: str = ""  # of the indices that we draw: see sampling.py
+    sample_sha256: str = ""  # of the indices that ``drawn_indices`` draws
     licence: str = ""
 
     @property
@@ -50,7 +50,7 @@ class DatasetEntry:
         return tuple(self.split_folders) or (TEST,)
 
     def name_of(self, split: str) -> str:
-        """What the images of a split are called; those of the test split have the plain name."""
+        """The name of the images of a split; those of the test split have the plain name."""
         return self.name if split == TEST else f"{self.name}:{split}"
 
 

@@ -1,4 +1,4 @@
-"""What is missing, wrong in count or unreadable in a dataset on disk."""
+"""Check a dataset on disk: missing parts, wrong counts, unreadable images."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import contextlib
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from PIL import Image, UnidentifiedImageError
 
@@ -28,25 +28,6 @@ from crg.datasets.layout import (
 from crg.images.image_set import ImageSet
 from crg.images.reading import MAX_PIXELS, read_image
 from crg.types import InputError
-
-
-def find_faults(
-    files: Mapping[str, Path], decode: bool, workers: int, advance: Callable[[], None]
-) -> dict[str, str]:
-    """What is wrong with those files that are damaged, by name.
-
-    Without ``decode`` only the header is looked at, which is fast but misses a JPEG file that
-    was cut off.
-    """
-    look = _decode_fault if decode else _header_fault
-    faults = {}
-    with ThreadPoolExecutor(workers) as pool, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Pillow warns about what is reported as a fault here
-        for name, fault in zip(files, pool.map(look, files.values()), strict=True):
-            advance()
-            if fault:
-                faults[name] = fault
-    return faults
 
 
 def _header_fault(path: Path) -> str:
@@ -76,7 +57,7 @@ Progress: TypeAlias = Callable[[int], AbstractContextManager[Callable[[], None]]
 
 
 @dataclass(frozen=True)
-class Problem:
+class Fault:
     """One thing that is wrong, in a sentence, with the files or classes that it concerns."""
 
     kind: Kind
@@ -85,20 +66,15 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Report:
-    """What a check found; no problems, no worries."""
+class CheckReport:
+    """The result of a check; without problems all is fine."""
 
     name: str
     n_classes: int
     n_images: int
     n_ignored: int  # files in a folder of one's own that are not images or in no class
-    problems: tuple[Problem, ...]
+    problems: tuple[Fault, ...]
     source: str  # where to get the dataset, if that is known
-
-
-@contextlib.contextmanager
-def _no_progress(total: int) -> Iterator[Callable[[], None]]:
-    yield lambda: None
 
 
 def check_dataset(
@@ -107,9 +83,12 @@ def check_dataset(
     *,
     decode: bool = False,
     workers: int = 1,
-    progress: Progress = _no_progress,
-) -> Report:
-    """Look at every file of the test split: its header, or all of it with ``decode``."""
+    progress: Progress = lambda total: contextlib.nullcontext(lambda: None),
+) -> CheckReport:
+    """Check every file of the test split: its header, or all of it with ``decode``.
+
+    The header is fast to read but does not show that a JPEG file was truncated.
+    """
     entry = find_entry(name)
     problems = _missing_parts(entry, root) if entry is not None and root is not None else []
     images = None
@@ -118,7 +97,7 @@ def check_dataset(
     if images is not None:
         problems += _wrong_counts(images, entry) if entry is not None else []
         problems += _bad_files(images, decode, workers, progress)
-    return Report(
+    return CheckReport(
         name=entry.name if entry is not None else name,
         n_classes=len(images.class_names) if images is not None else 0,
         n_images=len(images) if images is not None else 0,
@@ -128,29 +107,27 @@ def check_dataset(
     )
 
 
-def _missing_parts(entry: DatasetEntry, root: Path) -> list[Problem]:
-    """Folder, lists and images: all that is not there, rather than the first of it."""
+def _missing_parts(entry: DatasetEntry, root: Path) -> list[Fault]:
+    """Folder, lists and images: everything that is missing rather than the first of it."""
     if not root.is_dir():
         raise InputError(f"{root} is not a folder: give the folder that holds the datasets.")
-    try:
-        folder = dataset_folder(entry, root)
-    except InputError as error:
-        return [Problem("missing", str(error))]
-    steps: list[Callable[[], object]] = []
-    if entry.split_file:
-        steps += [lambda: split_path(entry, folder, root), lambda: _some_images(entry, folder)]
-    if entry.names_url:
-        steps += [lambda: names_path(entry, folder, root)]
-        steps += [lambda: class_folders_place(entry, folder, "test")]
-    return [problem for step in steps for problem in _complaint(step)]
+    problems: list[Fault] = []
 
+    def attempt(step: Callable[..., Path | None], *given: Any) -> Path | None:
+        try:
+            return step(*given)
+        except InputError as error:
+            problems.append(Fault("missing", str(error)))
+            return None
 
-def _complaint(step: Callable[[], object]) -> list[Problem]:
-    try:
-        step()
-    except InputError as error:
-        return [Problem("missing", str(error))]
-    return []
+    folder = attempt(dataset_folder, entry, root)
+    if folder is not None and entry.split_file:
+        attempt(split_path, entry, folder, root)
+        attempt(_some_images, entry, folder)
+    if folder is not None and entry.names_url:
+        attempt(names_path, entry, folder, root)
+        attempt(class_folders_place, entry, folder, "test")
+    return problems
 
 
 def _some_images(entry: DatasetEntry, folder: Path) -> None:
@@ -165,28 +142,28 @@ def _some_images(entry: DatasetEntry, folder: Path) -> None:
 
 def _listed(
     name: str, root: Path | None, entry: DatasetEntry | None
-) -> tuple[ImageSet | None, list[Problem]]:
+) -> tuple[ImageSet | None, list[Fault]]:
     is_there = entry is not None or os.path.exists(name)
     try:
         return load_dataset(name, root=root), []
     except InputError as error:
         if not is_there or (entry is not None and root is None):
             raise
-        return None, [Problem("missing", str(error))]
+        return None, [Fault("missing", str(error))]
 
 
-def _wrong_counts(images: ImageSet, entry: DatasetEntry) -> list[Problem]:
+def _wrong_counts(images: ImageSet, entry: DatasetEntry) -> list[Fault]:
     problems = []
     names = images.class_names
     if len(names) != entry.classes:
-        problems.append(Problem("count", f"There are {len(names)} classes, not {entry.classes}."))
+        problems.append(Fault("count", f"There are {len(names)} classes, not {entry.classes}."))
     elif entry.class_names and names != entry.class_names:
         other = tuple(n for n, known in zip(names, entry.class_names, strict=True) if n != known)
         what = "1 class name is" if len(other) == 1 else f"{len(other)} class names are"
-        problems.append(Problem("names", f"{what} not the usual.", other))
+        problems.append(Fault("names", f"{what} not the usual.", other))
     if len(images) != entry.test:
         sentence = f"There are {len(images):,} test images, not {entry.test:,}."
-        problems.append(Problem("count", sentence, _uneven_classes(images, entry)))
+        problems.append(Fault("count", sentence, _uneven_classes(images, entry)))
     return problems
 
 
@@ -201,19 +178,27 @@ def _uneven_classes(images: ImageSet, entry: DatasetEntry) -> tuple[str, ...]:
     )
 
 
-def _bad_files(images: ImageSet, decode: bool, workers: int, progress: Progress) -> list[Problem]:
+def _bad_files(images: ImageSet, decode: bool, workers: int, progress: Progress) -> list[Fault]:
     named = zip(images.ids, images.sources, strict=True)
     files = {name: source for name, source in named if isinstance(source, Path)}
-    missing = tuple(name for name, path in files.items() if not os.path.isfile(path))
     there = {name: path for name, path in files.items() if os.path.isfile(path)}
-    with progress(len(there)) as advance:
-        faults = find_faults(there, decode, workers, advance)
+    missing = tuple(name for name in files if name not in there)
+    faults = []
+    with (
+        progress(len(there)) as advance,
+        ThreadPoolExecutor(workers) as pool,
+        warnings.catch_warnings(action="ignore"),  # Pillow warns about what is reported here
+    ):
+        found = pool.map(_decode_fault if decode else _header_fault, there.values())
+        for name, fault in zip(there, found, strict=True):
+            advance()
+            faults += [f"{name}: {fault}"] if fault else []
     problems = []
     if missing:
-        problems.append(Problem("missing", f"{_images(len(missing))} not there.", missing))
+        problems.append(Fault("missing", f"{_images(len(missing))} not there.", missing))
     if faults:
-        unreadable = tuple(f"{name}: {fault}" for name, fault in faults.items())
-        problems.append(Problem("unreadable", f"{_images(len(faults))} unreadable.", unreadable))
+        sentence = f"{_images(len(faults))} unreadable."
+        problems.append(Fault("unreadable", sentence, tuple(faults)))
     return problems
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from crg.datasets.layout import image_names, is_image_name, subfolders, unreadable_folder
 from crg.images.image_set import ImageSet
@@ -74,6 +74,7 @@ def _refuse(error: OSError) -> None:
 
 
 TABLE_SUFFIXES = {".csv": ",", ".tsv": "\t"}
+_Row: TypeAlias = tuple[int, str, str | None]  # line, path, label
 
 
 def read_table(table: Path, root: Path | None = None) -> ImageSet:
@@ -81,24 +82,16 @@ def read_table(table: Path, root: Path | None = None) -> ImageSet:
     rows = _rows(table)
     base = root if root is not None else table.parent
     _check_files(table, base, rows)
-    labels = [row.label for row in rows if row.label is not None]  # of all rows or of none
-    names = sorted(set(labels))
-    place = {name: label for label, name in enumerate(names)}
+    labels = [label for _, _, label in rows if label is not None]  # of all rows or of none
+    numbers = {name: number for number, name in enumerate(sorted(set(labels)))}
     return ImageSet(
         name=table.stem,
-        class_names=tuple(names),
+        class_names=tuple(numbers),
         templates=TEMPLATES,
-        ids=tuple(row.path for row in rows),
-        sources=tuple(base / row.path for row in rows),
-        labels=tuple(place[label] for label in labels) if labels else None,
+        ids=tuple(path for _, path, _ in rows),
+        sources=tuple(base / path for _, path, _ in rows),
+        labels=tuple(numbers[label] for label in labels) if labels else None,
     )
-
-
-@dataclass(frozen=True)
-class _Row:
-    line: int
-    path: str
-    label: str | None
 
 
 def _rows(table: Path) -> list[_Row]:
@@ -121,10 +114,10 @@ def _rows(table: Path) -> list[_Row]:
         )
     if not lines:
         raise InputError(f"{shown(table)} lists no images: write one line for each.")
-    return [_row(table, header, number, cells) for number, cells in lines]
+    return [(line, *_row(table, header, line, cells)) for line, cells in lines]
 
 
-def _row(table: Path, header: list[str], line: int, cells: list[str]) -> _Row:
+def _row(table: Path, header: list[str], line: int, cells: list[str]) -> tuple[str, str | None]:
     if len(cells) > len(header):
         raise InputError(
             f"{shown(table)} has {len(cells)} cells in line {line} but {len(header)} columns: "
@@ -137,29 +130,29 @@ def _row(table: Path, header: list[str], line: int, cells: list[str]) -> _Row:
             f"{shown(table)} has no path in line {line}: fill it in or delete the line."
         )
     if "label" not in header:
-        return _Row(line, Path(path).as_posix(), None)
+        return Path(path).as_posix(), None
     label = cells[header.index("label")].strip()
     if not label:
         raise InputError(
             f"{shown(table)} has no label in line {line}: fill it in, delete the line, "
             "or leave the whole column out."
         )
-    return _Row(line, Path(path).as_posix(), label)
+    return Path(path).as_posix(), label
 
 
 def _check_files(table: Path, base: Path, rows: list[_Row]) -> None:
     first: dict[str, int] = {}
-    for row in rows:
-        if row.path in first:
+    for line, path, _ in rows:
+        if path in first:
             raise InputError(
-                f"{shown(table)} lists {shown(row.path)} in line {first[row.path]} and again "
-                f"in line {row.line}: keep one of the two."
+                f"{shown(table)} lists {shown(path)} in line {first[path]} and again "
+                f"in line {line}: keep one of the two."
             )
-        first[row.path] = row.line
-    missing = [row for row in rows if not os.path.isfile(base / row.path)]
+        first[path] = line
+    missing = [path for path in first if not os.path.isfile(base / path)]
     if missing:
         count = "an image that does" if len(missing) == 1 else f"{len(missing)} images that do"
         raise InputError(
-            f"{shown(table)} lists {count} not exist (first {shown(missing[0].path)} in line "
-            f"{missing[0].line}): paths are relative to {shown(base)}."
+            f"{shown(table)} lists {count} not exist (first {shown(missing[0])} in line "
+            f"{first[missing[0]]}): paths are relative to {shown(base)}."
         )

@@ -13,7 +13,7 @@ from crg.types import InputError
 
 WNID = re.compile(r"n\d{8}")  # the name of a WordNet class, such as n01440764
 _NUMBER = re.compile(r"\d+")
-_PROBES = 20  # images that are looked for to tell which folder holds them
+_PROBES = 20  # images that are looked for to find the folder that holds them
 
 
 def dataset_folder(entry: DatasetEntry, root: Path) -> Path:

@@ -13,7 +13,6 @@ Images come in the order of the list, or by class and then by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -35,16 +34,8 @@ Row: TypeAlias = tuple[str, int]  # path below the folder of the images, label
 _AGAIN = "get the file again and leave it as it is."
 
 
-@dataclass(frozen=True)
-class SplitFile:
-    """CoOp's {"train": [[path, label, class name], ...], "val": ..., "test": ...}."""
-
-    class_names: tuple[str, ...]  # by label
-    splits: dict[str, list[Row]]
-
-
-def read_split_file(path: Path) -> SplitFile:
-    """All splits with the class names, which are collected from all of them."""
+def read_split_file(path: Path) -> tuple[tuple[str, ...], dict[str, list[Row]]]:
+    """The class names by label, collected from all splits, and the rows of each split."""
     try:
         content = parsed_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -57,7 +48,7 @@ def read_split_file(path: Path) -> SplitFile:
             _check_row(path, row)
     splits = {split: [(row[0], row[1]) for row in rows] for split, rows in lists.items()}
     named = ((row[1], row[2]) for rows in lists.values() for row in rows)
-    return SplitFile(_names_by_label(path, named), splits)
+    return _names_by_label(path, named), splits
 
 
 def read_class_names(path: Path) -> dict[str, str]:
@@ -93,8 +84,8 @@ def _names_by_label(path: Path, named: Iterable[tuple[int, str]]) -> tuple[str, 
     names: dict[int, str] = {}
     for label, name in named:
         if names.setdefault(label, name) != name:
-            raise InputError(f"{path} has two names for label {label}, {names[label]} and {name}: "
-                             f"{_AGAIN}")  # fmt: skip
+            two = f"{names[label]} and {name}"
+            raise InputError(f"{path} has two names for label {label}, {two}: {_AGAIN}")
     if not names or max(names) != len(names) - 1:
         raise InputError(f"{path} does not use every label from 0 on: {_AGAIN}")
     return tuple(names[label] for label in range(len(names)))
@@ -114,12 +105,12 @@ def read_entry(entry: DatasetEntry, root: Path, split: str = "test") -> ImageSet
 
 def _read_split_file(entry: DatasetEntry, root: Path, split: str) -> ImageSet:
     folder = dataset_folder(entry, root)
-    listed = read_split_file(split_path(entry, folder, root))
-    rows = listed.splits.get(split)
+    class_names, splits = read_split_file(split_path(entry, folder, root))
+    rows = splits.get(split)
     if not rows:
-        raise _no_split(entry, split, [name for name, some in listed.splits.items() if some])
+        raise _no_split(entry, split, [name for name, some in splits.items() if some])
     images = image_folder(entry, folder, [name for name, _ in rows])
-    names = [entry.renamed.get(name, name) for name in listed.class_names]
+    names = [entry.renamed.get(name, name) for name in class_names]
     return _image_set(entry, split, images, names, rows)
 
 

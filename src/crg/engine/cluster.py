@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from crg.encoding.ray_cluster import Needs, work_on_ray
+from crg.engine.ray_encoding import Needs, work_on_ray
 from crg.engine.worker import Failure, OnProgress, Outcome, RunSpec, Tell, attempt
 from crg.plugins import resolved
 from crg.threads import ONE_THREAD

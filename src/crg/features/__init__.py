@@ -1,1 +1,1 @@
-"""Feature files, the store on disk, and what both must be like."""
+"""Features of encoded images: feature files, stores, and joining them."""

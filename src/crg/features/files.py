@@ -39,6 +39,9 @@ from typing import Any
 import numpy as np
 
 from crg.atomic import file_sha256
+from crg.encoders import load_encoder
+from crg.encoders.base import Encoder
+from crg.encoders.fixed_text import FixedText
 from crg.features.formats import read_raw, write_raw
 from crg.features.store import read_store
 from crg.resources import FEW, GENERATED, FewShot
@@ -58,7 +61,7 @@ class Features:
     """Encoded images with their task; checked when made.
 
     ``image_features`` stays in the precision it was stored in, because half precision
-    halves the memory; ``views`` hands it out in the precision that is computed in.
+    halves the memory; ``views`` converts to the precision of the task.
     """
 
     image_features: Numbers  # (N, D) or (N, V, D)
@@ -124,7 +127,7 @@ class Features:
 
 
 def read_features(path: str | os.PathLike[str], verify: bool = True) -> Features:
-    """Read and check a feature file or a store; what is wrong is reported in one sentence.
+    """Read and check a feature file or a store; every fault is reported in one sentence.
 
     A store is mapped into memory rather than loaded; without ``verify`` the checksums of its
     images are not computed.
@@ -144,51 +147,62 @@ def read_features(path: str | os.PathLike[str], verify: bool = True) -> Features
 def write_features(path: str | os.PathLike[str], features: Features) -> None:
     """Write a feature file, at once or not at all; the suffix chooses the format."""
     values: dict[str, Any] = {
-        "image_features": features.image_features,
         "text_features": np.asarray(features.task.text_features),
         "class_names": features.task.class_names,
         "logit_scale": features.task.logit_scale,
-        "labels": features.labels,
-        "ids": features.ids,
-        "few_features": features.few_features,
-        "few_labels": features.few_labels,
-        "generated": features.generated,
-        "text_kind": features.text_kind,
-        "model": features.model,
+        **{name: getattr(features, name) for name in ("image_features", *OPTIONAL)},
     }
     write_raw(Path(path), {key: value for key, value in values.items() if value is not None})
 
 
+def read_class_features(path: str | os.PathLike[str]) -> Task:
+    """The classes of a file with ``text_features`` and ``class_names``, such as a feature file.
+
+    The logit scale of the task is 1: the encoder has its own.
+    """
+    source, needed = Path(path), ("text_features", "class_names")
+    raw = read_raw(source, needed)
+    check_names(source, raw, needed, "a file of text features")
+    try:
+        names, text = _classes(raw)
+        return Task(names, text.astype(np.float32), 1.0)
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from None
+
+
+def load_with_classes(
+    model: str | Encoder,
+    text_features: str | os.PathLike[str] | None,
+    *,
+    device: str | None = None,
+    precision: str | None = None,
+) -> Encoder:
+    """The encoder, with the classes of the file ``text_features`` if one is given."""
+    known = None if text_features is None else read_class_features(text_features)
+    if isinstance(model, str):
+        model = load_encoder(model, device=device, precision=precision)
+    return model if known is None else FixedText(model, known, str(text_features))
+
+
 def _assembled(source: Path, raw: Mapping[str, Any], digest: str) -> Features:
     images = _array("image_features", raw["image_features"])  # a store's stay on disk
-    names, text = text_of(raw)
+    names, text = _classes(raw)
     precision = np.float64 if images.dtype == np.float64 else np.float32
-    with np.errstate(over="ignore"):  # what is too large then is refused as infinite
+    with np.errstate(over="ignore"):  # values that overflow are refused as infinite
         task = Task(names, text.astype(precision), _one_number(raw["logit_scale"]))
     return Features(
         image_features=images,
         task=task,
-        labels=raw.get("labels"),
-        ids=raw.get("ids"),
-        few_features=raw.get("few_features"),
-        few_labels=raw.get("few_labels"),
-        generated=raw.get("generated"),
-        model=raw.get("model"),
         source=source,
         sha256=digest,
-        text_kind=raw.get("text_kind"),
         prompts=tuple(raw.get("prompts") or ()),
         dataset=raw.get("dataset"),
+        **{name: raw.get(name) for name in OPTIONAL},
     )
 
 
-def text_of(raw: Mapping[str, Any]) -> tuple[tuple[str, ...], Numbers]:
-    """The class names and their features, as they were stored."""
-    return _names_of(raw["class_names"]), _floats("text_features", raw["text_features"])
-
-
 def check_complete(source: Path, raw: Mapping[str, Any]) -> None:
-    """Refuse what lacks a required name, with the nearest name that it has."""
+    """Refuse a file that lacks a required name, and suggest the nearest name that it has."""
     check_names(source, raw, REQUIRED, "a feature file")
 
 
@@ -206,18 +220,8 @@ def check_names(source: Path, raw: Mapping[str, Any], needed: Sequence[str], wha
         )
 
 
-def open_store(path: str | os.PathLike[str], verify: bool = True) -> Features:
-    """The features of a finished store, mapped into memory rather than loaded.
-
-    Every checksum is computed unless ``verify`` is false, which leaves out the large file.
-    """
-    if not Path(path).is_dir():
-        raise InputError(f"{path} is no folder: give a store that crg encode made.")
-    return read_features(path, verify=verify)
-
-
 def _check_vectors(what: str, array: Any, ndims: tuple[int, ...], width: int) -> None:
-    """Refuse what is no stack of finite vectors of this width that point somewhere."""
+    """Refuse anything but a stack of finite, non-zero vectors of this width."""
     array = _floats(what, array)
     shape = array.shape
     if len(shape) not in ndims:
@@ -307,12 +311,12 @@ def _checked_ids(ids: Any, count: int) -> tuple[SampleId, ...]:
     return tuple(names)
 
 
-def _names_of(stored: Any) -> tuple[str, ...]:
-    """The class names as text."""
-    array = _array("class_names", stored)
-    if array.ndim != 1 or array.dtype.kind not in "US":
+def _classes(raw: Mapping[str, Any]) -> tuple[tuple[str, ...], Numbers]:
+    """The class names and their features, in the precision they were stored in."""
+    names = _array("class_names", raw["class_names"])
+    if names.ndim != 1 or names.dtype.kind not in "US":
         raise InputError("class_names is not a list of strings: store one name per class.")
-    return tuple(_decoded(array).tolist())
+    return tuple(_decoded(names).tolist()), _floats("text_features", raw["text_features"])
 
 
 def _text_kind_of(stored: Any) -> str | None:

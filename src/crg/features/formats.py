@@ -1,7 +1,7 @@
 """The two file formats that hold named arrays: ``.npz`` and ``.safetensors``.
 
-What is read here is raw: arrays, strings and numbers by name, not yet checked against each
-other. Nothing is ever unpickled, so a file from a stranger cannot run code.
+The values are raw: arrays, strings and numbers by name, not yet checked against each other.
+Nothing is ever unpickled, so a file from a stranger cannot run code.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _BROKEN_ZIP = (
 
 def read_raw(path: Path, wanted: Iterable[str]) -> Raw:
     """The values stored under the ``wanted`` names, and ``None`` for every other name."""
-    reader = _by_suffix(path, _READERS)
     _check_readable(path)
+    reader = _by_suffix(path, _READERS)
     try:
         raw: Raw = reader(path, frozenset(wanted))
     except MemoryError:

@@ -1,4 +1,4 @@
-"""Joining files: images of several as one stream of several domains, or as labelled images."""
+"""Joining files: as one stream of several domains, or with labelled images from another file."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
 from crg.encoders.base import Encoder
-from crg.encoding.ray_cluster import TRIES
+from crg.engine.ray_encoding import TRIES
 from crg.images.views import Recipe
 from crg.server.batching import ROWS, Encoded, Encoding, Gatherer, ImageEncoder
 from crg.server.learner import LostError

@@ -20,13 +20,12 @@ from crg.shapes.scenes import (
     compose,
     generator,
     held_out_things,
-    training_things,
 )
 from crg.shapes.shifts import SHIFTS, check_shift
 from crg.types import InputError
 
 N_CLASSES = 32
-CLEAN = "clean"  # what images without a shift are called
+CLEAN = "clean"  # the name of images without a shift
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class ShapeImage:
     severity: int = 1
 
     def scene(self) -> Scene:
-        """What the image shows."""
+        """The scene that the image shows."""
         return compose(self.thing, self.seed, self.index)
 
     def draw(self) -> Image.Image:
@@ -49,7 +48,8 @@ class ShapeImage:
         if self.shift is None:
             return clean
         rng = generator("shift", self.seed, self.index, self.shift, self.severity)
-        return SHIFTS[self.shift](clean, self.severity, rng)
+        apply, strengths = SHIFTS[self.shift]
+        return apply(clean, strengths[self.severity - 1], rng)
 
     def describe(self) -> str:
         """Everything that decides how it looks, as one line."""
@@ -67,7 +67,7 @@ def shape_images(
 ) -> ImageSet:
     """``count`` images of the held-out classes, equally often, clean where shift is None.
 
-    With ``all_names`` the class names go on with those of every other combination.
+    With ``all_names`` those of every other combination follow the class names.
     """
     check_shift(shift, severity)
     if count < 1:
@@ -88,14 +88,7 @@ def shape_images(
     )
 
 
-def training_image(seed: int, index: int) -> ShapeImage:
-    """A clean image of a combination that is not held out."""
-    things = training_things()
-    rng = generator("training", seed, index)
-    return ShapeImage(seed, index, things[int(rng.integers(len(things)))])
-
-
 def _label(seed: int, index: int) -> int:
-    """Each class once per round, in an order of its own: a longer series begins like a shorter."""
+    """Each class once per round, shuffled: a longer series begins like a shorter."""
     turn, place = divmod(index, N_CLASSES)
     return int(generator("labels", seed, turn).permutation(N_CLASSES)[place])

@@ -1,4 +1,4 @@
-"""What an image shows, always drawn by lot from a seed, and sentences about it.
+"""The scene of an image, chosen at random from a seed.
 
 Every choice comes from a stable hash of (seed, index), so that an image is the same in any
 order and on any machine. Some combinations of colour, texture and shape are held out: they
@@ -22,6 +22,15 @@ SIZES: dict[str, tuple[float, float]] = {  # radius as a fraction of the side
     "large": (0.38, 0.44),
 }
 _ONE_IN = 10  # combinations held out
+TEMPLATES = (
+    "a photo of a {}.",
+    "itap of a {}.",
+    "a picture of the {}.",
+    "a drawing of a {}.",
+    "there is a {} in the picture.",
+    "an image of one {}.",
+    "a {}.",
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +54,7 @@ class Thing:
 
 @dataclass(frozen=True)
 class Scene:
-    """What can be said about an image, and how it looks in detail."""
+    """The facts that captions name, and how the image looks in detail."""
 
     thing: Thing
     size: str
@@ -74,12 +83,6 @@ def held_out_things() -> tuple[Thing, ...]:
     """The combinations that are kept from training, in an order given by their hashes."""
     kept = [thing for thing in all_things() if thing.held_out]
     return tuple(sorted(kept, key=lambda thing: digest("order", thing.name)))
-
-
-@functools.cache
-def training_things() -> tuple[Thing, ...]:
-    """The combinations that are not held out."""
-    return tuple(thing for thing in all_things() if not thing.held_out)
 
 
 def compose(thing: Thing, seed: int, index: int) -> Scene:
@@ -138,128 +141,3 @@ def _ground_tones(rng: np.random.Generator, base: Any, colour: Any) -> Any:
 def _triple(values: Any) -> tuple[float, float, float]:
     r, g, b = (round(float(value), 2) for value in values)
     return r, g, b
-
-
-FACTS = ("shape", "colour", "texture", "size", "ground")
-TEMPLATES = (
-    "a photo of a {}.",
-    "itap of a {}.",
-    "a picture of the {}.",
-    "a drawing of a {}.",
-    "there is a {} in the picture.",
-    "an image of one {}.",
-    "a {}.",
-)
-FORMS = (
-    *TEMPLATES,
-    "a photo of the {}.",
-    "a bad photo of a {}.",
-    "a good photo of the {}.",
-    "art of the {}.",
-    "a {} in a video game.",
-    "an origami {}.",
-    "one {} can be seen here",
-    "this is a {}",
-    "look at this {}!",
-    "I see a {}.",
-    "{}",
-    "the {}",
-    "a cropped photo of the {}.",
-    "a close-up of a {}.",
-    "somebody drew a {}.",
-)
-_SYNONYMS: dict[str, tuple[str, ...]] = {
-    "red": ("crimson", "scarlet"),
-    "purple": ("violet",),
-    "turquoise": ("cyan", "teal"),
-    "grey": ("gray",),
-    "plain": ("solid", "uniform"),
-    "striped": ("stripy", "banded"),
-    "dotted": ("spotted", "polka-dot"),
-    "checkered": ("chequered", "checked"),
-    "netted": ("meshed", "gridded"),
-    "rippled": ("concentric",),
-    "circle": ("disc", "disk"),
-    "cross": ("plus",),
-    "ring": ("hoop", "donut"),
-    "crescent": ("moon",),
-    "diamond": ("rhombus",),
-    "oval": ("ellipse",),
-    "drop": ("teardrop", "droplet"),
-    "flower": ("blossom",),
-    "gear": ("cog", "cogwheel"),
-    "bolt": ("lightning", "flash"),
-    "house": ("home", "hut"),
-    "tree": ("fir",),
-    "small": ("little", "tiny"),
-    "large": ("big", "huge"),
-    "medium": ("middle-sized",),
-}
-_TRAILING = {
-    "plain": "without a pattern",
-    "striped": "with stripes",
-    "dotted": "with dots",
-    "checkered": "with checks",
-    "netted": "with a net pattern",
-    "rippled": "with ripples",
-}
-_ANYTHING = "thing"  # where the shape is not told
-_GROUNDS = ("on a {} background", "on {}", "in front of a {} background", "against a {} wall")
-
-
-@dataclass(frozen=True)
-class Caption:
-    """A sentence, and the facts that it tells: None where it is silent."""
-
-    text: str
-    told: tuple[str | None, ...]  # in the order of FACTS
-
-
-def phrases() -> tuple[str, ...]:
-    """Everything that captions are made of beside the facts themselves."""
-    synonyms = [word for words in _SYNONYMS.values() for word in words]
-    return (*FORMS, *synonyms, *_TRAILING.values(), *_GROUNDS, _ANYTHING, "an")
-
-
-def facts_of(scene: Scene) -> tuple[str, ...]:
-    """What is true of a scene, in the order of FACTS."""
-    thing = scene.thing
-    return (thing.shape, thing.colour, thing.texture, scene.size, scene.ground_colour)
-
-
-def caption(facts: tuple[str, ...], rng: np.random.Generator) -> Caption:
-    """A sentence about a scene; mostly it tells colour, texture and shape, at times fewer."""
-    telling = rng.random(len(FACTS)) < np.array([0.94, 0.9, 0.9, 0.25, 0.25])
-    telling[0] |= not telling[1:3].any()
-    told = tuple(fact if tells else None for fact, tells in zip(facts, telling, strict=True))
-    return Caption(_sentence(told, rng), told)
-
-
-def _sentence(told: tuple[str | None, ...], rng: np.random.Generator) -> str:
-    shape, colour, texture, size, ground = told
-    trails = texture is not None and rng.random() < 0.15
-    words = [size, colour, None if trails else texture, shape or _ANYTHING]
-    phrase = " ".join(_word(word, rng) for word in words if word is not None)
-    if trails and texture is not None:
-        phrase = f"{phrase} {_TRAILING[texture]}"
-    if ground is not None:
-        phrase = f"{phrase} {_pick(_GROUNDS, rng).format(_word(ground, rng))}"
-    form = _pick(FORMS, rng)
-    return _articled(form, phrase, rng)
-
-
-def _articled(form: str, phrase: str, rng: np.random.Generator) -> str:
-    """``a`` becomes ``an`` before a vowel, mostly: templates for class names cannot know."""
-    if phrase[0] in "aeiou" and rng.random() < 0.6:
-        form = form.replace(" a {}", " an {}")
-    return form.format(phrase)
-
-
-def _word(word: str, rng: np.random.Generator) -> str:
-    """The word itself or, less often, a synonym."""
-    others = _SYNONYMS.get(word, ())
-    return _pick(others, rng) if others and rng.random() < 0.2 else word
-
-
-def _pick(choices: Any, rng: np.random.Generator) -> str:
-    return str(choices[int(rng.integers(len(choices)))])
