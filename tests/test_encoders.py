@@ -36,7 +36,7 @@ def test_mini_has_no_choice_of_device(options: dict[str, str]) -> None:
 def test_a_folder_that_is_no_export_is_refused(tmp_path: Path) -> None:
     """onnx:FOLDER names the command that makes such a folder."""
     pytest.importorskip("onnxruntime")
-    with refused_in_one_sentence(str(tmp_path), "crg export"):
+    with refused_in_one_sentence(str(tmp_path), "crg encoders export"):
         load_encoder(f"onnx:{tmp_path}")
 
 

@@ -73,10 +73,8 @@ def _preprocessing(**changes: Any) -> dict[str, Any]:
         {"context_length": 10**9},
         {"context_length": None},
         {"tokenizer": None},
-        {"tokenizer": {"kind": "clip", "clean": "shell", "specials": ["<", ">"]}},
-        {"tokenizer": {"kind": "clip", "clean": "lower", "specials": []}},
-        {"tokenizer": {"kind": "clip", "clean": "lower", "specials": [1, 2]}},
-        {"tokenizer": {"kind": "huggingface", "clean": "lower", "pad_id": -1, "pad_token": "p"}},
+        {"tokenizer": {"clean": "shell"}},
+        {"tokenizer": {"clean": "lower", "pad_id": -1, "pad_token": "p"}},
         _preprocessing(size=0),
         _preprocessing(size=10**6),
         _preprocessing(mean=[0.5, 0.5]),
@@ -119,20 +117,20 @@ def test_graphs_of_other_shapes_are_refused(folder: Path, change: Any, words: li
 
 def test_tokens_that_the_graph_does_not_know_are_refused(folder: Path) -> None:
     """A vocabulary that is larger than the graph's ends in a sentence."""
-    merges = folder / "merges.txt"
-    pairs = merges.read_text(encoding="utf-8").split("\n")
-    more = [" ".join(pair.split(" ")[::-1]) for pair in pairs[:100]]
-    merges.write_text("\n".join([*pairs, *more]), encoding="utf-8")
+    file = folder / "tokenizer.json"
+    words = json.loads(file.read_text(encoding="utf-8"))
+    words["post_processor"]["special_tokens"]["<end_of_text>"]["ids"] = [60_000]
+    file.write_text(json.dumps(words), encoding="utf-8")
     _described(folder)
     with refused_in_one_sentence("text.onnx"):
         load_encoder(f"onnx:{folder}")
-    merges.write_text("no pairs at all")
+    file.write_text("no tokenizer")
     _described(folder)
-    with refused_in_one_sentence("encoder.json", "damaged"):
+    with refused_in_one_sentence("tokenizer.json", "damaged"):
         load_encoder(f"onnx:{folder}")
 
 
-@pytest.mark.parametrize("name", ["../w.pt", "/etc/passwd", "a/b", "..", "", "merges.txt\n"])
+@pytest.mark.parametrize("name", ["../w.pt", "/etc/passwd", "a/b", "..", "", "tokenizer.json\n"])
 def test_files_elsewhere_are_refused(folder: Path, name: str) -> None:
     """The list of files names files of the folder only."""
     about = json.loads((folder / "encoder.json").read_text())
@@ -261,7 +259,7 @@ def test_folders_of_before_are_read(folder: Path, made: Path) -> None:
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_a_folder_may_hold_the_image_graph_only(folder: Path, made: Path, by_hand: bool) -> None:
     """The text graph is deleted, or the description is the documented one; texts are refused."""
-    for name in ("text.onnx", "merges.txt"):
+    for name in ("text.onnx", "tokenizer.json"):
         (folder / name).unlink()
     if by_hand:
         about = json.loads((folder / "encoder.json").read_text())

@@ -12,7 +12,7 @@ import pytest
 
 import test_tokenizer
 from crg.encoders import load_encoder
-from crg.encoders.openclip_prompts import OpenClipPrompts, with_part
+from crg.encoders.openclip import OpenClipPrompts, with_part
 from sentences import refused_in_one_sentence
 from small_models import MODELS, make_model, save_model
 from torchvision_operators import open_clip

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from crg.encoders import load_encoder
-from crg.encoders.torchscript import is_torchscript, read_torchscript
+from crg.encoders.weights import is_torchscript, read_torchscript
 from sentences import refused_in_one_sentence
 from small_models import make_model, register_models, save_model
 

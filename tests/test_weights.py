@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from crg.encoders import load_encoder
-from crg.encoders import weights as module
+from crg.encoders import torch_encoder as module
 from crg.encoders.openclip import OpenClip
 from sentences import refused_in_one_sentence
 from small_models import (

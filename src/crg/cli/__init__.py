@@ -29,15 +29,11 @@ COMMANDS = {  # as help lists them
     "rerun": "Run again what a line of a results file reports, and compare all that was measured.",
     "methods": "List the methods with their options and defaults, or tell more of one of them.",
     "check": "Check methods of your own: a line for each check that fails, with file and line.",
-    "encoders": "List the models that turn images and texts into features.",
-    "export": "Write a model of open_clip for ONNX Runtime, and check that both agree.",
+    "encoders": "List the models that turn images and texts into features, or export one.",
     "context": "Show a context that coop learnt: its model, its shape and the words nearest to it.",
     "datasets": "List the datasets, tell more of one, or check one on disk.",
 }
-_ELSEWHERE = {
-    "export": "encoders",
-    "context": "methods",
-}  # modules not named after the command
+_ELSEWHERE = {"context": "methods"}  # modules not named after the command
 
 
 class LazyGroup(CommandGroup):

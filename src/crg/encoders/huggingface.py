@@ -16,9 +16,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from crg.encoders.base import first_line, library
-from crg.encoders.torch_encoder import TorchEncoder
-from crg.encoders.weights import check_reachable, tensors_only, weights_fingerprint
+from crg.encoders.torch_encoder import (
+    TorchEncoder,
+    check_reachable,
+    tensors_only,
+    weights_fingerprint,
+)
+from crg.extras import first_line, library
 from crg.images.preprocessing import Interpolation, Preprocessing
 from crg.types import InputError
 

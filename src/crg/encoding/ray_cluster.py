@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from crg.encoders.base import library
+from crg.extras import library
 from crg.threads import processors
 from crg.types import InputError
 

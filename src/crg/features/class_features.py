@@ -9,7 +9,7 @@ import numpy as np
 
 from crg.encoders import load_encoder
 from crg.encoders.base import Encoder
-from crg.encoders.fixed_text import FixedText
+from crg.encoders.given_text import GivenText
 from crg.features.files import check_names, text_of
 from crg.features.formats import read_raw
 from crg.types import InputError, Task
@@ -45,4 +45,4 @@ def load_with_classes(
     encoder = (
         load_encoder(model, device=device, precision=precision) if isinstance(model, str) else model
     )
-    return encoder if known is None else FixedText(encoder, known, str(text_features))
+    return encoder if known is None else GivenText(encoder, known, str(text_features))

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from crg.encoders.base import choose_device, first_line, install, library
+from crg.encoders.torch_encoder import choose_device
+from crg.extras import first_line, install, library
 from crg.generation.variations import seed_of
 from crg.images.preprocessing import Preprocessing
 from crg.types import InputError
@@ -94,8 +95,8 @@ def _pipeline_class() -> Any:
         return getattr(module, _PIPELINE)
     except Exception as error:  # it is only now that diffusers imports what it needs
         raise InputError(
-            f"{_PIPELINE} cannot be imported ({first_line(_root(error))}): in the clone of crg, "
-            f"run {install(_EXTRA)}, with a torchvision that belongs to that torch, or none."
+            f"{_PIPELINE} cannot be imported ({first_line(_root(error))}): "
+            f"{install(_EXTRA)}, with a torchvision that belongs to that torch, or none."
         ) from None
 
 

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
+from crg.extras import install
 from crg.types import InputError, limit, printable
 
 logging.getLogger("PIL").addHandler(logging.NullHandler())  # else it tells the terminal
@@ -160,8 +161,7 @@ def _of_extra(content: bytes, name: str) -> tuple[str, ...]:
         heif = importlib.import_module("pillow_heif")
     except ImportError:
         raise InputError(
-            f"{name} is a HEIC image, which pillow-heif reads: in the clone of crg, run "
-            "python -m pip install -c constraints.txt '.[heif]'."
+            f"{name} is a HEIC image, which pillow-heif reads: {install('heif')}."
         ) from None
     heif.register_heif_opener()
     return ("HEIF",)

@@ -25,7 +25,7 @@ import numpy as np
 
 from crg.atomic import replacing
 from crg.encoders.base import Encoder, Vectors
-from crg.encoders.fixed_text import FixedText
+from crg.encoders.given_text import GivenText
 from crg.prompts.descriptions import Descriptions, described, plain, read_descriptions
 from crg.types import InputError, Task, unit_rows
 
@@ -60,7 +60,7 @@ def encode_classes(
     each prompt. ``cache`` is a folder, "default" or None for no cache. ``on_note`` is called with
     remarks that do not stop anything, a sentence each.
     """
-    if isinstance(encoder, FixedText):
+    if isinstance(encoder, GivenText):
         return encoder.class_features(class_names)
     prompts = class_prompts(class_names, templates, descriptions, mode, on_note)
     kept = TextCache(cache)

@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from crg.atomic import replacing
-from crg.encoders.base import Encoder, Vectors, library
+from crg.encoders.base import Encoder, Vectors
 from crg.encoding.blocks import encoder_needs, loading_the_same
 from crg.encoding.ray_cluster import connected, room_for
 from crg.engine.cluster import WorkerEnvironment, variables
+from crg.extras import library
 from crg.plugins import load_plugins
 from crg.server.batching import Encoding
 from crg.server.event_log import Event, Log, Row
