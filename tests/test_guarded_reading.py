@@ -32,7 +32,7 @@ from crg.generation.variations import ABOUT, generate
 from crg.images import reading
 from crg.images.views import Recipe
 from crg.parts.context import read_context
-from crg.prompts.descriptions import read_descriptions
+from crg.prompts import read_descriptions
 from crg.results import ledger
 from crg.results.papers import with_papers
 from crg.types import DEEPEST, parsed_json

@@ -116,7 +116,7 @@ def test_extra_descriptions_are_noted_and_missing_ones_refused() -> None:
     notes: list[str] = []
     more = {**SENTENCES, "owl": ["It hoots."]}
     class_prompts(NAMES, TEMPLATES, more, "both", notes.append)
-    assert len(notes) == 1 and "1 class that nobody asked for: owl." in notes[0]
+    assert len(notes) == 1 and "The descriptions of 1 class are not used: owl." in notes[0]
     with refused_in_one_sentence("lack 6 classes (a, b, c, d, e and 1 more)"):
         class_prompts(list("abcdef"), TEMPLATES, SENTENCES, "descriptions")
 

@@ -22,8 +22,14 @@ from crg.features.store_writer import CONTENT, VARIATIONS, StorePlan, StoreWrite
 from crg.generation.variations import Variations
 from crg.images.image_set import ImageSet
 from crg.images.views import Recipe
-from crg.prompts import Cache, Mode, class_prompts, distinct_names, encode_classes
-from crg.prompts.descriptions import Descriptions
+from crg.prompts import (
+    Cache,
+    Descriptions,
+    Mode,
+    class_prompts,
+    distinct_names,
+    encode_classes,
+)
 from crg.types import InputError
 
 _VIEWS_PER_BLOCK = 1024  # so many are lost at most when a process is killed
