@@ -180,7 +180,7 @@ class _Graph:
         try:
             self.session = runtime.InferenceSession(str(file), options, providers=providers)
             self.inputs = [each.name for each in self.session.get_inputs()]
-        except Exception as error:  # the runtime has a kind of its own for each reason
+        except Exception as error:  # the runtime has one class per reason
             raise self._refused(error) from None
 
     def __call__(self, rows: Any) -> Vectors:
