@@ -191,7 +191,8 @@ def read_torchscript(file: Path) -> dict[str, Any]:
     """Read the tensors of a TorchScript archive by name, without running any of its code."""
     with zipfile.ZipFile(file) as archive:
         waiting = [("", _TorchScript(archive).load())]
-    torch, found = library("torch", "openclip"), {}
+    torch = library("torch", "openclip")
+    found: dict[str, Any] = {}
     for _ in range(_MOST_MODULES):
         if not waiting:
             return found

@@ -69,7 +69,7 @@ def mix(view: Pixels, mixture: Mixture, compiled: bool = True) -> None:
 
 def _chain(draws: Sequence[float], side: int) -> list[Operation]:
     starts = range(1, 1 + (1 + int(draws[0] * DEPTH)) * _PER_OPERATION, _PER_OPERATION)
-    return [_operation(*draws[i : i + _PER_OPERATION], side) for i in starts]
+    return [_operation(draws[i], draws[i + 1], draws[i + 2], side) for i in starts]
 
 
 def _operation(which: float, how_strong: float, sign: float, side: int) -> Operation:
