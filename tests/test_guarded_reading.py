@@ -117,7 +117,7 @@ def test_deep_nesting_is_refused_wherever_it_is_read(
 
 
 def test_a_deep_line_of_results_is_left_out(tmp_path: Path) -> None:
-    """A line that is nested too deeply for whoever walks through it later is not used."""
+    """A line of results that is nested too deeply is not used."""
     path = tmp_path / "a.jsonl"
     path.write_text(f'{{"schema": 1, "key": "k", "kind": "x", "options": {nested(900)}}}\n')
     known = ledger.read(path)
