@@ -55,7 +55,7 @@ def test_scale_and_bias_are_the_models_own(tmp_path: Path, vit: OpenClip) -> Non
     """The logit scale is the exponential of the parameter; only a sigmoid model has a bias."""
     import torch
 
-    assert (vit.logit_bias, vit.logit_scale) == (0.0, pytest.approx(1 / 0.07, rel=1e-5))
+    assert vit.logit_bias == 0.0 and vit.logit_scale == pytest.approx(1 / 0.07, rel=1e-5)
 
     model = make_model("small-sigmoid")
     with torch.no_grad():
