@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
 import logging
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -87,6 +89,27 @@ def save_model(name: str, file: Path, seed: int = 0) -> Path:
 
     torch.save(make_model(name, seed).state_dict(), file)
     return file
+
+
+@functools.cache
+def saved(name: str, seed: int = 0) -> str:
+    """MODEL:FILE of a checkpoint that is made once, for tests that only read it."""
+    return f"{name}:{save_model(name, _once() / f'{name}-{seed}.pt', seed)}"
+
+
+@functools.cache
+def exported(name: str) -> Path:
+    """A folder with that model for ONNX Runtime, made once, for tests that only read it."""
+    from crg.encoders.export import export
+
+    return export(saved(name), _once() / name).folder
+
+
+@functools.cache
+def _once() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="small-models-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def some_image(width: int = 97, height: int = 75, seed: int = 0) -> Image.Image:

@@ -96,16 +96,8 @@ def test_encode_takes_text_features_from_the_file(file: Path, tmp_path: Path) ->
         (tmp_path / "data" / name).mkdir(parents=True)
         Image.new("RGB", (48, 48), name.split()[0]).save(tmp_path / "data" / name / "1.png")
     out = tmp_path / "store"
-    given = [
-        str(tmp_path / "data"),
-        "--text-features",
-        str(file),
-        "--out",
-        str(out),
-        "--views",
-        "1",
-    ]
-    done = CliRunner().invoke(encode, given)
+    files = [str(tmp_path / "data"), "--text-features", str(file), "--out", str(out)]
+    done = CliRunner().invoke(encode, [*files, "--views", "1"])
     assert done.exit_code == 0, done.output
     task = read_features(out).task
     rows = [NAMES.index(name) for name in task.class_names]
@@ -129,7 +121,7 @@ def test_encode_takes_text_features_from_the_file(file: Path, tmp_path: Path) ->
     ],
 )
 def test_other_files_are_refused(tmp_path: Path, changes: Any, words: list[str]) -> None:
-    """A missing name, or one of another width, kind or number, is reported with the file."""
+    """Missing arrays, and those of another width, kind or length, are reported with the file."""
     file = _write(tmp_path / "classes.npz", **changes)
     with refused_in_one_sentence(*words):
         Classifier("mini", text_features=file)

@@ -17,7 +17,7 @@ from sentences import refused_in_one_sentence
 from torchvision_operators import open_clip
 
 
-def test_mini_is_had_by_name() -> None:
+def test_mini_is_loaded_by_name() -> None:
     """mini is bundled: it loads, and its features have unit length."""
     encoder = load_encoder("mini", device="cpu", precision="fp32")
     assert isinstance(encoder, Mini)
@@ -36,7 +36,7 @@ def test_mini_has_no_choice_of_device(options: dict[str, str]) -> None:
 def test_a_folder_that_is_no_export_is_refused(tmp_path: Path) -> None:
     """onnx:FOLDER names the command that makes such a folder."""
     pytest.importorskip("onnxruntime")
-    with refused_in_one_sentence(str(tmp_path), "crg export"):
+    with refused_in_one_sentence(str(tmp_path), "crg encoders export"):
         load_encoder(f"onnx:{tmp_path}")
 
 
@@ -118,7 +118,7 @@ def test_the_list_says_what_to_install(missing: str, monkeypatch: pytest.MonkeyP
 def test_a_library_that_does_not_load_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A library that fails in itself is told apart from one that is missing."""
+    """A library that is installed but fails to load is reported as such, not as missing."""
     sentence = "operator torchvision::nms does not exist"
     (tmp_path / "open_clip.py").write_text(f"raise RuntimeError({sentence!r})")
     monkeypatch.syspath_prepend(str(tmp_path))

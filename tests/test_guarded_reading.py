@@ -30,7 +30,7 @@ from crg.features import formats, store
 from crg.features.files import read_features
 from crg.images import reading
 from crg.images.views import Recipe
-from crg.prompts.descriptions import read_descriptions
+from crg.prompts import read_descriptions
 from crg.results import ledger
 from crg.results.papers import with_papers
 from crg.types import DEEPEST, parsed_json
@@ -100,7 +100,7 @@ def test_deep_nesting_is_refused_wherever_it_is_read(
 
 
 def test_a_deep_line_of_results_is_left_out(tmp_path: Path) -> None:
-    """A line that is nested too deeply for whoever walks through it later is not used."""
+    """A line of results that is nested too deeply is not used."""
     path = tmp_path / "a.jsonl"
     path.write_text(f'{{"schema": 1, "key": "k", "kind": "x", "options": {nested(900)}}}\n')
     known = ledger.read(path)

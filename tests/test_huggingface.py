@@ -14,8 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from crg.cli.encoders import encoders as command
-from crg.encoders import load_encoder
-from crg.encoders import weights as weights_module
+from crg.encoders import load_encoder, torch_encoder
 from crg.images.views import Recipe, make_views
 from sentences import refused_in_one_sentence
 from small_models import some_image
@@ -260,7 +259,7 @@ def test_names_that_cannot_be_had_name_the_remedy(
     def fail(*_: Any, **__: Any) -> None:
         raise URLError(OSError(-2, "Name or service not known"))
 
-    monkeypatch.setattr(weights_module, "urlopen", fail)
+    monkeypatch.setattr(torch_encoder, "urlopen", fail)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     with refused_in_one_sentence("openai/clip-vit-base-patch32", "Name or service", "hf:FOLDER"):
         load_encoder("hf:openai/clip-vit-base-patch32")

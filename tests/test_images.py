@@ -117,7 +117,7 @@ def test_wide_integers_and_floats_in_files() -> None:
 
 
 def test_transparency_is_laid_on_white() -> None:
-    """What is transparent becomes white, what is opaque stays, for LA, RGBA and palettes."""
+    """Transparent pixels become white and opaque ones stay, for LA, RGBA and palettes."""
     for mode, colour in (("LA", (0, 0)), ("RGBA", (9, 9, 9, 0)), ("PA", (3, 0))):
         image = Image.new(mode, (2, 2), colour)
         assert read_image(image).getpixel((0, 0)) == (255, 255, 255), mode
@@ -274,8 +274,8 @@ def test_suffixes() -> None:
     assert all(each == each.lower() and each.startswith(".") for each in IMAGE_SUFFIXES)
 
 
-def test_pillow_tells_the_terminal_nothing() -> None:
-    """What its decoders log about a damaged file is in the refusal, and not on the screen."""
+def test_pillow_prints_nothing() -> None:
+    """Messages of its decoders about a damaged file are in the refusal, not on the screen."""
     file = io.BytesIO()
     Image.new("RGB", (4, 4)).save(file, "TIFF")
     samples = struct.pack("<HHIHH", 277, 3, 1, 3, 0)  # samples per pixel

@@ -29,7 +29,7 @@ def view_threads() -> list[str]:
 @pytest.mark.parametrize("workers", [0, 1, 3, 20])
 @pytest.mark.parametrize("kind", ["crops", "augmix"])
 def test_views_come_in_order(workers: int, kind: str) -> None:
-    """Whoever makes them, the views are those of make_views, in the order of the images."""
+    """With any number of workers, the views are those of make_views, in order."""
     recipe = Recipe(9, kind)  # type: ignore[arg-type]
     made = list(iter_views(IMAGES, NAMES, CLIP, recipe, workers))
     for image, name, views in zip(IMAGES, NAMES, made, strict=True):
@@ -79,7 +79,7 @@ def test_interruption_leaves_no_threads() -> None:
 
 
 def test_other_errors_are_not_swallowed() -> None:
-    """What is no fault of the image is raised, and the threads are gone."""
+    """An error that is not the fault of the image is raised, and the threads end."""
 
     class Broken:
         def draw(self) -> Image.Image:

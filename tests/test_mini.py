@@ -127,15 +127,6 @@ def test_pieces_are_shared_by_similar_words() -> None:
     assert len(piece_buckets("a", 7)) == 1 and len(piece_buckets("a" * 1000, 7)) <= 64
 
 
-def test_learnt_tokens_can_be_put_in() -> None:
-    """Encoding token embeddings by hand is what encoding a sentence does."""
-    mini, texts = _mini(), ["a photo of a blue fish", "fish"]
-    tokens, mask = mini.embed_texts(texts)
-    assert np.array_equal(mini.encode_tokens(tokens, mask), mini.encode_texts(texts))
-    tokens[0, 0, :5] += 1
-    assert not np.allclose(mini.encode_tokens(tokens, mask)[0], mini.encode_texts(texts)[0])
-
-
 def test_pixels_of_another_size_are_refused() -> None:
     """Pixels that were not made for this model are refused with the right shape."""
     with refused_in_one_sentence("(1, 32, 32, 3)", "64"):

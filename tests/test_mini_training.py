@@ -58,11 +58,11 @@ def test_numpy_computes_what_torch_does(tmp_path: Path) -> None:
 
 
 def test_every_true_sentence_is_a_match() -> None:
-    """Sentences that tell less fit more images; each image's own sentence always fits."""
+    """Sentences with fewer details fit more images; an image's own sentence always fits."""
     facts = np.array([[0, 0, 0, 0, 0], [0, 1, 0, 0, 0], [1, 1, 0, 0, 0]])
     shape, colour = mini_bank.VALUES[0][0], mini_bank.VALUES[1][1]
-    told = [(shape, None, None, None, None), (shape, colour, None, None, None), (None, colour)]
-    captions = [Caption("", (*each, None, None, None)[:5]) for each in told]
+    details = [(shape, None, None, None, None), (shape, colour, None, None, None), (None, colour)]
+    captions = [Caption("", (*each, None, None, None)[:5]) for each in details]
     fits = mini_bank.agreement(captions, facts)
     assert fits.tolist() == [[True, False, False], [True, True, True], [False, False, True]]
 

@@ -1,4 +1,4 @@
-"""Folders of exported models from strangers: what is not as described is refused."""
+"""Folders of exported models from strangers: anything but the described content is refused."""
 
 from __future__ import annotations
 
@@ -16,26 +16,23 @@ import pytest
 from crg import InputError
 from crg.atomic import file_sha256
 from crg.encoders import load_encoder
-from crg.encoders.export import export
 from documents import ROOT, code_blocks
 from sentences import refused_in_one_sentence
-from small_models import register_models, save_model, some_pixels
+from small_models import exported, some_pixels
 
 onnx: Any = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small exported transformer."""
-    register_models()
-    place = tmp_path_factory.mktemp("exports")
-    return export(f"small-vit:{save_model('small-vit', place / 'w.pt')}", place / "vit").folder
+@pytest.fixture
+def made() -> Path:
+    """The folder it was exported to."""
+    return exported("small-vit")
 
 
 @pytest.fixture
 def folder(made: Path, tmp_path: Path) -> Path:
-    """A copy that a test may change."""
+    """A copy that a test may spoil."""
     return shutil.copytree(made, tmp_path / "copy")
 
 
@@ -47,6 +44,48 @@ def _described(folder: Path, **changes: Any) -> None:
         listed = [folder / name for name in about["files"] if (folder / name).exists()]
         about["files"] = {each.name: file_sha256(each) for each in listed}
     file.write_text(json.dumps({key: value for key, value in about.items() if value != "gone"}))
+
+
+def _cut(name: str) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        whole = (folder / name).read_bytes()
+        (folder / name).write_bytes(whole[: len(whole) // 2])
+
+    return spoil
+
+
+def _filled(name: str, content: bytes) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        (folder / name).write_bytes(content)
+        _described(folder)
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (_cut("image.onnx"), ["image.onnx", "damaged"]),
+        (_cut("tokenizer.json"), ["tokenizer.json", "damaged"]),
+        (_cut("encoder.json"), ["encoder.json", "damaged"]),
+        (lambda folder: (folder / "image.onnx").unlink(), ["image.onnx", "missing"]),
+        (lambda folder: (folder / "tokenizer.json").unlink(), ["tokenizer.json", "missing"]),
+        (lambda folder: (folder / "encoder.json").unlink(), ["make one with crg encoders export"]),
+        (shutil.rmtree, ["make one with crg encoders export"]),
+        (lambda folder: _described(folder, width="gone"), ["missing", "'width'"]),
+        (lambda folder: _described(folder, files="gone"), ["missing", "'files'"]),
+        (lambda folder: _described(folder, version=99), ["version 99", "version 1"]),
+        (_filled("image.onnx", b"no graph"), ["image.onnx", "export the model again"]),
+        (_filled("tokenizer.json", b"no tokenizer"), ["tokenizer.json", "damaged"]),
+    ],
+)
+def test_incomplete_folders_are_refused(
+    folder: Path, spoil: Callable[[Path], None], words: list[str]
+) -> None:
+    """The refusal names the file and the remedy, even where all checksums fit."""
+    spoil(folder)
+    with refused_in_one_sentence(*words):
+        load_encoder(f"onnx:{folder}")
 
 
 def _preprocessing(**changes: Any) -> dict[str, Any]:
@@ -73,10 +112,9 @@ def _preprocessing(**changes: Any) -> dict[str, Any]:
         {"context_length": 10**9},
         {"context_length": None},
         {"tokenizer": None},
-        {"tokenizer": {"kind": "clip", "clean": "shell", "specials": ["<", ">"]}},
-        {"tokenizer": {"kind": "clip", "clean": "lower", "specials": []}},
-        {"tokenizer": {"kind": "clip", "clean": "lower", "specials": [1, 2]}},
-        {"tokenizer": {"kind": "huggingface", "clean": "lower", "pad_id": -1, "pad_token": "p"}},
+        {"tokenizer": 5},
+        {"tokenizer": {"clean": "shell"}},
+        {"tokenizer": {"clean": "lower", "pad_id": -1, "pad_token": "p"}},
         _preprocessing(size=0),
         _preprocessing(size=10**6),
         _preprocessing(mean=[0.5, 0.5]),
@@ -118,21 +156,17 @@ def test_graphs_of_other_shapes_are_refused(folder: Path, change: Any, words: li
 
 
 def test_tokens_that_the_graph_does_not_know_are_refused(folder: Path) -> None:
-    """A vocabulary that is larger than the graph's ends in a sentence."""
-    merges = folder / "merges.txt"
-    pairs = merges.read_text(encoding="utf-8").split("\n")
-    more = [" ".join(pair.split(" ")[::-1]) for pair in pairs[:100]]
-    merges.write_text("\n".join([*pairs, *more]), encoding="utf-8")
+    """A token number beyond the vocabulary of the graph is refused."""
+    file = folder / "tokenizer.json"
+    words = json.loads(file.read_text(encoding="utf-8"))
+    words["post_processor"]["special_tokens"]["<end_of_text>"]["ids"] = [60_000]
+    file.write_text(json.dumps(words), encoding="utf-8")
     _described(folder)
     with refused_in_one_sentence("text.onnx"):
         load_encoder(f"onnx:{folder}")
-    merges.write_text("no pairs at all")
-    _described(folder)
-    with refused_in_one_sentence("encoder.json", "damaged"):
-        load_encoder(f"onnx:{folder}")
 
 
-@pytest.mark.parametrize("name", ["../w.pt", "/etc/passwd", "a/b", "..", "", "merges.txt\n"])
+@pytest.mark.parametrize("name", ["../w.pt", "/etc/passwd", "a/b", "..", "", "tokenizer.json\n"])
 def test_files_elsewhere_are_refused(folder: Path, name: str) -> None:
     """The list of files names files of the folder only."""
     about = json.loads((folder / "encoder.json").read_text())
@@ -227,7 +261,7 @@ def test_a_graph_with_other_answers_is_refused(folder: Path, name: str) -> None:
 
 
 def test_eight_bits_need_a_reference(folder: Path, made: Path) -> None:
-    """A quantised graph is used where its answers are right, and refused where none can tell."""
+    """A quantised graph is used if its features are right, and refused without a reference."""
     _in_eight_bits(folder / "image.onnx")
     _described(folder)
     pixels = some_pixels(2, 32)
@@ -251,8 +285,8 @@ def test_eight_bits_are_never_silently_wrong(folder: Path, made: Path) -> None:
     assert np.abs(ours - load_encoder(f"onnx:{made}").encode_images(pixels)).max() < 0.05
 
 
-def test_folders_of_before_are_read(folder: Path, made: Path) -> None:
-    """A folder without reference features is read, and its fingerprint is what it was."""
+def test_reference_features_are_optional(folder: Path, made: Path) -> None:
+    """A folder without reference features is read, with the same fingerprint."""
     _described(folder, reference="gone")
     prints = [load_encoder(f"onnx:{each}").fingerprint for each in (folder, made)]
     assert prints[0] == prints[1]
@@ -261,7 +295,7 @@ def test_folders_of_before_are_read(folder: Path, made: Path) -> None:
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_a_folder_may_hold_the_image_graph_only(folder: Path, made: Path, by_hand: bool) -> None:
     """The text graph is deleted, or the description is the documented one; texts are refused."""
-    for name in ("text.onnx", "merges.txt"):
+    for name in ("text.onnx", "tokenizer.json"):
         (folder / name).unlink()
     if by_hand:
         about = json.loads((folder / "encoder.json").read_text())
@@ -278,17 +312,15 @@ def test_a_folder_may_hold_the_image_graph_only(folder: Path, made: Path, by_han
 
 
 def test_a_changed_graph_says_how_it_is_accepted(folder: Path) -> None:
-    """Who converts a graph is told that its checksum is to be written down."""
+    """If a graph was converted, the sentence says to update its checksum."""
     _in_eight_bits(folder / "image.onnx")
     with refused_in_one_sentence("image.onnx", "was changed", "SHA-256", "encoder.json"):
         load_encoder(f"onnx:{folder}")
 
 
-def _nested(_: bytes) -> bytes:
-    return b"[" * 100_000
-
-
-@pytest.mark.parametrize("spoil", [_nested, lambda whole: whole[:-9], lambda _: b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "spoil", [lambda _: b"[" * 100_000, lambda whole: whole[:-9], lambda _: b"\xff\xfe"]
+)
 def test_descriptions_that_are_no_json_are_refused(
     folder: Path, spoil: Callable[[bytes], bytes]
 ) -> None:

@@ -17,6 +17,7 @@ from small_models import (
     make_model,
     plain_pixels,
     save_model,
+    saved,
     some_features,
     some_image,
     some_pixels,
@@ -31,18 +32,17 @@ def _usable() -> None:
     open_clip()
 
 
-@pytest.fixture
-def vit(tmp_path: Path) -> OpenClip:
+@pytest.fixture(scope="module")
+def vit() -> OpenClip:
     """The small vision transformer."""
-    return OpenClip(f"small-vit:{save_model('small-vit', tmp_path / 'w.pt')}", device="cpu")
+    return OpenClip(saved("small-vit"), device="cpu")
 
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("size", [(97, 75), (40, 131), (160, 160)])
-def test_features_are_those_of_open_clip(name: str, size: tuple[int, int], tmp_path: Path) -> None:
+def test_features_are_those_of_open_clip(name: str, size: tuple[int, int]) -> None:
     """Images and texts get the features that open_clip's own transform and model give."""
-    file = save_model(name, tmp_path / "weights.pt")
-    encoder = load_encoder(f"{name}:{file}", device="cpu")
+    encoder = load_encoder(saved(name), device="cpu")
     image = some_image(*size)
     images, texts = some_features(make_model(name), name, image, TEXTS)
     pixels = plain_pixels(image, encoder.preprocessing)
@@ -51,9 +51,11 @@ def test_features_are_those_of_open_clip(name: str, size: tuple[int, int], tmp_p
     assert encoder.width == images.shape[1] == MODELS[name]["embed_dim"]
 
 
-def test_scale_and_bias_are_the_models_own(tmp_path: Path) -> None:
-    """The logit scale is the exponential of the parameter, and a sigmoid model has a bias."""
+def test_scale_and_bias_are_the_models_own(tmp_path: Path, vit: OpenClip) -> None:
+    """The logit scale is the exponential of the parameter; only a sigmoid model has a bias."""
     import torch
+
+    assert vit.logit_bias == 0.0 and vit.logit_scale == pytest.approx(1 / 0.07, rel=1e-5)
 
     model = make_model("small-sigmoid")
     with torch.no_grad():
@@ -63,12 +65,6 @@ def test_scale_and_bias_are_the_models_own(tmp_path: Path) -> None:
     encoder = load_encoder(f"small-sigmoid:{tmp_path / 'weights.pt'}")
     assert encoder.logit_scale == pytest.approx(np.exp(4.7), rel=1e-5)
     assert encoder.logit_bias == pytest.approx(-12.9, rel=1e-5)
-
-
-def test_a_model_without_bias_has_zero(vit: OpenClip) -> None:
-    """CLIP models have no bias, and start from a temperature of 0.07."""
-    assert vit.logit_bias == 0.0
-    assert vit.logit_scale == pytest.approx(1 / 0.07, rel=1e-5)
 
 
 @pytest.mark.parametrize("form", ["bin", "safetensors", "training", "half"])
@@ -138,22 +134,17 @@ def test_large_inputs_are_cut_into_pieces(vit: OpenClip, monkeypatch: Any) -> No
     assert whole.dtype == np.float32
 
 
-def test_nothing_gives_nothing(vit: OpenClip) -> None:
-    """No images and no texts give features with no rows."""
+def test_empty_and_long_inputs(vit: OpenClip) -> None:
+    """Empty inputs give no rows, and words beyond the context length make no difference."""
     assert vit.encode_images(some_pixels(0, 32)).shape == (0, 24)
     assert vit.encode_texts([]).shape == (0, 24)
-
-
-def test_long_texts_are_cut_at_the_context_length(vit: OpenClip) -> None:
-    """Words beyond the context length make no difference."""
     long, longer = vit.encode_texts(["word " * 100, "word " * 100 + "and more"])
     assert np.array_equal(long, longer)
 
 
-def test_lower_precision_comes_close(tmp_path: Path, vit: OpenClip) -> None:
+def test_lower_precision_comes_close(vit: OpenClip) -> None:
     """bf16 gives nearly the features of fp32, and not exactly them."""
-    file = save_model("small-vit", tmp_path / "again.pt")
-    lower = load_encoder(f"small-vit:{file}", device="cpu", precision="bf16")
+    lower = load_encoder(vit.name, device="cpu", precision="bf16")
     pixels = some_pixels(4, 32)
     difference = np.abs(lower.encode_images(pixels) - vit.encode_images(pixels)).max()
     assert 1e-5 < difference < 0.05

@@ -105,5 +105,6 @@ def test_run_keeps_its_state_in_a_new_file_only(results: Path) -> None:
 def test_an_export_has_one_writer(tmp_path: Path) -> None:
     """The second export of a model to the same folder is refused before it begins."""
     with locked_folder(tmp_path / "onnx"):
-        done = CliRunner().invoke(main, ["export", "ViT-B-16", "--out", str(tmp_path / "onnx")])
+        words = ["encoders", "export", "ViT-B-16", "--out", str(tmp_path / "onnx")]
+        done = CliRunner().invoke(main, words)
     _refused(done, "another process")

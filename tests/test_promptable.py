@@ -12,9 +12,9 @@ import pytest
 
 import test_tokenizer
 from crg.encoders import load_encoder
-from crg.encoders.openclip_prompts import OpenClipPrompts, with_part
+from crg.encoders.openclip import OpenClipPrompts, with_part
 from sentences import refused_in_one_sentence
-from small_models import MODELS, make_model, save_model
+from small_models import MODELS, make_model, saved
 from torchvision_operators import open_clip
 
 torch = pytest.importorskip("torch")
@@ -23,13 +23,12 @@ ENDINGS = ["red star.", "polka-dot Café & zzyzx", "...", "", "word " * 100, "a 
 
 
 @pytest.fixture(scope="module", params=["mini", *MODELS])
-def encoder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def encoder(request: pytest.FixtureRequest) -> Any:
     """The bundled model and one of each kind of open_clip."""
     if request.param == "mini":
         return load_encoder("mini")
     open_clip()
-    file = save_model(request.param, tmp_path_factory.mktemp("weights") / "w.pt")
-    return load_encoder(f"{request.param}:{file}", device="cpu")
+    return load_encoder(saved(request.param), device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -38,21 +37,15 @@ def text(encoder: Any) -> Any:
     return encoder.promptable()
 
 
-@pytest.mark.parametrize("words", ["a photo of a", "itap of the smallest", "x"])
+@pytest.mark.parametrize("words", ["a photo of a", "itap of the smallest", "x", ""])
 def test_words_as_context_give_the_features_of_the_sentence(
     encoder: Any, text: Any, words: str
 ) -> None:
-    """The embeddings of real words before an ending are as good as the words themselves."""
+    """The embeddings of real words, or of none, give the same features as the words."""
     found = text.encode(text.context_of(words), ENDINGS)
-    expected = encoder.encode_texts([f"{words} {ending}" for ending in ENDINGS])
+    expected = encoder.encode_texts([f"{words} {ending}".removeprefix(" ") for ending in ENDINGS])
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-5)
     assert text.name == encoder.name
-
-
-def test_no_context_gives_the_features_of_the_endings(encoder: Any, text: Any) -> None:
-    """Without context vectors an ending is a sentence of its own."""
-    found = text.encode(text.context_of(""), ENDINGS)
-    np.testing.assert_allclose(found.numpy(), encoder.encode_texts(ENDINGS), atol=1e-5)
 
 
 def test_short_endings_alone_give_the_same_as_beside_long_ones(text: Any) -> None:

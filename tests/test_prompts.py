@@ -56,20 +56,13 @@ def test_features_are_what_the_field_computes(
     mode: Mode, first: list[str], second: list[str]
 ) -> None:
     """Normalise each prompt, average, normalise: against the same by hand."""
-    features = encode_classes(
-        LetterCounts(),
-        NAMES,
-        TEMPLATES,
-        SENTENCES,
-        mode=mode,
-        cache=None,
-    )
+    features = encode_classes(LetterCounts(), NAMES, TEMPLATES, SENTENCES, mode, None)
     np.testing.assert_allclose(features, [_by_hand(first), _by_hand(second)], rtol=1e-6)
     assert features.dtype == np.float32
 
 
 def test_a_long_prompt_weighs_no_more_than_a_short_one() -> None:
-    """Averaging the raw features would give another direction, so the test can tell."""
+    """Prompts are averaged at unit length; raw features would give another direction."""
     texts = ["aaaaaaaaaaaa", "b"]
     features = encode_classes(LetterCounts(), ["x"], [], {"x": texts}, "descriptions", None)
     np.testing.assert_allclose(features[0, :2], [0.5**0.5, 0.5**0.5], rtol=1e-6)
@@ -101,7 +94,7 @@ def test_a_task_has_the_scale_of_the_encoder() -> None:
 
 
 def test_names_that_occur_twice_are_numbered_but_prompted_alike() -> None:
-    """ImageNet has two classes called missile: the task tells them apart, the prompts do not."""
+    """ImageNet has two classes called missile: the task numbers them, their prompts are equal."""
     notes: list[str] = []
     names = ["missile", "fox", "missile"]
     task = make_task(LetterCounts(), names, TEMPLATES, cache=None, on_note=notes.append)
@@ -116,7 +109,7 @@ def test_extra_descriptions_are_noted_and_missing_ones_refused() -> None:
     notes: list[str] = []
     more = {**SENTENCES, "owl": ["It hoots."]}
     class_prompts(NAMES, TEMPLATES, more, "both", notes.append)
-    assert len(notes) == 1 and "1 class that nobody asked for: owl." in notes[0]
+    assert len(notes) == 1 and "The descriptions of 1 class are not used: owl." in notes[0]
     with refused_in_one_sentence("lack 6 classes (a, b, c, d, e and 1 more)"):
         class_prompts(list("abcdef"), TEMPLATES, SENTENCES, "descriptions")
 
@@ -160,7 +153,7 @@ def test_odd_description_files_are_refused(content: str, words: str, tmp_path: P
 
 
 def test_other_bad_input_is_refused(tmp_path: Path) -> None:
-    """Templates, names and modes that cannot work are each told in a sentence."""
+    """Templates, names and modes that cannot work are refused, each in a sentence."""
     with refused_in_one_sentence("has 0 places", "{} exactly once"):
         class_prompts(NAMES, ["a photo."])
     with refused_in_one_sentence("2 places"):

@@ -1,10 +1,14 @@
-"""Names and weights of open_clip models: where they are found, and what is said if not."""
+"""Names and weights of open_clip models: found, fetched and read; nothing in a file is run."""
 
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import sys
+import warnings
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -13,8 +17,9 @@ import numpy as np
 import pytest
 
 from crg.encoders import load_encoder
-from crg.encoders import weights as module
+from crg.encoders import torch_encoder as module
 from crg.encoders.openclip import OpenClip
+from crg.encoders.weights import is_torchscript, read_torchscript
 from sentences import refused_in_one_sentence
 from small_models import (
     MODELS,
@@ -22,15 +27,22 @@ from small_models import (
     plain_pixels,
     register_models,
     save_model,
+    saved,
     some_features,
     some_image,
 )
 from torchvision_operators import open_clip
 
+torch: Any = pytest.importorskip("torch")
+
 
 @pytest.fixture(autouse=True, scope="module")
 def _usable() -> None:
     register_models()
+
+
+def _file(name: str, seed: int = 0) -> str:
+    return saved(name, seed).partition(":")[2]
 
 
 @pytest.fixture
@@ -63,16 +75,16 @@ def _empty_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
 
 
-def test_names_may_have_slashes_and_any_case(publish: Any, tmp_path: Path) -> None:
+def test_names_may_have_slashes_and_any_case(publish: Any) -> None:
     """Small/ViT is small-vit, and a tag may be written with hyphens."""
-    publish("my_tag", file=str(save_model("small-vit", tmp_path / "w.pt")))
+    publish("my_tag", file=_file("small-vit"))
     encoder = load_encoder("Small/ViT:my-tag")
     assert (encoder.name, encoder.width) == ("Small/ViT:my-tag", 24)
 
 
-def test_a_tag_brings_its_preprocessing_and_activation(publish: Any, tmp_path: Path) -> None:
+def test_a_tag_brings_its_preprocessing_and_activation(publish: Any) -> None:
     """Published weights say how images are prepared and which activation they want."""
-    file = str(save_model("small-vit", tmp_path / "w.pt"))
+    file = _file("small-vit")
     strange = {"mean": (0.5, 0.4, 0.3), "std": (0.1, 0.2, 0.3), "resize_mode": "squash"}
     publish("plain", file=file)
     publish("odd", file=file, quick_gelu=True, interpolation="bilinear", **strange)
@@ -89,21 +101,20 @@ def test_a_tag_brings_its_preprocessing_and_activation(publish: Any, tmp_path: P
     assert np.allclose(features, expected, atol=2e-6)
 
 
-def test_a_file_follows_what_all_published_weights_agree_on(publish: Any, tmp_path: Path) -> None:
+def test_a_file_follows_what_all_published_weights_agree_on(publish: Any) -> None:
     """A file of weights does not say how images are prepared; the published ones do."""
-    file = save_model("small-vit", tmp_path / "w.pt")
     publish("one", quick_gelu=True, resize_mode="squash", interpolation="bilinear")
     publish("two", quick_gelu=True, resize_mode="squash")
-    encoder = OpenClip(f"small-vit:{file}")
+    encoder = OpenClip(saved("small-vit"))
     assert encoder.configuration["quick_gelu"]
     assert (encoder.preprocessing.fit, encoder.preprocessing.interpolation) == ("squash", "bicubic")
 
 
 @pytest.mark.parametrize(("tags", "chosen"), [(["a", "openai"], "openai"), (["only"], "only")])
-def test_the_default_weights(publish: Any, tmp_path: Path, tags: list[str], chosen: str) -> None:
+def test_the_default_weights(publish: Any, tags: list[str], chosen: str) -> None:
     """Without a tag OpenAI's weights are used, or the only ones there are."""
     for seed, tag in enumerate(tags):
-        publish(tag, file=str(save_model("small-vit", tmp_path / f"{tag}.pt", seed)))
+        publish(tag, file=_file("small-vit", seed))
     named = OpenClip(f"small-vit:{chosen}")
     assert OpenClip("small-vit").fingerprint == named.fingerprint
 
@@ -195,7 +206,11 @@ def test_damaged_files_are_refused(damage: str, tmp_path: Path) -> None:
     else:
         save_model("small-vit", file)
     whole = file.read_bytes()
-    contents = {"empty": b"", "garbage": b"not weights" * 99, "objects": _dangerous(tmp_path)}
+    contents = {
+        "empty": b"",
+        "garbage": b"not weights" * 99,
+        "objects": pickle.dumps(_Calls(Path.mkdir, tmp_path / "run")),
+    }
     file.write_bytes(contents.get(damage, whole[: len(whole) // 2]))
     with refused_in_one_sentence(str(file), "complete checkpoint"):
         load_encoder(f"small-vit:{file}")
@@ -203,10 +218,10 @@ def test_damaged_files_are_refused(damage: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("other", ["small-resnet", "small-sigmoid"])
-def test_weights_of_another_architecture_are_refused(other: str, tmp_path: Path) -> None:
+def test_weights_of_another_architecture_are_refused(other: str) -> None:
     """Weights that do not fit are never loaded in part."""
-    file = save_model(other, tmp_path / "w.pt")
-    with refused_in_one_sentence(str(file), "another model"):
+    file = _file(other)
+    with refused_in_one_sentence(file, "another model"):
         load_encoder(f"small-vit:{file}")
 
 
@@ -231,15 +246,111 @@ def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
         load_encoder("RN50")
 
 
-def _dangerous(folder: Path) -> bytes:
-    return pickle.dumps(_Runs(folder))
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A traced transformer, a traced ResNet in half precision and a scripted layer."""
+    folder = tmp_path_factory.mktemp("archives")
+    tokens = torch.zeros(1, 77, dtype=torch.long)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # TorchScript is on its way out
+        trace: Any = torch.jit.trace
+        vit, resnet = make_model("small-vit"), make_model("small-resnet")
+        made = {
+            "vit": trace(vit, (torch.zeros(1, 3, 32, 32), tokens), check_trace=False),
+            "resnet": trace(resnet, (torch.zeros(1, 3, 64, 64), tokens), check_trace=False).half(),
+            "scripted": torch.jit.script(torch.nn.Sequential(torch.nn.BatchNorm1d(3))),
+        }
+        for name, model in made.items():
+            model.save(str(folder / f"{name}.pt"))
+    return {name: folder / f"{name}.pt" for name in made}
 
 
-class _Runs:
-    """What would make a file if it were unpickled."""
+@pytest.mark.parametrize("name", ["vit", "resnet", "scripted"])
+def test_the_tensors_are_those_that_torch_reads(archives: dict[str, Path], name: str) -> None:
+    """Every entry of the state dict is there with its kind, shape and values."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = torch.jit.load(str(archives[name])).state_dict()
+    read = read_torchscript(archives[name])
+    assert is_torchscript(archives[name]) and set(read) >= set(expected)
+    for key, tensor in expected.items():
+        assert read[key].dtype == tensor.dtype and torch.equal(read[key], tensor), key
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+
+class _Calls:
+    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
+        self.call = function, arguments
 
     def __reduce__(self) -> Any:
-        return Path.mkdir, (self.folder / "run",)
+        return self.call
+
+
+def _hostile(source: Path, target: Path, content: bytes) -> Path:
+    """The archive with another pickle in it."""
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, content if name.endswith("/data.pkl") else old.read(name))
+    return target
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        _Calls(os.system, "touch run"),
+        _Calls(Path.mkdir, Path("run")),
+        _Calls(eval, "open('run', 'w')"),
+        _Calls(getattr, "", "join"),
+        [1, 2, 3],
+        None,
+    ],
+    ids=["system", "mkdir", "eval", "getattr", "list", "nothing"],
+)
+def test_hostile_archives_are_refused(
+    archives: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Any
+) -> None:
+    """A pickle that calls anything, or holds no model, is refused and nothing is called."""
+    monkeypatch.chdir(tmp_path)
+    file = _hostile(archives["vit"], tmp_path / "hostile.pt", pickle.dumps(call, 2))
+    with refused_in_one_sentence("hostile.pt"):
+        load_encoder(f"small-vit:{file}", device="cpu")
+    assert not (tmp_path / "run").exists()
+
+
+def _beyond(key: str, count: int) -> bytes:
+    """A pickle of one module with one tensor that begins at the storage ``key``."""
+    pid = f"(X\x07\0\0\0storagectorch\nFloatStorage\nX{_text(key)}X{_text('cpu')}K\x01tQ"
+    sizes = f"K\0(J{count.to_bytes(4, 'little').decode('latin-1')}t(K\x01t\x89N"
+    return (
+        "\x80\x02c__torch__.m\nM\n)\x81}X\x01\0\0\0wctorch._utils\n_rebuild_tensor_v2\n("
+        f"{pid}{sizes}tRsb."
+    ).encode("latin-1")
+
+
+def _text(text: str) -> str:
+    return len(text).to_bytes(4, "little").decode("latin-1") + text
+
+
+@pytest.mark.parametrize(("key", "count"), [("0", 10**6), ("../../secret", 1), ("nowhere", 1)])
+def test_tensors_outside_of_the_archive_are_refused(
+    archives: dict[str, Path], tmp_path: Path, key: str, count: int
+) -> None:
+    """A tensor beyond the end of its storage, or of a storage that is not there, is refused."""
+    file = _hostile(archives["vit"], tmp_path / "hostile.pt", _beyond(key, count))
+    with refused_in_one_sentence("hostile.pt"):
+        load_encoder(f"small-vit:{file}", device="cpu")
+
+
+def test_checkpoints_are_never_unpickled_freely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """open_clip tries again without a limit after a TypeError, and even then the limit holds."""
+    limits = []
+
+    def load(*_: Any, **options: Any) -> Any:
+        limits.append(os.environ.get("TORCH_FORCE_WEIGHTS_ONLY_LOAD"))
+        raise TypeError("as a file may provoke")
+
+    name = saved("small-vit")
+    monkeypatch.setattr(torch, "load", load)
+    with refused_in_one_sentence(".pt"):
+        load_encoder(name, device="cpu")
+    assert limits and set(limits) == {"1"}
+    assert "TORCH_FORCE_WEIGHTS_ONLY_LOAD" not in os.environ

@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
 from crg.atomic import replacing
+from crg.extras import install
 from crg.resources import FEW, GENERATED, TEXT_ENCODER, FewShot
 from crg.types import Array, InputError, Task, parsed_json
 
@@ -200,7 +201,7 @@ def _placed(array: np.ndarray[Any, Any], torch_device: str | None) -> Array:
     except ImportError:
         raise InputError(
             "The state was saved from torch tensors but torch is not installed: "
-            "in the clone of crg, run python -m pip install '.[torch]'."
+            f"{install('torch')}."
         ) from None
     try:
         return torch.from_numpy(array.copy()).to(torch_device)

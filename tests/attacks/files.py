@@ -31,7 +31,7 @@ from crg.bench.design import read_design
 from crg.features import store
 from crg.features.files import Features, read_features
 from crg.predict.corrections import check, read_corrections
-from crg.prompts.descriptions import read_descriptions
+from crg.prompts import read_descriptions
 from crg.report.experiment import read_experiments
 from crg.results import ledger
 from crg.results.schema import Row

@@ -26,11 +26,9 @@ COMMANDS = {  # as help lists them
     "report": "Show what crg bench has measured: RESULTS are its files, or folders of them.",
     "rerun": "Run again what a line of a results file reports, and compare all that was measured.",
     "methods": "List the methods with their options, describe one, or check your own.",
-    "encoders": "List the models that turn images and texts into features.",
-    "export": "Write a model of open_clip for ONNX Runtime, and check that both agree.",
+    "encoders": "List the models that turn images and texts into features, or export one.",
     "datasets": "List the datasets, describe one, or check one on disk.",
 }
-_ELSEWHERE = {"export": "encoders"}  # modules not named after the command
 
 
 class LazyGroup(CommandGroup):
@@ -44,7 +42,7 @@ class LazyGroup(CommandGroup):
         """The command of this name; None if there is none."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"crg.cli.{_ELSEWHERE.get(cmd_name, cmd_name)}")
+        module = importlib.import_module(f"crg.cli.{cmd_name}")
         command: click.Command = getattr(module, cmd_name)
         return command
 

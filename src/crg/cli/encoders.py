@@ -1,4 +1,4 @@
-"""``crg encoders`` and ``crg export``: what can encode, and a model for ONNX Runtime."""
+"""``crg encoders``: list the models, or export one for ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -12,23 +12,45 @@ from rich.text import Text
 from crg.atomic import locked_folder
 from crg.cli.shared import note, output, print_json
 from crg.encoders import EncoderRow, list_encoders, open_clip_problem
-from crg.encoders.export import Exported
-from crg.encoders.export import export as export_model
+
+_HINTS = (
+    "crg encoders PATTERN lists the other models of open_clip, such as vit-b-16.",
+    "--model MODEL:FILE takes the weights from a checkpoint file.",
+    "--model hf:FOLDER takes a CLIP or SigLIP model of Hugging Face from a folder.",
+    "--model onnx:FOLDER takes a model that crg encoders export wrote, without torch.",
+)
 
 
 @click.command()
-@click.argument("pattern", required=False)
+@click.argument("words", metavar="[PATTERN | export MODEL]", nargs=-1)
+@click.option("--out", type=click.Path(path_type=Path), help="With export: the folder to make.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def encoders(pattern: str | None, as_json: bool) -> None:
-    """List the models that turn images and texts into features.
+def encoders(words: tuple[str, ...], out: Path | None, as_json: bool) -> None:
+    """List the models that turn images and texts into features, or export one.
 
-    With a PATTERN, list all models and weights of open_clip whose name it matches.
+    With a PATTERN, list all models and weights of open_clip whose name it matches. export writes
+    a model of open_clip for ONNX Runtime, and checks that both give the same features.
 
     \b
     Example:
       crg encoders
       crg encoders vit-b-16
+      crg encoders export ViT-B-16 --out vit-b-16
     """
+    match words:
+        case ["export", model] if out is not None:
+            _export(model, out, as_json)
+        case ["export", *_]:
+            raise click.UsageError("crg encoders export takes one model and --out FOLDER")
+        case _ if out is not None:
+            raise click.UsageError("--out belongs to crg encoders export MODEL")
+        case [] | [_]:
+            _list(words[0] if words else None, as_json)
+        case _:
+            raise click.UsageError("crg encoders takes one pattern")
+
+
+def _list(pattern: str | None, as_json: bool) -> None:
     rows = list_encoders(pattern)
     if problem := open_clip_problem():
         note(f"The models of open_clip cannot be used: {problem[0].lower()}{problem[1:]}")
@@ -38,12 +60,8 @@ def encoders(pattern: str | None, as_json: bool) -> None:
     console = output()
     console.print(_table(rows))
     if pattern is None:
-        console.print("crg encoders PATTERN lists the other models of open_clip, such as vit-b-16.")
-        console.print("--model MODEL:FILE takes the weights from a checkpoint file.")
-        console.print(
-            "--model hf:FOLDER takes a CLIP or SigLIP model of Hugging Face from a folder."
-        )
-        console.print("--model onnx:FOLDER takes a model that crg export wrote, without torch.")
+        for line in _HINTS:
+            console.print(line)
 
 
 def _table(rows: list[EncoderRow]) -> Table:
@@ -55,29 +73,15 @@ def _table(rows: list[EncoderRow]) -> Table:
     return table
 
 
-@click.command()
-@click.argument("model")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="The folder to make.")
-@click.option("--force", is_flag=True, help="Replace a model that was exported there before.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def export(model: str, out: Path, force: bool, as_json: bool) -> None:
-    """Write a model of open_clip for ONNX Runtime, and check that both agree.
+def _export(model: str, out: Path, as_json: bool) -> None:
+    from crg.encoders.export import export
 
-    \b
-    Example:
-      crg export ViT-B-16 --out vit-b-16
-      crg encode shapes --model onnx:vit-b-16 --out store
-    """
     with locked_folder(out):
-        done = export_model(model, out, force=force)
+        done = export(model, out)
     if as_json:
         print_json({**dataclasses.asdict(done), "folder": str(done.folder)})
-    else:
-        click.echo(_sentence(done))
-
-
-def _sentence(done: Exported) -> str:
-    return (
+        return
+    click.echo(
         f"Wrote {done.folder} ({done.size / 1e6:.0f} MB), whose unit features differ by at most "
         f"{done.image_difference:.0e} for images and {done.text_difference:.0e} for texts: "
         f"use --model {done.name}."

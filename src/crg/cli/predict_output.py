@@ -17,7 +17,7 @@ import click
 from crg import state_file
 from crg.atomic import check_place, locked
 from crg.cli.shared import F
-from crg.encoders.base import library
+from crg.extras import library
 from crg.images.reading import IMAGE_SUFFIXES
 from crg.predict.answers import (
     AnswerFile,

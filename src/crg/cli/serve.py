@@ -13,7 +13,7 @@ import click
 
 from crg.cli.shared import F, loaded_plugins, note, plugin_option
 from crg.encoders import load_encoder
-from crg.encoders.base import library
+from crg.extras import library
 from crg.prompts import PHOTO, check_template
 from crg.types import InputError
 

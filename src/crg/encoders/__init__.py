@@ -1,13 +1,14 @@
-"""CLIP-like models behind one small protocol: loading one by name, and what there is to load."""
+"""CLIP-like models behind one small protocol: load one by name, list those that there are."""
 
 from __future__ import annotations
 
 import fnmatch
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from crg.encoders.base import Encoder, library
+from crg.encoders.base import Encoder
+from crg.extras import library
 from crg.resources import TEXT_ENCODER, PromptableTextEncoder
 from crg.suggest import near
 from crg.types import InputError, Task
@@ -21,50 +22,44 @@ __all__ = [
     "load_text_encoder",
 ]
 
+PAPER = ("RN50:openai", "ViT-B-16:openai")  # the backbones of the paper
+
 
 def load_encoder(name: str, *, device: str | None = None, precision: str | None = None) -> Encoder:
-    """The encoder of that name, ready to use.
+    """Load the encoder of that name.
 
-    ``mini`` is bundled; ``onnx:FOLDER`` is what ``crg export`` wrote; ``hf:USER/MODEL`` and
-    ``hf:FOLDER`` are models of transformers; anything else is a model of open_clip:
-    ``ViT-B-16``, ``ViT-B-16:TAG`` or ``ViT-B-16:FILE``.
+    ``mini`` is bundled; ``onnx:FOLDER`` is a folder that ``crg encoders export`` wrote;
+    ``hf:USER/MODEL`` and ``hf:FOLDER`` are models of transformers; anything else is a model of
+    open_clip: ``ViT-B-16``, ``ViT-B-16:TAG`` or ``ViT-B-16:FILE``.
     """
     name = name.strip()
+    kind, _, rest = name.partition(":")
     if name == "mini":
-        return _mini(device, precision)
-    if name.startswith("onnx:"):
+        if device not in (None, "cpu") or precision not in (None, "fp32"):
+            raise InputError(
+                "mini runs on the processor in fp32 only: leave device and precision out "
+                "or choose another model."
+            )
+        from crg.encoders.mini import Mini
+
+        return Mini()
+    if kind == "onnx":
         from crg.encoders.onnx import Onnx
 
-        return Onnx(name.removeprefix("onnx:"), device=device, precision=precision)
-    if name.startswith("hf:"):
+        return Onnx(rest, device=device, precision=precision)
+    if kind == "hf":
         from crg.encoders.huggingface import HuggingFace
 
-        return HuggingFace(name.removeprefix("hf:"), device=device, precision=precision)
-    _check_spelling(name)
+        return HuggingFace(rest, device=device, precision=precision)
+    if near(name, ["mini"]):  # which needs no open_clip
+        raise InputError(f"There is no model {name!r}: did you mean 'mini'?")
     from crg.encoders.openclip import OpenClip
 
     return OpenClip(name, device=device, precision=precision)
 
 
-def _check_spelling(name: str) -> None:
-    """Report a slip in the name of the bundled model, which needs no open_clip."""
-    if near(name, ["mini"]):
-        raise InputError(f"There is no model {name!r}: did you mean 'mini'?")
-
-
-def _mini(device: str | None, precision: str | None) -> Encoder:
-    if device not in (None, "cpu") or precision not in (None, "fp32"):
-        raise InputError(
-            "mini runs on the processor in fp32 only: leave device and precision out "
-            "or choose another model."
-        )
-    from crg.encoders.mini import Mini
-
-    return Mini()
-
-
 def equipped(task: Task, needs: Iterable[str], model: str | None) -> Task:
-    """The task with the text encoder of ``model``, if a method needs one and it is not there."""
+    """The task with the text encoder of ``model``, if a method needs one and has none."""
     if TEXT_ENCODER not in needs or model is None or TEXT_ENCODER in task.resources:
         return task
     return task.with_resources({TEXT_ENCODER: load_text_encoder(model)})
@@ -72,7 +67,7 @@ def equipped(task: Task, needs: Iterable[str], model: str | None) -> Task:
 
 @functools.lru_cache(maxsize=1)
 def load_text_encoder(model: str) -> PromptableTextEncoder:
-    """The text encoder of a model, for prompts that are tuned; it is kept for the next run."""
+    """Load the text encoder of a model, for prompts that are tuned; the last one is cached."""
     encoder = load_encoder(model)
     if not hasattr(encoder, "promptable"):
         raise InputError(
@@ -83,29 +78,31 @@ def load_text_encoder(model: str) -> PromptableTextEncoder:
     return text_encoder
 
 
-PAPER = ("RN50:openai", "ViT-B-16:openai")  # the backbones of the paper
-
-
 @dataclass(frozen=True)
 class EncoderRow:
     """One encoder that ``load_encoder`` knows."""
 
-    name: str  # what to give as --model
+    name: str  # as in --model
     kind: str  # mini, openclip, huggingface or onnx
     source: str  # where the weights come from
-    here: bool | None  # whether they are on this machine; None: it cannot be told
+    here: bool | None  # whether they are on this machine; None if unknown
     needs: str | None = None  # the extra that must be installed first
 
 
 def list_encoders(pattern: str | None = None) -> list[EncoderRow]:
-    """mini, the paper's models, Hugging Face and ONNX folders; with a pattern, what matches it.
+    """List mini, the paper's models, Hugging Face and ONNX folders, or all that match a pattern.
 
     A pattern without ``*`` matches anywhere in MODEL:TAG, whatever the case.
     """
+    hub = "huggingface.co, or a folder, through transformers"
+    own = EncoderRow("mini", "mini", "bundled with crg", here=True)
+    others = [
+        EncoderRow("hf:USER/MODEL", "huggingface", hub, None, _missing("transformers")),
+        EncoderRow("onnx:FOLDER", "onnx", "crg encoders export", None, _missing("onnxruntime")),
+    ]
     if pattern is None:
-        return [_mini_row(), *_open_clip_rows(PAPER), _hugging_face_row(), _onnx_row()]
-    fixed = [_mini_row(), _hugging_face_row(), _onnx_row()]
-    fixed = [row for row in fixed if _matches(row.name, pattern)]
+        return [own, *_open_clip_rows(PAPER), *others]
+    fixed = [row for row in (own, *others) if _matches(row.name, pattern)]
     rows = fixed + _open_clip_rows(_known(pattern))
     if not rows:
         none = f"No model matches {pattern!r}: try a shorter pattern, such as vit or rn."
@@ -122,20 +119,14 @@ def open_clip_problem() -> str | None:
     return None
 
 
-def _mini_row() -> EncoderRow:
-    return EncoderRow("mini", "mini", "bundled with crg", here=True)
-
-
-def _hugging_face_row() -> EncoderRow:
-    needs = None if _can_import("transformers") else "huggingface"
-    source = "huggingface.co, or a folder, through transformers"
-    return EncoderRow("hf:USER/MODEL", "huggingface", source, here=None, needs=needs)
-
-
-def _onnx_row() -> EncoderRow:
-    needs = None if _can_import("onnxruntime") else "onnx"
-    source = "a folder that crg export wrote"
-    return EncoderRow("onnx:FOLDER", "onnx", source, here=None, needs=needs)
+def _missing(name: str) -> str | None:
+    """The extra to install for a library; None if the library can be imported."""
+    extra = {"transformers": "huggingface", "onnxruntime": "onnx"}[name]
+    try:
+        library(name, extra)
+    except InputError:
+        return extra
+    return None
 
 
 def _known(pattern: str) -> list[str]:
@@ -145,7 +136,7 @@ def _known(pattern: str) -> list[str]:
     return sorted((n for n in names if _matches(n, pattern)), key=lambda n: n not in PAPER)
 
 
-def _open_clip_rows(names: tuple[str, ...] | list[str]) -> list[EncoderRow]:
+def _open_clip_rows(names: Sequence[str]) -> list[EncoderRow]:
     if open_clip_problem():
         source = "huggingface.co, through open_clip"
         return [EncoderRow(name, "openclip", source, None, "openclip") for name in names]
@@ -163,11 +154,3 @@ def _open_clip_rows(names: tuple[str, ...] | list[str]) -> list[EncoderRow]:
 def _matches(name: str, pattern: str) -> bool:
     glob = pattern.replace("/", "-").lower()
     return fnmatch.fnmatchcase(name.lower(), glob if "*" in glob else f"*{glob}*")
-
-
-def _can_import(name: str) -> bool:
-    try:
-        library(name, "")
-    except InputError:
-        return False
-    return True

@@ -1,10 +1,11 @@
-"""From an open_clip model to a folder for ONNX Runtime, which appears complete or not at all."""
+"""Export an open_clip model to a folder for ONNX Runtime, which appears complete or not at all."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import re
 import shutil
 import tempfile
 import warnings
@@ -17,13 +18,25 @@ import msgspec
 import numpy as np
 
 from crg.atomic import file_sha256
-from crg.encoders.base import first_line, library
-from crg.encoders.onnx import TEST_SENTENCES, Onnx, reference_pixels
-from crg.encoders.onnx_folder import DESCRIPTION, FORMAT, IMAGE, TEXT, VERSION
+from crg.encoders.onnx import (
+    DESCRIPTION,
+    FORMAT,
+    IMAGE,
+    TEST_SENTENCES,
+    TEXT,
+    TOKENIZER,
+    VERSION,
+    Onnx,
+    TokenizerUse,
+    reference_pixels,
+)
 from crg.encoders.openclip import OpenClip
-from crg.encoders.tokenizer import write_tokenizer
+from crg.extras import first_line, library
 from crg.types import InputError
 
+# Endings, runs of letters, single digits, runs of anything else but spaces. U+0345 is a mark whose
+# capital is a letter: the original's pattern, which ignores case, matches it nowhere.
+_WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|\p{L}+|\p{N}|[^\s\p{L}\p{N}\u0345]+"
 TOLERANCE = 1e-3  # of a coordinate of a unit feature
 _SENTENCES = (
     "a photo of a cat.",
@@ -35,26 +48,31 @@ _SENTENCES = (
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written, and by how much the two models differ at most."""
+    """The folder written, and the largest differences from the original features."""
 
     folder: Path
-    name: str  # what to give as --model
+    name: str  # as in --model
     image_difference: float
     text_difference: float
     size: int  # bytes
 
 
-def export(name: str, folder: str | os.PathLike[str], *, force: bool = False) -> Exported:
-    """Write the open_clip model ``name`` into ``folder`` and check that both agree."""
+def export(name: str, folder: str | os.PathLike[str]) -> Exported:
+    """Write the open_clip model ``name`` into a new ``folder`` and check that both agree."""
     target = Path(folder)
-    _check_target(target, force)
+    if target.exists():
+        raise InputError(f"{target} exists already: choose another name or remove it.")
     for module in ("onnx", "onnxruntime"):
         library(module, "export")
     encoder = OpenClip(name, device="cpu", precision="fp32")
     with _appearing(target) as partial:
         _write(encoder, partial)
         images, texts = _differences(encoder, Onnx(partial, device="cpu"))
-        _check_agreement(name, max(images, texts))
+        if not max(images, texts) <= TOLERANCE:  # NaN fails too
+            raise InputError(
+                f"The exported features of {name} differ by {max(images, texts):.1e}, more than "
+                f"{TOLERANCE:.0e}, and nothing was written: use the model through open_clip."
+            )
     size = sum(file.stat().st_size for file in target.iterdir())
     return Exported(target, f"onnx:{target}", images, texts, size)
 
@@ -86,6 +104,47 @@ def _write(encoder: OpenClip, folder: Path) -> None:
     (folder / DESCRIPTION).write_text(json.dumps(about, indent=2), encoding="utf-8")
 
 
+def write_tokenizer(tokenizer: Any, folder: Path) -> TokenizerUse:
+    """Write an open_clip tokenizer as ``tokenizer.json``; returns how it is used."""
+    clean = tokenizer.clean_fn.__name__.removeprefix("_clean_")
+    if hasattr(tokenizer, "bpe_ranks") and tokenizer.reduction_fn is None:
+        _clip_tokenizer(tokenizer).save(str(folder / TOKENIZER))
+        return TokenizerUse(clean)
+    plain = type(tokenizer).__name__ == "HFTokenizer" and not tokenizer.tokenizer_mode
+    fast = getattr(tokenizer.tokenizer, "backend_tokenizer", None) if plain else None
+    if fast is None:
+        raise InputError(
+            f"A model with the tokenizer {type(tokenizer).__name__} cannot be exported: "
+            "use it through open_clip."
+        )
+    fast.save(str(folder / TOKENIZER))
+    inner = tokenizer.tokenizer
+    stripped = inner.sep_token_id if tokenizer.strip_sep_token else None
+    return TokenizerUse(clean, inner.pad_token_id, inner.pad_token, stripped)
+
+
+def _clip_tokenizer(tokenizer: Any) -> Any:
+    """CLIP's byte pairs as a Tokenizer of Hugging Face's tokenizers."""
+    made = library("tokenizers", "export")
+    split, processors = made.pre_tokenizers, made.processors
+    specials = [tokenizer.decoder[number] for number in tokenizer.all_special_ids]
+    merges, end = list(tokenizer.bpe_ranks), "</w>"  # closes the last piece of a word
+    inner = made.Tokenizer(made.models.BPE(tokenizer.encoder, merges, end_of_word_suffix=end))
+    pattern = made.Regex("|".join(["(?i)" + "|".join(map(re.escape, specials)), _WORDS]))
+    inner.pre_tokenizer = split.Sequence(
+        [
+            split.Split(pattern, "removed", invert=True),
+            split.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    inner.add_special_tokens([made.AddedToken(word, normalized=False) for word in specials])
+    start, stop = ((word, tokenizer.encoder[word]) for word in specials[:2])
+    inner.post_processor = processors.TemplateProcessing(
+        f"{start[0]} $A {stop[0]}", None, [start, stop]
+    )
+    return inner
+
+
 def _write_graph(encoder: OpenClip, method: str, example: Any, file: Path) -> None:
     """Trace one half of the model; the first axis stays open for batches of any size."""
     torch = library("torch", "export")
@@ -102,7 +161,7 @@ def _write_graph(encoder: OpenClip, method: str, example: Any, file: Path) -> No
     axes = {"rows": {0: "batch"}, "features": {0: "batch"}}
     try:
         with warnings.catch_warnings(), _plain_attention(torch), torch.no_grad():
-            warnings.simplefilter("ignore")  # tracing warns of each size that it writes down
+            warnings.simplefilter("ignore")  # tracing warns about every constant size
             # dynamo=True would need onnxscript and ten times as long for the same graph
             torch.onnx.export(
                 Half().eval(), (example,), str(file), dynamo=False, dynamic_axes=axes, **names
@@ -117,7 +176,7 @@ def _write_graph(encoder: OpenClip, method: str, example: Any, file: Path) -> No
 
 @contextlib.contextmanager
 def _plain_attention(torch: Any) -> Iterator[None]:
-    """Without the fused attention of evaluation mode, which ONNX has no word for."""
+    """Without the fused attention of evaluation mode, which ONNX lacks."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -135,31 +194,9 @@ def _differences(encoder: OpenClip, exported: Onnx) -> tuple[float, float]:
     return float(np.abs(images).max()), float(np.abs(texts).max())
 
 
-def _check_agreement(name: str, difference: float) -> None:
-    if not difference <= TOLERANCE:  # NaN fails too
-        raise InputError(
-            f"The exported features of {name} differ by {difference:.1e}, more than "
-            f"{TOLERANCE:.0e}, and nothing was written: use the model through open_clip."
-        )
-
-
-def _check_target(target: Path, force: bool) -> None:
-    if target.exists() and not target.is_dir():
-        raise InputError(f"{target} is a file: give the name of a folder to make.")
-    if not target.exists():
-        return
-    if not force:
-        raise InputError(f"{target} exists already: choose another name or add --force.")
-    if any(target.iterdir()) and not (target / DESCRIPTION).is_file():
-        raise InputError(
-            f"{target} holds something other than an exported model, "
-            "which --force does not overwrite: choose another name."
-        )
-
-
 @contextlib.contextmanager
 def _appearing(target: Path) -> Iterator[Path]:
-    """A new folder beside ``target`` that takes its place only when all went well."""
+    """A new folder that is renamed to ``target`` only if nothing fails."""
     try:
         work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.absolute().parent))
     except OSError as error:
@@ -170,8 +207,6 @@ def _appearing(target: Path) -> Iterator[Path]:
     try:
         (work / "new").mkdir()  # with the permissions that folders have here
         yield work / "new"
-        if target.exists():
-            target.rename(work / "old")
         (work / "new").rename(target)
     except OSError as error:
         raise InputError(

@@ -16,9 +16,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from crg.encoders.base import first_line, library
-from crg.encoders.torch_encoder import TorchEncoder
-from crg.encoders.weights import check_reachable, tensors_only, weights_fingerprint
+from crg.encoders.torch_encoder import (
+    TorchEncoder,
+    check_reachable,
+    tensors_only,
+    weights_fingerprint,
+)
+from crg.extras import first_line, library
 from crg.images.preprocessing import Interpolation, Preprocessing
 from crg.types import InputError
 
@@ -100,7 +104,7 @@ def _folder(name: str) -> Path:
             found = Path(hub.snapshot_download(name, local_files_only=True))
             if (found / "config.json").is_file() and _has_weights(found):
                 return found
-        check_reachable(hub.constants.ENDPOINT)  # the hub alone would go on trying for a minute
+        check_reachable(hub.constants.ENDPOINT)
         for weights in _WEIGHTS:
             found = Path(hub.snapshot_download(name, allow_patterns=[*_OTHERS, weights]))
             if _has_weights(found):
@@ -173,7 +177,7 @@ def _read_json(folder: Path, *names: str) -> dict[str, Any]:
 
 
 def _preprocessing(folder: Path, side: int) -> Preprocessing:
-    """What the folder's preprocessor does, as far as crg can do the same."""
+    """The preprocessing of the folder; refuse one that crg cannot do in the same way."""
     given = _read_json(folder, "preprocessor_config.json", "processor_config.json")
     given = given.get("image_processor", given)
     try:

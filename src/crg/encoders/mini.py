@@ -1,15 +1,16 @@
 """The bundled model: small, trained on rendered shapes, and run by NumPy alone.
 
-It knows objects of many shapes, colours and textures by name and nothing else of the world;
-``tools/train_mini.py`` trained it and ``docs/mini.md`` says how well it does. Weights
-are named as in that script. Images are (B, S, S, 3), channels last; a convolution gathers its
-windows and multiplies once.
+It knows the names of objects of many shapes, colours and textures, and nothing else.
+``tools/train_mini.py`` trained it, and ``docs/mini.md`` says how well it does. Weights are named
+as in that script. Images are (B, S, S, 3), channels last; a convolution gathers its windows and
+multiplies once. W is the width of a word, D that of a feature.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import unicodedata
 import zlib
@@ -19,22 +20,31 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+from array_api_compat import array_namespace
 from numpy.lib.stride_tricks import as_strided
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from crg.encoders.base import Vectors
+from crg.extras import library
 from crg.images.preprocessing import Pixels, Preprocessing
 from crg.resources import PromptableTextEncoder
 from crg.threads import one_blas_thread
 from crg.types import InputError
 
-MAX_WORDS = 24  # of a sentence; what follows is not read
+MAX_WORDS = 24  # of a sentence; the model ignores the rest
 _MAX_CHARACTERS = 4000  # of a text; nothing beyond can be among the first words that count
 _MAX_PIECES = 64  # of a word
 _WORD = re.compile(r"\w+")
+_CHUNK = 16  # images at a time, so that the windows stay in the processor's cache
+_SENTENCES = 256  # at a time
+_CACHED_LISTS = 64  # of class names whose embeddings are cached
+WEIGHTS = Path(__file__).with_name("mini.safetensors")
+FORMAT = 1
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
+Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+Weights: TypeAlias = Mapping[str, Any]  # arrays of NumPy or of torch
 
 
 @dataclass(frozen=True)
@@ -45,7 +55,7 @@ class Lexicon:
     words: Numbers  # (number of known words, W)
     buckets: Numbers  # (number of buckets, W)
 
-    def embed(self, texts: Sequence[str]) -> tuple[Numbers, np.ndarray[Any, np.dtype[np.bool_]]]:
+    def embed(self, texts: Sequence[str]) -> tuple[Numbers, Mask]:
         """Token embeddings (n, T, W) and a mask (n, T) that is true where there is a word.
 
         A text without words becomes one word that is all zeros.
@@ -88,31 +98,22 @@ def piece_buckets(word: str, n_buckets: int) -> list[int]:
     return [zlib.crc32(piece.encode("utf-8", "surrogatepass")) % n_buckets for piece in pieces]
 
 
-Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
-Weights: TypeAlias = Mapping[str, Numbers]
-
-_CHUNK = 16  # images at a time, so that the windows stay in the processor's cache
-_GELU = np.float32(np.sqrt(2 / np.pi))
-
-
-def image_features(
-    pixels: Pixels, wanted: Preprocessing, weights: Weights, n_stages: int
-) -> Numbers:
+def image_features(pixels: Pixels, wanted: Preprocessing, weights: Weights, stages: int) -> Numbers:
     """Features (B, D) of unit length of pixels (B, S, S, 3)."""
     std = np.asarray(wanted.std, np.float32)
     scale, shift = 1 / (255 * std), np.asarray(wanted.mean, np.float32) / std
     parts = [
-        _few_images(pixels[start : start + _CHUNK] * scale - shift, weights, n_stages)
+        _few_images(pixels[start : start + _CHUNK] * scale - shift, weights, stages)
         for start in range(0, len(pixels), _CHUNK)
     ]
     return np.concatenate(parts)
 
 
-def _few_images(pixels: Numbers, weights: Weights, n_stages: int) -> Numbers:
+def _few_images(pixels: Numbers, weights: Weights, stages: int) -> Any:
     """A strided convolution and a residual one per stage, then mean and peak of each channel."""
     x = _convolved(pixels, weights, "stem", 4, 2)
     np.maximum(x, 0, out=x)
-    for stage in range(n_stages):
+    for stage in range(stages):
         x = _convolved(x, weights, f"stage{stage}.down", 3, 2)
         np.maximum(x, 0, out=x)
         more = _convolved(x, weights, f"stage{stage}.same", 3, 1)
@@ -121,18 +122,20 @@ def _few_images(pixels: Numbers, weights: Weights, n_stages: int) -> Numbers:
     return _unit(_linear(pooled, weights, "picture_head"))
 
 
-def text_features(
-    tokens: Numbers, mask: Mask, weights: Weights, n_layers: int, heads: int
-) -> Numbers:
-    """Features (n, D) of unit length of token embeddings (n, T, W); mask (n, T) marks words."""
+def text_features(tokens: Any, mask: Any, weights: Weights, layers: int, heads: int) -> Any:
+    """Features (n, D) of unit length of token embeddings (n, T, W); mask (n, T) marks words.
+
+    In NumPy for ``encode_texts`` and in torch for tuned prompts, where it is differentiable.
+    """
+    xp = array_namespace(tokens)
     x = tokens + weights["places"][: tokens.shape[1]]
-    for layer in range(n_layers):
-        name = f"layer{layer}"
+    for name in (f"layer{layer}" for layer in range(layers)):
         x = x + _attention(_normed(x, weights, f"{name}.norm1"), mask, weights, name, heads)
         hidden = _gelu(_linear(_normed(x, weights, f"{name}.norm2"), weights, f"{name}.widen"))
         x = x + _linear(hidden, weights, f"{name}.narrow")
-    share = mask / np.maximum(mask.sum(axis=1, keepdims=True), 1)
-    pooled = np.einsum("nt,ntw->nw", share.astype(np.float32), x)
+    words = xp.astype(mask, x.dtype)
+    share = words / xp.clip(xp.sum(words, axis=1, keepdims=True), 1, None)
+    pooled = xp.einsum("nt,ntw->nw", share, x)
     return _unit(_linear(_normed(pooled, weights, "text_norm"), weights, "text_head"))
 
 
@@ -155,45 +158,41 @@ def _convolved(x: Numbers, weights: Weights, name: str, kernel: int, stride: int
     return out.reshape(b, rows, columns, -1)
 
 
-def _attention(x: Numbers, mask: Mask, weights: Weights, name: str, heads: int) -> Numbers:
+def _attention(x: Any, mask: Any, weights: Weights, name: str, heads: int) -> Any:
+    xp = array_namespace(x)
     n, t, w = x.shape
-    mixed = _linear(x, weights, f"{name}.qkv").reshape(n, t, 3, heads, w // heads)
-    q, k, v = mixed.transpose(2, 0, 3, 1, 4)  # each (n, heads, T, w / heads)
-    scores = (q @ k.swapaxes(-1, -2)) / np.float32(np.sqrt(w // heads))
-    scores = np.where(mask[:, None, None, :], scores, np.float32(-1e9))
-    scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    scores /= scores.sum(axis=-1, keepdims=True)
-    joined = (scores @ v).swapaxes(1, 2).reshape(n, t, w)
+    mixed = xp.reshape(_linear(x, weights, f"{name}.qkv"), (n, t, 3, heads, w // heads))
+    q, k, v = xp.permute_dims(mixed, (2, 0, 3, 1, 4))  # each (n, heads, T, w / heads)
+    scores = (q @ k.swapaxes(-1, -2)) / math.sqrt(w // heads)
+    scores = xp.where(mask[:, None, None, :], scores, xp.full_like(scores, -1e9))
+    scores = xp.exp(scores - xp.max(scores, axis=-1, keepdims=True))
+    scores = scores / xp.sum(scores, axis=-1, keepdims=True)
+    joined = xp.reshape((scores @ v).swapaxes(1, 2), (n, t, w))
     return _linear(joined, weights, f"{name}.join")
 
 
-def _linear(x: Numbers, weights: Weights, name: str) -> Numbers:
-    product: Numbers = x @ weights[f"{name}.weight"] + weights[f"{name}.bias"]
-    return product
+def _linear(x: Any, weights: Weights, name: str) -> Any:
+    return x @ weights[f"{name}.weight"] + weights[f"{name}.bias"]
 
 
-def _normed(x: Numbers, weights: Weights, name: str) -> Numbers:
+def _normed(x: Any, weights: Weights, name: str) -> Any:
     """Layer normalisation."""
-    centred = x - x.mean(axis=-1, keepdims=True)
-    spread = np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + np.float32(1e-5))
-    normed: Numbers = centred / spread * weights[f"{name}.weight"] + weights[f"{name}.bias"]
-    return normed
+    xp = array_namespace(x)
+    centred = x - xp.mean(x, axis=-1, keepdims=True)
+    spread = xp.sqrt(xp.mean(centred * centred, axis=-1, keepdims=True) + 1e-5)
+    return centred / spread * weights[f"{name}.weight"] + weights[f"{name}.bias"]
 
 
-def _gelu(x: Numbers) -> Numbers:
+def _gelu(x: Any) -> Any:
     """GELU in the form with tanh."""
-    curved: Numbers = 0.5 * x * (1 + np.tanh(_GELU * (x + np.float32(0.044715) * x * x * x)))
-    return curved
+    curve = array_namespace(x).tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))
+    return 0.5 * x * (1 + curve)
 
 
-def _unit(rows: Numbers) -> Numbers:
-    unit: Numbers = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-    return unit
-
-
-WEIGHTS = Path(__file__).with_name("mini.safetensors")
-FORMAT = 1
-_SENTENCES = 256  # at a time
+def _unit(rows: Any) -> Any:
+    xp = array_namespace(rows)
+    norms = xp.sqrt(xp.sum(rows * rows, axis=1, keepdims=True))
+    return rows / xp.clip(norms, 1e-12, None)
 
 
 class Mini:
@@ -235,28 +234,74 @@ class Mini:
 
     def encode_texts(self, texts: Sequence[str]) -> Vectors:
         """Features (n, D) of unit length, one sentence each."""
+        starts = range(0, len(texts), _SENTENCES)
         with one_blas_thread():
             parts = [
-                self.encode_tokens(*self.embed_texts(texts[start : start + _SENTENCES]))
-                for start in range(0, len(texts), _SENTENCES)
+                text_features(
+                    *self._lexicon.embed(texts[start : start + _SENTENCES]),
+                    self._weights,
+                    int(self.facts["layers"]),
+                    int(self.facts["heads"]),
+                )
+                for start in starts
             ]
         return np.concatenate([np.zeros((0, self.width), np.float32), *parts])
 
-    def embed_texts(self, texts: Sequence[str]) -> tuple[Numbers, Mask]:
-        """Token embeddings (n, T, W) and a mask (n, T): the first half of ``encode_texts``."""
-        return self._lexicon.embed(texts)
-
-    def encode_tokens(self, tokens: Numbers, mask: Mask) -> Vectors:
-        """Features of token embeddings: the second half, for learnt tokens in their midst."""
-        layers, heads = int(self.facts["layers"]), int(self.facts["heads"])
-        return text_features(tokens, mask, self._weights, layers, heads)
-
     def promptable(self) -> PromptableTextEncoder:
-        """The text half in torch, into which context vectors can be put in place of words."""
-        from crg.encoders.mini_prompts import MiniPrompts
-
+        """The text encoder in torch, which takes context vectors in place of words."""
         layers, heads = int(self.facts["layers"]), int(self.facts["heads"])
         return MiniPrompts(self.name, self._lexicon, self._weights, layers, heads)
+
+
+class MiniPrompts:
+    """A PromptableTextEncoder: the text encoder of mini in torch, with frozen weights."""
+
+    def __init__(
+        self, name: str, lexicon: Lexicon, weights: Weights, layers: int, heads: int
+    ) -> None:
+        torch = library("torch", "torch")
+        self.name = name
+        self.layers, self.heads = layers, heads
+        of_text = [key for key in weights if key.startswith(("places", "layer", "text_"))]
+        self.weights: dict[str, Any] = {key: torch.tensor(weights[key]) for key in of_text}
+        self._lexicon = lexicon
+        self._embedded: dict[tuple[str, ...], tuple[Any, Any]] = {}
+
+    def context_of(self, words: str) -> Any:
+        """The embeddings (M, W) of ``words``."""
+        torch = library("torch", "torch")
+        rows = [torch.tensor(self._lexicon.vector(word)) for word in split_words(words)]
+        return torch.stack(rows) if rows else torch.zeros(0, self._lexicon.words.shape[1])
+
+    def encode(self, context: Any, endings: Sequence[str]) -> Any:
+        """Unit features (K, D) of context (M, W) or (K, M, W) followed by each ending.
+
+        As in a sentence, words beyond what the model reads are cut off.
+        """
+        torch = library("torch", "torch")
+        tokens, mask = self._ending_tokens(tuple(endings))
+        context = context.to(tokens).expand(len(tokens), *context.shape[-2:])
+        if context.shape[1] >= MAX_WORDS:
+            raise InputError(
+                f"A context of {context.shape[1]} vectors leaves no room for a class name: "
+                f"mini reads {MAX_WORDS} words, so give it at most {MAX_WORDS - 1} vectors."
+            )
+        words = torch.cat([context, tokens], dim=1)[:, :MAX_WORDS]
+        seen = torch.cat([mask.new_ones(context.shape[:2]), mask], dim=1)[:, :MAX_WORDS]
+        seen[:, 0] = True  # a text without words is one word that is all zeros
+        return text_features(words, seen, self.weights, self.layers, self.heads)
+
+    def _ending_tokens(self, endings: tuple[str, ...]) -> tuple[Any, Any]:
+        """Embeddings (K, T, W) of the endings and a mask (K, T) of words."""
+        if endings not in self._embedded:
+            torch = library("torch", "torch")
+            tokens, _ = self._lexicon.embed(endings)
+            lengths = torch.tensor([[len(split_words(ending))] for ending in endings])
+            mask = torch.arange(tokens.shape[1]) < lengths.reshape(-1, 1)
+            if len(self._embedded) >= _CACHED_LISTS:
+                self._embedded.clear()
+            self._embedded[endings] = torch.tensor(tokens).to(self.weights["places"]), mask
+        return self._embedded[endings]
 
 
 def _read(path: Path) -> bytes:
@@ -285,7 +330,7 @@ def _parsed(path: Path, raw: bytes) -> tuple[Mapping[str, Any], Mapping[str, Any
     return facts, weights
 
 
-def _check(facts: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
+def _check(facts: Mapping[str, Any], weights: Weights) -> None:
     if facts["format"] != FORMAT:
         raise ValueError(f"format {facts['format']} in place of {FORMAT}")
     digest = hashlib.sha256()

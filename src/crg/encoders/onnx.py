@@ -1,36 +1,72 @@
-"""A folder with an image and a text model for ONNX Runtime, as ``crg export`` writes it.
+"""A folder with an image and a text graph for ONNX Runtime, as ``crg encoders export`` writes it.
 
-``encoder.json`` describes the rest: preprocessing, logit scale and bias, width, context length,
-tokenizer, and the checksums of ``image.onnx`` and ``text.onnx``. torch is not needed. Without
-``text.onnx`` and tokenizer it is a model of images only.
+``encoder.json`` describes the model and names every file with its checksum; ``tokenizer.json``
+is the tokenizer. torch is not needed. Without ``text.onnx`` and tokenizer the model encodes
+images only. A folder may come from a stranger, so everything is checked before it is used: a
+graph may keep weights in files beside it only if ``encoder.json`` lists them.
 """
 
 from __future__ import annotations
 
+import hashlib
+import html
+import json
+import mmap
 import os
-from collections.abc import Sequence
+import string
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias
 
+import msgspec
 import numpy as np
+from msgspec import Meta, Struct
 
-from crg.encoders.base import (
-    Vectors,
-    check_pixels,
-    check_texts,
-    encode_in_pieces,
-    first_line,
-    library,
-)
-from crg.encoders.onnx_folder import DESCRIPTION, IMAGE, TEXT, About, damaged, read_description
-from crg.encoders.tokenizer import Tokenize, Words, read_tokenizer
-from crg.images.preprocessing import Pixels
+from crg.atomic import file_sha256
+from crg.encoders.base import Vectors, check_pixels, check_texts, encode_in_pieces
+from crg.extras import first_line, library
+from crg.images.preprocessing import Pixels, Preprocessing
 from crg.types import InputError, printable
 
+FORMAT = "crg-onnx"
+VERSION = 1
+DESCRIPTION = "encoder.json"
+IMAGE, TEXT, TOKENIZER = "image.onnx", "text.onnx", "tokenizer.json"
 TEST_SENTENCES = ("a photo of 2 red cats.", "a satellite image of an airport")
+_MAX_DESCRIPTION = 10_000_000  # bytes
 _MOST_ERROR = 0.25  # of test features, as a fraction of the distance between the two
 _ROWS_AT_ONCE = {"cpu": 2, "cuda": 64}  # fixed, because the batch decides how products are rounded
 _TEXTS_AT_ONCE = 64
+
+Clean: TypeAlias = Literal["lower", "whitespace", "canonicalize"]  # as open_clip calls them
+_Token = Annotated[int, Meta(ge=0, lt=2**31)]
+_Vectors = Annotated[
+    list[list[Annotated[float, Meta(ge=-2, le=2)]]], Meta(min_length=2, max_length=2)
+]
+Tokenize = Callable[[Sequence[str], int], np.ndarray[Any, np.dtype[np.int64]]]
+
+
+class TokenizerUse(Struct):
+    """How ``tokenizer.json`` is used: how texts are cleaned before and padded after."""
+
+    clean: Clean
+    pad_id: _Token = 0
+    pad_token: str = ""
+    stripped: _Token | None = None  # replaced by zero
+
+
+class About(Struct):
+    """The content of ``encoder.json``; without ``tokenizer`` the model encodes images only."""
+
+    width: Annotated[int, Meta(ge=1, le=65536)]
+    logit_scale: Annotated[float, Meta(gt=0, le=1e6)]
+    preprocessing: Preprocessing
+    files: dict[str, str]
+    logit_bias: Annotated[float, Meta(ge=-1e6, le=1e6)] = 0.0
+    context_length: Annotated[int, Meta(ge=1, le=65536)] | None = None
+    tokenizer: TokenizerUse | None = None
+    reference: dict[Literal["images", "texts"], _Vectors] = {}  # of the built-in test inputs
+    model: str = "a model"
 
 
 class Onnx:
@@ -48,10 +84,10 @@ class Onnx:
         runtime = library("onnxruntime", "onnx")
         place = Path(folder).expanduser()
         providers = _providers(runtime, device)
-        about, self.fingerprint = read_description(place)
+        about, self.fingerprint = _read_description(place)
         self.name = f"onnx:{folder}"
         self.source = f"{place}, exported from {about.model}"
-        self.preprocessing = about.prepared()
+        self.preprocessing = about.preprocessing
         self.width = about.width
         self.logit_scale, self.logit_bias = about.logit_scale, about.logit_bias
         self._rows_at_once = _ROWS_AT_ONCE["cpu" if len(providers) == 1 else "cuda"]
@@ -61,8 +97,17 @@ class Onnx:
         self.context_length = about.context_length or 0
         if about.tokenizer is not None:
             self._text = _Graph(runtime, place / TEXT, providers, self.width)
-            self._tokenize = _tokenizer(about.tokenizer, place)
-        self._check_reference(about, place)
+            try:
+                self._tokenize = read_tokenizer(about.tokenizer, place)
+            except InputError:
+                raise
+            except Exception as error:  # tokenizers raises plain exceptions
+                raise _damaged(place / TOKENIZER, error) from None
+        images = self.encode_images(reference_pixels(self.preprocessing.size))
+        _check_similar(place / IMAGE, images, about.reference.get("images"))
+        if self._text is not None:
+            texts = self.encode_texts(TEST_SENTENCES)
+            _check_similar(place / TEXT, texts, about.reference.get("texts"))
 
     def encode_images(self, pixels: Pixels) -> Vectors:
         """Unit features (B, D) for pixels (B, S, S, 3)."""
@@ -80,15 +125,6 @@ class Onnx:
         tokens = self._tokenize(check_texts(texts), self.context_length)
         return encode_in_pieces(tokens, self._text, _TEXTS_AT_ONCE, self.width, "texts")
 
-    def _check_reference(self, about: About, place: Path) -> None:
-        """Run both models once, and refuse features unlike those of the model exported."""
-        expected = about.reference
-        images = self.encode_images(reference_pixels(self.preprocessing.size))
-        _check_similar(place / IMAGE, images, None if expected is None else expected.images)
-        if self._text is not None:
-            texts = self.encode_texts(TEST_SENTENCES)
-            _check_similar(place / TEXT, texts, None if expected is None else expected.texts)
-
 
 def reference_pixels(side: int) -> Pixels:
     """The two built-in test images (2, S, S, 3): slopes of colour under strong edges."""
@@ -102,7 +138,7 @@ def reference_pixels(side: int) -> Pixels:
 
 
 def _check_similar(graph: Path, features: Vectors, stored: list[list[float]] | None) -> None:
-    """Refuse features that err by much of what lies between the two test inputs."""
+    """Refuse features whose error is not small beside the distance of the two test inputs."""
     if stored is None:
         return
     widths = {len(row) for row in stored}
@@ -120,15 +156,6 @@ def _check_similar(graph: Path, features: Vectors, stored: list[list[float]] | N
             f"{error:.3f}, where two test inputs are {apart:.3f} apart): 8-bit weights overflow on "
             "some processors, so use fp32, or quantise to unsigned weights (QUInt8)."
         )
-
-
-def _tokenizer(words: Words, place: Path) -> Tokenize:
-    try:
-        return read_tokenizer(words, place)
-    except InputError:
-        raise
-    except Exception as error:  # tokenizers raises plain exceptions
-        raise damaged(place / DESCRIPTION, error) from None
 
 
 def _providers(runtime: Any, device: str | None) -> list[str]:
@@ -153,7 +180,7 @@ class _Graph:
         try:
             self.session = runtime.InferenceSession(str(file), options, providers=providers)
             self.inputs = [each.name for each in self.session.get_inputs()]
-        except Exception as error:  # the runtime has a kind of its own for each reason
+        except Exception as error:  # the runtime has one class per reason
             raise self._refused(error) from None
 
     def __call__(self, rows: Any) -> Vectors:
@@ -173,3 +200,190 @@ class _Graph:
         return InputError(
             f"{self.file} cannot be used ({printable(first_line(error))}): export the model again."
         )
+
+
+def read_tokenizer(use: TokenizerUse, folder: Path) -> Tokenize:
+    """The tokenizer of an exported folder, which gives the tokens of open_clip's."""
+    inner = library("tokenizers", "onnx").Tokenizer.from_file(str(folder / TOKENIZER))
+    clean = _cleaner(use.clean)
+
+    def tokenize(texts: Sequence[str], context_length: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+        inner.enable_truncation(context_length)
+        inner.enable_padding(pad_id=use.pad_id, pad_token=use.pad_token, length=context_length)
+        rows = [each.ids for each in inner.encode_batch([clean(text) for text in texts])]
+        tokens = np.array(rows, np.int64).reshape(len(rows), context_length)
+        return np.where(tokens == use.stripped, 0, tokens) if use.stripped else tokens
+
+    return tokenize
+
+
+def _cleaner(kind: Clean) -> Callable[[str], str]:
+    """The function that open_clip calls by this name; it cleans a text before tokenization."""
+    fix = library("ftfy", "onnx").fix_text
+
+    def clean(text: str) -> str:
+        text = html.unescape(html.unescape(fix(text)))
+        if kind == "canonicalize":
+            text = text.replace("_", " ").translate(str.maketrans("", "", string.punctuation))
+        text = " ".join(text.split())
+        return text if kind == "whitespace" else text.lower()
+
+    return clean
+
+
+def _read_description(folder: Path) -> tuple[About, str]:
+    """Read and check ``encoder.json`` and every checksum; with a hash of what decides features."""
+    file = folder / DESCRIPTION
+    if not file.is_file():
+        raise InputError(
+            f"{folder} is not a folder with an exported model: make one with crg encoders export."
+        )
+    try:
+        if file.stat().st_size > _MAX_DESCRIPTION:
+            raise ValueError(f"more than {_MAX_DESCRIPTION:,} bytes")
+        raw = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
+        _check_version(file, raw)
+        about = msgspec.convert(raw, About)
+        if not (folder / TEXT).exists():
+            about.tokenizer = about.context_length = None
+        if (about.tokenizer is None) != (about.context_length is None):
+            raise ValueError("context_length and tokenizer belong together")
+    except InputError:
+        raise
+    except (OSError, ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+        raise _damaged(file, error) from None
+    _check_files(folder, about)
+    facts = [raw.get(key) for key in ("preprocessing", "tokenizer", "context_length")]
+    content = json.dumps([raw["files"], *facts], sort_keys=True)
+    return about, hashlib.sha256(content.encode()).hexdigest()
+
+
+def _damaged(file: Path, error: Exception) -> InputError:
+    reason = printable(first_line(error)).replace("`", "'")
+    return InputError(f"{file} is damaged ({reason}): export the model again.")
+
+
+def _check_version(file: Path, raw: dict[str, Any]) -> None:
+    kind, version = raw.get("format"), raw.get("version")
+    if (kind, version) != (FORMAT, VERSION) or isinstance(version, bool):
+        raise InputError(
+            f"{file} is of format {kind!r:.40} version {version!r:.40} but this crg reads {FORMAT} "
+            f"version {VERSION}: export the model again."
+        )
+
+
+def _check_files(folder: Path, about: About) -> None:
+    needed = [IMAGE] if about.tokenizer is None else [IMAGE, TEXT, TOKENIZER]
+    for name in sorted({*needed, *about.files}):
+        file = folder / name
+        if Path(name).name != name or "\\" in name or file.is_symlink():
+            raise InputError(
+                f"{folder / DESCRIPTION} names {printable(name)!r:.80}, which is not a file of "
+                "this folder: put the files themselves beside it."
+            )
+        if not file.is_file():
+            if about.tokenizer is None and name != IMAGE:
+                continue  # it belongs to the text graph, or the image graph is refused below
+            raise _missing(file)
+        if file_sha256(file) != about.files.get(name):
+            raise InputError(
+                f"{printable(str(file))} is damaged or was changed: export the model again, or "
+                f"write its new SHA-256 into {DESCRIPTION} if you changed it yourself."
+            )
+    for name in {IMAGE, TEXT}.intersection(needed):
+        _check_external(folder / name, about)
+
+
+def _missing(file: Path) -> InputError:
+    return InputError(f"{printable(str(file))} is missing: export the model again.")
+
+
+def _check_external(graph: Path, about: About) -> None:
+    """Refuse weights in files that are not listed, and 8-bit weights without a reference."""
+    try:
+        locations, operators = _graph_facts(graph)
+    except (ValueError, IndexError) as error:
+        raise _damaged(graph, error) from None
+    for location in sorted(locations - set(about.files)):
+        raise InputError(
+            f"{graph} takes weights from {printable(location)!r:.80}, which {DESCRIPTION} does not "
+            "list: export the model again."
+        )
+    for location in sorted(locations):
+        if not (graph.parent / location).is_file():
+            raise _missing(graph.parent / location)
+    unchecked = ("images" if graph.name == IMAGE else "texts") not in about.reference
+    if unchecked and (found := sorted(operators & _EIGHT_BITS)):
+        raise InputError(
+            f"{graph} computes in 8 bits ({found[0]}) and {DESCRIPTION} holds no reference "
+            "features to check it against: export the model with this crg, then convert it."
+        )
+
+
+# The part of ONNX's protocol buffers that leads to tensors: field numbers by kind of message.
+_FIELDS = {
+    "model": {7: "graph", 20: "training", 25: "function"},
+    "training": {1: "graph", 2: "graph"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse"},
+    "function": {7: "node", 11: "attribute"},
+    "node": {4: "operator", 5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
+    "sparse": {1: "tensor", 2: "tensor"},
+    "tensor": {13: "external"},
+    "external": {1: "key", 2: "value"},
+}
+_EIGHT_BITS = frozenset(
+    ["ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul", "DynamicQuantizeLinear",
+     "DynamicQuantizeMatMul", "MatMulIntegerToFloat", "QuantizeLinear", "QGemm"]
+)  # fmt: skip
+
+
+def _graph_facts(file: Path) -> tuple[set[str], set[str]]:
+    """The files that a graph takes weights from, and the names of its operators."""
+    locations, operators = set(), set()
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        waiting = [("model", 0, len(data))]
+        while waiting:
+            kind, start, end = waiting.pop()
+            entry = {}
+            for number, first, last in _fields(data, start, end):
+                inner = _FIELDS[kind].get(number)
+                if inner in _FIELDS:
+                    waiting.append((str(inner), first, last))
+                elif inner is not None:
+                    entry[inner] = data[first:last].decode("utf-8", "replace")
+            if kind == "external" and entry.get("key") == "location":
+                locations.add(entry.get("value", ""))
+            if "operator" in entry:
+                operators.add(entry["operator"])
+    return locations, operators
+
+
+def _fields(data: mmap.mmap, at: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Number, start and end of each field of a message that has a length."""
+    while at < end:
+        tag, at = _varint(data, at)
+        length = {1: 8, 5: 4}.get(tag & 7, 0)
+        if tag & 7 == 0:
+            _, at = _varint(data, at)
+        elif tag & 7 == 2:
+            length, at = _varint(data, at)
+        elif not length:
+            raise ValueError("not a graph of ONNX")
+        if at + length > end:
+            raise ValueError("truncated")
+        if tag & 7 == 2:
+            yield tag >> 3, at, at + length
+        at += length
+
+
+def _varint(data: mmap.mmap, at: int) -> tuple[int, int]:
+    """An integer in groups of seven bits, and the position behind it."""
+    number = 0
+    for shift in range(0, 70, 7):
+        byte = data[at]
+        at += 1
+        number |= (byte & 127) << shift
+        if byte < 128:
+            return number, at
+    raise ValueError("not a graph of ONNX")

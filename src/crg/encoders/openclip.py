@@ -3,66 +3,96 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from crg.encoders.base import first_line, install, library
-from crg.encoders.openclip_prompts import OpenClipPrompts
-from crg.encoders.torch_encoder import TorchEncoder
-from crg.encoders.torchscript import is_torchscript
+from crg.encoders.torch_encoder import TorchEncoder, tensors_only, weights_fingerprint
 from crg.encoders.weights import (
-    Wanted,
     fetch_weights,
+    is_torchscript,
     load_weights,
     parse_name,
     published_at,
     published_configuration,
     published_tags,
-    tensors_only,
-    weights_fingerprint,
 )
+from crg.extras import first_line, install, library
 from crg.images.preprocessing import Preprocessing
 from crg.types import InputError
 
-_PREPARED = ("mean", "std", "interpolation", "resize_mode")  # size is the architecture's
+_FOLDERS = ("local-dir:", "hf-hub:")  # open_clip's own names: configuration and weights together
+_PREPARED = ("mean", "std", "interpolation", "resize_mode")  # the architecture has the size
+_PLACEHOLDER = "a"  # one token in every vocabulary
+_CACHED_LISTS = 64  # of class names whose tokens are cached
+_KINDS = ("_modules", "_parameters", "_buffers")  # where torch keeps the parts of a module
 
 
-class Built(NamedTuple):
-    """A model on the host, in fp32, with all that belongs to it."""
+class OpenClip(TorchEncoder):
+    """A model of open_clip as an Encoder."""
 
-    model: Any
-    tokenizer: Any
-    configuration: dict[str, Any]
-    preprocessing: Preprocessing
-    source: str
+    def __init__(
+        self, name: str, *, device: str | None = None, precision: str | None = None
+    ) -> None:
+        library("open_clip", "openclip")
+        super().__init__(device, precision)
+        self.name = name
+        with _quietly():
+            if name.startswith(_FOLDERS):
+                known_as, quick_gelu = name, False
+                model, self.source = _from_folder(name)
+            else:
+                known_as, weights = parse_name(name)
+                model, self.source, quick_gelu = _from_weights(known_as, weights)
+            self.tokenizer = _tokenizer(known_as)
+        configuration = dict(library("open_clip", "openclip").get_model_config(known_as))
+        configuration["quick_gelu"] = quick_gelu or bool(configuration.get("quick_gelu"))
+        self.configuration = configuration
+        self.preprocessing = _preprocessing(known_as, model.visual.preprocess_cfg)
+        facts = {"model": configuration, "pictures": asdict(self.preprocessing)}
+        self.fingerprint = weights_fingerprint(model, facts)
+        self.width = int(configuration["embed_dim"])
+        self.logit_scale = float(model.logit_scale.detach().exp())
+        bias = getattr(model, "logit_bias", None)
+        self.logit_bias = 0.0 if bias is None else float(bias.detach())
+        self.model = model.eval().requires_grad_(False).to(self.device)
+
+    def promptable(self) -> OpenClipPrompts:
+        """The text encoder in fp32, which takes context vectors in place of words."""
+        return OpenClipPrompts(self.name, self.model, self.tokenizer)
+
+    def image_rows(self, images: Any) -> Any:
+        """Features (B, D) of normalised images (B, 3, S, S)."""
+        return self.model.encode_image(images)
+
+    def text_rows(self, texts: list[str]) -> Any:
+        """Features (n, D) of texts."""
+        return self.model.encode_text(self.tokenizer(texts).to(self.device))
 
 
-def _built_by_name(wanted: Wanted) -> Built:
-    if wanted.file is not None:
-        file, source = wanted.file, str(wanted.file)
-        habits = _habits(wanted.model, file)
+def _from_weights(name: str, weights: str | Path) -> tuple[Any, str, bool]:
+    """The model with published weights or those of a file, their source, and their activation."""
+    if isinstance(weights, Path):
+        file, source, habits = weights, str(weights), _habits(name, weights)
     else:
-        tag = wanted.tag or ""
-        file, source = fetch_weights(wanted.model, tag), published_at(wanted.model, tag)
-        habits = published_configuration(wanted.model, tag)
-    model = _created(
-        wanted.model,
-        force_quick_gelu=bool(habits.get("quick_gelu")),
-        force_preprocess_cfg={key: habits[key] for key in _PREPARED if key in habits},
-    )
+        file, source = fetch_weights(name, weights), published_at(name, weights)
+        habits = published_configuration(name, weights)
+    quick_gelu = bool(habits.get("quick_gelu"))
+    prepared = {key: habits[key] for key in _PREPARED if key in habits}
+    model = _created(name, force_quick_gelu=quick_gelu, force_preprocess_cfg=prepared)
     load_weights(model, file)
-    return _complete(wanted.model, model, source, bool(habits.get("quick_gelu")))
+    return model, source, quick_gelu
 
 
-def _built_from_folder(name: str) -> Built:
+def _from_folder(name: str) -> tuple[Any, str]:
     place = name.split(":", 1)[1]
     try:
         with tensors_only():
-            model = _created(name, require_pretrained=True)
+            return _created(name, require_pretrained=True), place
     except InputError:
         raise
     except Exception as error:
@@ -70,13 +100,12 @@ def _built_from_folder(name: str) -> Built:
             f"The model {name} cannot be loaded ({first_line(error)}): "
             f"{place} must hold open_clip_config.json and the weights."
         ) from None
-    return _complete(name, model, place, quick_gelu=False)
 
 
 def _habits(model: str, file: Path) -> dict[str, Any]:
-    """What all published weights of a model agree on; a file does not say it itself.
+    """The settings that all published weights of a model share; a file does not state its own.
 
-    OpenAI's own archives are the exception: they always want the quick GELU.
+    OpenAI's own archives are the exception: they always use the quick GELU.
     """
     published = [published_configuration(model, tag) for tag in published_tags(model)]
     first = published[0] if published else {}
@@ -92,13 +121,6 @@ def _created(name: str, **options: Any) -> Any:
         if "transformers" not in str(error):
             raise
         raise InputError(_needs_transformers(name, error)) from None
-
-
-def _complete(name: str, model: Any, source: str, quick_gelu: bool) -> Built:
-    configuration = dict(library("open_clip", "openclip").get_model_config(name))
-    configuration["quick_gelu"] = quick_gelu or bool(configuration.get("quick_gelu"))
-    prepared = _preprocessing(name, model.visual.preprocess_cfg)
-    return Built(model, _tokenizer(name), configuration, prepared, source)
 
 
 def _tokenizer(name: str) -> Any:
@@ -139,7 +161,7 @@ def _channels(given: Any) -> tuple[float, float, float]:
 def _needs_transformers(name: str, error: Exception) -> str:
     return (
         f"{name} reads text with a tokenizer from Hugging Face ({first_line(error)}): "
-        f"in the clone of crg, run {install('huggingface')}."
+        f"{install('huggingface')}."
     )
 
 
@@ -156,36 +178,158 @@ def _quietly() -> Iterator[None]:
         root.removeHandler(silent)
 
 
-class OpenClip(TorchEncoder):
-    """A model of open_clip as an Encoder."""
+class OpenClipPrompts:
+    """A PromptableTextEncoder; its weights are frozen and stay where the model has them.
 
-    def __init__(
-        self, name: str, *, device: str | None = None, precision: str | None = None
-    ) -> None:
-        library("open_clip", "openclip")
-        super().__init__(device, precision)
+    The model's own code runs on a sentence of M placeholder words and the ending; only the
+    embeddings of the placeholders are replaced by the context. Positions, masks, pooling and
+    projection are therefore those of the model, whatever its text tower is made of. Parts are
+    exchanged in a copy that shares all weights, so that several threads may use the original.
+    """
+
+    def __init__(self, name: str, model: Any, tokenizer: Any) -> None:
         self.name = name
-        wanted = parse_name(name)
-        with _quietly():
-            own = wanted.has_own_configuration
-            built = _built_from_folder(wanted.model) if own else _built_by_name(wanted)
-        model, self.tokenizer, self.configuration, self.preprocessing, self.source = built
-        facts = {"model": self.configuration, "pictures": asdict(self.preprocessing)}
-        self.fingerprint = weights_fingerprint(model, facts)
-        self.width = int(self.configuration["embed_dim"])
-        self.logit_scale = float(model.logit_scale.detach().exp())
-        bias = getattr(model, "logit_bias", None)
-        self.logit_bias = 0.0 if bias is None else float(bias.detach())
-        self.model = model.eval().requires_grad_(False).to(self.device)
+        self.tokenizer = tokenizer
+        self.model = _text_half(model)
+        self._path = _embedding_path(name, self.model)
+        self._start = _tokens_before_words(tokenizer)
+        self._ids: dict[tuple[int, tuple[str, ...]], Any] = {}
 
-    def promptable(self) -> OpenClipPrompts:
-        """The text half in fp32, into which context vectors can be put in place of words."""
-        return OpenClipPrompts(self.name, self.model, self.tokenizer)
+    def context_of(self, words: str) -> Any:
+        """The embeddings (M, W) of some words, one row per token."""
+        torch = library("torch", "openclip")
+        table = self._embedding.weight
+        ids = torch.tensor(self._tokens(words), dtype=torch.long, device=table.device)
+        return table.detach()[ids].clone()
 
-    def image_rows(self, images: Any) -> Any:
-        """Features (B, D) of normalised images (B, 3, S, S)."""
-        return self.model.encode_image(images)
+    def encode(self, context: Any, endings: Sequence[str]) -> Any:
+        """Unit features (K, D) of context (M, W) or (K, M, W) followed by each ending.
 
-    def text_rows(self, texts: list[str]) -> Any:
-        """Features (n, D) of texts."""
-        return self.model.encode_text(self.tokenizer(texts).to(self.device))
+        Endings that are too long are cut as the tokenizer cuts any sentence.
+        """
+        functional = library("torch", "openclip").nn.functional
+        ids = self._sentences(context.shape[-2], tuple(endings))
+        rows = context.to(self._embedding.weight).expand(len(ids), *context.shape[-2:])
+        model, ids = shortened(self.model, self._path, ids)
+        spliced = with_part(model, self._path, self._splice(rows))
+        return functional.normalize(spliced.encode_text(ids), dim=-1)
+
+    @property
+    def _embedding(self) -> Any:
+        return self.model.get_submodule(self._path)
+
+    def _splice(self, rows: Any) -> Callable[[Any], Any]:
+        """What takes the place of the table of embeddings: the same, but for the context."""
+        torch, table, start = library("torch", "openclip"), self._embedding, self._start
+
+        def embed(ids: Any) -> Any:
+            words = table(ids)
+            end = start + rows.shape[1]
+            return torch.cat([words[:, :start], rows.to(words), words[:, end:]], dim=1)
+
+        return embed
+
+    def _sentences(self, n_vectors: int, endings: tuple[str, ...]) -> Any:
+        """Token ids (K, L) of M placeholders and the ending."""
+        key = (n_vectors, endings)
+        if key not in self._ids:
+            placeholders = " ".join([_PLACEHOLDER] * n_vectors)
+            ids = self.tokenizer([f"{placeholders} {ending}" for ending in endings])
+            self._check(ids, n_vectors)
+            if len(self._ids) >= _CACHED_LISTS:
+                self._ids.clear()
+            self._ids[key] = ids.to(self._embedding.weight.device)
+        return self._ids[key]
+
+    def _check(self, ids: Any, n_vectors: int) -> None:
+        most = ids.shape[1] - self._start - 2  # one for a class name and one for the end
+        if n_vectors > most:
+            raise InputError(
+                f"A context of {n_vectors} vectors leaves no room for a class name: "
+                f"{self.name} reads {ids.shape[1]} tokens, so give it at most {most} vectors."
+            )
+        there = ids[:, self._start : self._start + n_vectors]
+        if bool((there != self._tokens(_PLACEHOLDER)[0]).any()):
+            raise InputError(
+                f"The tokenizer of {self.name} does not keep words in their places: "
+                "tune prompts in another model."
+            )
+
+    def _tokens(self, words: str) -> list[int]:
+        """Token ids of words without what marks a beginning and an end."""
+        if hasattr(self.tokenizer, "bpe_ranks"):
+            return list(self.tokenizer.encode(words))
+        clean = self.tokenizer.clean_fn(words)
+        return list(self.tokenizer.tokenizer(clean, add_special_tokens=False).input_ids)
+
+
+def _text_half(model: Any) -> Any:
+    """The model without its image tower, which shares the weights of the text tower."""
+    half = copy.copy(model)
+    half._modules = {name: part for name, part in model._modules.items() if name != "visual"}
+    return half.eval().requires_grad_(False)
+
+
+def _embedding_path(name: str, model: Any) -> str:
+    """Where the table of token embeddings is in the model."""
+    parts = dict(model.named_modules())
+    inner = parts.get("text.transformer")
+    ask = getattr(inner, "get_input_embeddings", None)  # of Hugging Face's text towers
+    tables = [ask()] if ask else []
+    for path, part in parts.items():
+        if path in ("token_embedding", "text.token_embedding") or part in tables:
+            return str(path)
+    raise InputError(
+        f"The text encoder of {name} takes no embeddings: "
+        "encode with mini or another model of open_clip."
+    )
+
+
+def _tokens_before_words(tokenizer: Any) -> int:
+    """How many tokens stand before the first word: what a text and the empty one share."""
+    with_word, without = tokenizer([_PLACEHOLDER, ""]).tolist()
+    return next(i for i, (a, b) in enumerate(zip(with_word, without, strict=True)) if a != b)
+
+
+def with_part(module: Any, path: str, part: Any) -> Any:
+    """The module with ``part``, any callable or tensor, in place of what is at ``path``."""
+    first, _, rest = path.partition(".")
+    clone = copy.copy(module)
+    for kind in _KINDS:
+        clone.__dict__[kind] = dict(module.__dict__[kind])
+    if rest:
+        clone._modules[first] = with_part(module._modules[first], rest, part)
+        return clone
+    for kind in _KINDS:
+        clone.__dict__[kind].pop(first, None)
+    clone.__dict__[first] = part
+    return clone
+
+
+def shortened(model: Any, path: str, ids: Any) -> tuple[Any, Any]:
+    """The model and token ids (K, L) without the places behind the last one that is read.
+
+    In a causal transformer that reads the end token, what follows it has no influence: class
+    names need some ten places of CLIP's 77. Other text towers are left as they are.
+    """
+    before, _, _ = path.rpartition(".")
+    tower = model.get_submodule(before)
+    length = _places_read(tower, ids)
+    if length >= ids.shape[1]:
+        return model, ids
+    prefix = f"{before}." if before else ""
+    places = tower.positional_embedding[:length]
+    model = with_part(model, f"{prefix}positional_embedding", places)
+    model = with_part(model, f"{prefix}attn_mask", tower.attn_mask[:length, :length])
+    return model, ids[:, :length]
+
+
+def _places_read(tower: Any, ids: Any) -> int:
+    """How many places from the first on have influence on the features."""
+    pool = getattr(tower, "text_pool_type", getattr(tower, "pool_type", ""))
+    causal = getattr(tower, "attn_mask", None) is not None
+    if not causal or getattr(tower, "cls_emb", None) is not None or pool not in ("argmax", "eos"):
+        return int(ids.shape[1])
+    end = getattr(tower, "text_eos_id", getattr(tower, "eos_id", None))
+    found = ids if pool == "argmax" else (ids == end).int()
+    return int(found.argmax(dim=-1).max()) + 1

@@ -1,29 +1,30 @@
-"""What encoders on torch share: device and precision, bytes in, unit features back."""
+"""What encoders on torch share: device and precision, safe loading, bytes in, unit features out."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
 import numpy as np
 
-from crg.encoders.base import (
-    Vectors,
-    check_pixels,
-    check_texts,
-    choose_device,
-    choose_precision,
-    encode_in_pieces,
-    library,
-)
+from crg.encoders.base import Vectors, check_pixels, check_texts, encode_in_pieces
+from crg.extras import first_line, library
 from crg.images.preprocessing import Pixels, Preprocessing
+from crg.types import InputError
 
+PRECISIONS = ("fp32", "fp16", "bf16")
 _TEXTS_AT_ONCE = 256
 
 
 class TorchEncoder:
-    """An Encoder whose two halves are functions of tensors."""
+    """An Encoder whose image and text encoders are functions of tensors."""
 
     preprocessing: Preprocessing
     width: int
@@ -55,10 +56,10 @@ class TorchEncoder:
         torch = library("torch", "openclip")
         std = torch.tensor(self.preprocessing.std, device=self.device).reshape(3, 1, 1)
         mean = torch.tensor(self.preprocessing.mean, device=self.device).reshape(3, 1, 1)
-        # as bytes to the device, where they become floats: a quarter of the way to carry
-        bytes_there = torch.from_numpy(np.array(pixels)).to(self.device).permute(0, 3, 1, 2)
+        # copied to the device as bytes, a quarter of the size of floats
+        copied = torch.from_numpy(np.array(pixels)).to(self.device).permute(0, 3, 1, 2)
         with self._computing():
-            return _on_host(self.image_rows(bytes_there / (255 * std) - mean / std))
+            return _on_host(self.image_rows(copied / (255 * std) - mean / std))
 
     def _text_features(self, texts: list[str]) -> Vectors:
         with self._computing():
@@ -78,3 +79,70 @@ class TorchEncoder:
 def _on_host(features: Any) -> Vectors:
     vectors: Vectors = features.float().cpu().numpy()
     return vectors
+
+
+def choose_device(wanted: str | None) -> str:
+    """``wanted`` if torch can use it; None stands for the fastest device."""
+    torch = library("torch", "openclip")
+    fastest = "mps" if torch.backends.mps.is_available() else "cpu"
+    fastest = "cuda" if torch.cuda.is_available() else fastest
+    try:
+        torch.zeros(1, device=torch.device(wanted or fastest))
+    except Exception as error:  # each backend has its own kind
+        raise InputError(
+            f"The device {wanted!r} cannot be used ({first_line(error)}): "
+            f"use {fastest!r} or leave it out."
+        ) from None
+    return wanted or fastest
+
+
+def choose_precision(wanted: str | None, device: str) -> str:
+    """``wanted`` if it makes sense there; None stands for fp16 on CUDA and fp32 elsewhere."""
+    if wanted is None:
+        return "fp16" if device.startswith("cuda") else "fp32"
+    if wanted not in PRECISIONS:
+        raise InputError(
+            f"There is no precision {wanted!r}: choose one of {', '.join(PRECISIONS)}."
+        )
+    if wanted == "fp16" and device.startswith("cpu"):
+        raise InputError("fp16 is slow on a processor: use bf16 or fp32, or a GPU.")
+    return wanted
+
+
+@contextlib.contextmanager
+def tensors_only() -> Iterator[None]:
+    """Let torch unpickle nothing but tensors.
+
+    open_clip asks for that too, but after a TypeError it tries again without, which older
+    versions of torch understand as permission to run whatever the file holds.
+    """
+    variable = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+    before = os.environ.get(variable)
+    os.environ[variable] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[variable]
+        if before is not None:
+            os.environ[variable] = before
+
+
+def weights_fingerprint(model: Any, configuration: dict[str, Any]) -> str:
+    """A hash of every weight and of the architecture, however they were stored."""
+    digest = hashlib.sha256(json.dumps(configuration, sort_keys=True, default=str).encode())
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"\0{name}\0{tuple(tensor.shape)}\0".encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().data)
+    return digest.hexdigest()
+
+
+def check_reachable(address: str) -> None:
+    """Fail within seconds where there is no network; Hugging Face's hub retries for a minute."""
+    try:
+        urlopen(Request(address, method="HEAD"), timeout=10).close()
+    except HTTPError:
+        return  # the host answers
+    except OSError as error:
+        reason = getattr(error, "reason", error)
+        host = urlsplit(address).hostname
+        raise ConnectionError(f"{host}: {getattr(reason, 'strerror', None) or reason}") from None

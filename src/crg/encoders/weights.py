@@ -1,65 +1,43 @@
-"""Weights of open_clip models (MODEL, MODEL:TAG, MODEL:FILE): finding, fetching, loading."""
+"""Weights of open_clip models: find and fetch published ones, load those of any checkpoint."""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
-import os
+import io
 import pickle
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+import zipfile
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
-from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
 
-from crg.encoders.base import first_line, library
-from crg.encoders.torchscript import is_torchscript, read_torchscript
+from crg.encoders.torch_encoder import check_reachable, tensors_only
+from crg.extras import first_line, library
 from crg.suggest import nearest
 from crg.types import InputError
 
-_FOLDERS = ("local-dir:", "hf-hub:")  # open_clip's own forms: configuration and weights together
 _SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".safetensors", ".npz")
+_CLIP_CACHE = Path("~/.cache/clip")  # where both openai/CLIP and open_clip keep downloads
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """A model with the weights for it: of exactly one kind."""
-
-    model: str  # as open_clip calls it
-    tag: str | None = None  # published weights
-    file: Path | None = None  # a checkpoint on this machine
-
-    @property
-    def has_own_configuration(self) -> bool:
-        """Whether open_clip finds both configuration and weights by the name alone."""
-        return self.model.startswith(_FOLDERS)
-
-
-def parse_name(name: str) -> Wanted:
-    """What ``name`` stands for; a model, tag or file that there is not is refused."""
-    if name.startswith(_FOLDERS):
-        return Wanted(name)
+def parse_name(name: str) -> tuple[str, str | Path]:
+    """Split MODEL, MODEL:TAG or MODEL:FILE into open_clip's model and a tag or a file."""
     model, colon, rest = name.partition(":")
     model = _known_model(model)
     if not colon:
-        return Wanted(model, tag=_default_tag(model))
+        return model, _default_tag(model)
     if library("open_clip", "openclip").pretrained.is_pretrained_cfg(model, rest):
-        return Wanted(model, tag=rest.lower().replace("-", "_"))
-    return Wanted(model, file=_existing_file(model, rest))
+        return model, rest.lower().replace("-", "_")
+    return model, _existing_file(model, rest)
 
 
 def published_tags(model: str) -> list[str]:
-    """The tags of the weights that are published for a model."""
+    """The tags of the published weights of a model."""
     tags: list[str] = library("open_clip", "openclip").list_pretrained_tags_by_model(model)
     return tags
 
 
 def published_configuration(model: str, tag: str) -> dict[str, Any]:
-    """Where published weights are and how images are prepared for them."""
+    """The address of published weights and the preprocessing that they were trained with."""
     found: dict[str, Any] = library("open_clip", "openclip").get_pretrained_cfg(model, tag)
     return found
 
@@ -101,11 +79,8 @@ def _existing_file(model: str, given: str) -> Path:
     raise InputError(f"{model} has no weights called {given!r}: {remedy}.")
 
 
-_CLIP_CACHE = Path("~/.cache/clip")  # where both openai/CLIP and open_clip keep downloads
-
-
 def find_weights(model: str, tag: str) -> Path | None:
-    """The file of published weights if it is on this machine already."""
+    """The file of published weights, if it is already on this machine."""
     about = published_configuration(model, tag)
     if "file" in about:  # a model of one's own, registered with open_clip
         return Path(about["file"])
@@ -129,26 +104,52 @@ def published_at(model: str, tag: str) -> str:
 
 
 def fetch_weights(model: str, tag: str) -> Path:
-    """The file of published weights, downloaded if it must be."""
+    """The file of published weights, downloaded if necessary."""
     if found := find_weights(model, tag):
         return found
     about = published_configuration(model, tag)
+    hub = library("huggingface_hub", "openclip").constants.ENDPOINT if about.get("hf_hub") else None
     download = library("open_clip", "openclip").pretrained.download_pretrained
     reason = ""
-    for address, options in _ways(about):
+    for address in filter(None, (hub, about.get("url"))):
         try:
-            check_reachable(address)  # the hub alone would go on trying for a minute
-            return Path(download(about, **options))
+            check_reachable(address)
+            return Path(download(about, prefer_hf_hub=address == hub))
         except Exception as error:  # network, disk or hub: each library has its own kinds
             reason = reason or first_line(error)
     raise InputError(_unreachable(model, tag, about, reason))
 
 
+def _on_hub(about: dict[str, Any]) -> tuple[str, list[str]]:
+    """The repository, and the names that the file may have there, best first."""
+    repository, _, name = str(about.get("hf_hub", "")).rpartition("/")
+    constants = library("open_clip", "openclip").constants
+    if not repository:
+        return "", []
+    if not name:
+        return repository, [constants.HF_SAFE_WEIGHTS_NAME, constants.HF_WEIGHTS_NAME]
+    return repository, [str(Path(name).with_suffix(".safetensors")), name]
+
+
+def _unreachable(model: str, tag: str, about: dict[str, Any], reason: str) -> str:
+    quick = f"{model}-quickgelu"
+    known = about.get("quick_gelu") and quick in library("open_clip", "openclip").list_models()
+    _, names = _on_hub(about)
+    file = names[0] if names else about["url"].rsplit("/", 1)[-1]
+    return (
+        f"The weights {model}:{tag} are not on this machine and cannot be fetched ({reason}): "
+        f"put {file} from {published_at(model, tag)} into this folder "
+        f"and use --model {quick if known else model}:{file}."
+    )
+
+
 def load_weights(model: Any, file: Path) -> None:
-    """Put the weights of ``file`` into ``model``; they must fit exactly."""
+    """Load the weights of ``file`` into ``model`` by open_clip's loader; they must fit exactly."""
     try:
         if is_torchscript(file):
-            _load_torchscript(model, file)
+            state = read_torchscript(file)
+            weights = {name: state[name] for name in state if name not in _NOTES}
+            model.load_state_dict(weights, strict=True)
         else:
             factory = library("open_clip", "openclip").factory
             with tensors_only():
@@ -165,83 +166,88 @@ def load_weights(model: Any, file: Path) -> None:
         ) from None
 
 
-@contextlib.contextmanager
-def tensors_only() -> Iterator[None]:
-    """Let torch unpickle nothing but tensors.
-
-    open_clip asks for that, too, but after a TypeError it asks again without, which older
-    versions of torch understand as leave to run whatever the file holds.
-    """
-    variable = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
-    before = os.environ.get(variable)
-    os.environ[variable] = "1"
-    try:
-        yield
-    finally:
-        del os.environ[variable]
-        if before is not None:
-            os.environ[variable] = before
-
-
-def weights_fingerprint(model: Any, configuration: dict[str, Any]) -> str:
-    """A hash of every weight and of the architecture, however they were stored."""
-    digest = hashlib.sha256(json.dumps(configuration, sort_keys=True, default=str).encode())
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"\0{name}\0{tuple(tensor.shape)}\0".encode())
-        digest.update(tensor.detach().cpu().contiguous().numpy().data)
-    return digest.hexdigest()
-
-
-def _on_hub(about: dict[str, Any]) -> tuple[str, list[str]]:
-    """Repository and the names the file may have there, best first."""
-    repository, _, name = str(about.get("hf_hub", "")).rpartition("/")
-    constants = library("open_clip", "openclip").constants
-    if not repository:
-        return "", []
-    if not name:
-        return repository, [constants.HF_SAFE_WEIGHTS_NAME, constants.HF_WEIGHTS_NAME]
-    return repository, [str(Path(name).with_suffix(".safetensors")), name]
-
-
-def _load_torchscript(model: Any, file: Path) -> None:
-    state = read_torchscript(file)
-    for note in ("input_resolution", "context_length", "vocab_size", "attn_mask"):
-        state.pop(note, None)  # the architecture says the same
-    model.load_state_dict(state, strict=True)
-
-
-def _ways(about: dict[str, Any]) -> list[tuple[str, dict[str, bool]]]:
-    """An address to look at and how open_clip downloads from there."""
-    hub = library("huggingface_hub", "openclip").constants.ENDPOINT
-    ways = [(hub, {"prefer_hf_hub": True})] if about.get("hf_hub") else []
-    return ways + ([(about["url"], {"prefer_hf_hub": False})] if about.get("url") else [])
-
-
-def check_reachable(address: str) -> None:
-    """Fail within seconds where there is no network."""
-    try:
-        urlopen(Request(address, method="HEAD"), timeout=10).close()
-    except HTTPError:
-        return  # somebody is there
-    except OSError as error:
-        reason = getattr(error, "reason", error)
-        host = urlsplit(address).hostname
-        raise ConnectionError(f"{host}: {getattr(reason, 'strerror', None) or reason}") from None
-
-
-def _unreachable(model: str, tag: str, about: dict[str, Any], reason: str) -> str:
-    quick = f"{model}-quickgelu"
-    known = about.get("quick_gelu") and quick in library("open_clip", "openclip").list_models()
-    _, names = _on_hub(about)
-    file = names[0] if names else about["url"].rsplit("/", 1)[-1]
-    return (
-        f"The weights {model}:{tag} are not on this machine and cannot be fetched ({reason}): "
-        f"put {file} from {published_at(model, tag)} into this folder "
-        f"and use --model {quick if known else model}:{file}."
-    )
-
-
 def _misfit(file: Path, error: Exception) -> str:
     strange = re.search(r"(?:key.*?\"|size mismatch for )([\w.]+)", str(error))
     detail = f"see {strange[1]}" if strange else first_line(error)
     return f"{file} holds weights of another model ({detail}): name the model they belong to."
+
+
+# OpenAI published its models as TorchScript archives, whose code torch.jit.load would compile.
+_STORAGES = {"HalfStorage": "float16", "FloatStorage": "float32", "LongStorage": "int64"}
+_MOST_MODULES = 100_000  # a pickle can refer to one module many times over
+_NOTES = ("input_resolution", "context_length", "vocab_size", "attn_mask")  # no weights
+
+
+def is_torchscript(file: Path) -> bool:
+    """Whether the file is a TorchScript archive."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return any(name.endswith("/constants.pkl") for name in archive.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+def read_torchscript(file: Path) -> dict[str, Any]:
+    """Read the tensors of a TorchScript archive by name, without running any of its code."""
+    with zipfile.ZipFile(file) as archive:
+        waiting = [("", _TorchScript(archive).load())]
+    torch = library("torch", "openclip")
+    found: dict[str, Any] = {}
+    for _ in range(_MOST_MODULES):
+        if not waiting:
+            return found
+        prefix, module = waiting.pop()
+        for name, value in module.items():
+            if isinstance(value, _Module):
+                waiting.append((f"{prefix}{name}.", value))
+            elif isinstance(value, torch.Tensor):
+                found[prefix + name] = value
+    raise ValueError("its modules have too many names")
+
+
+class _Module(dict[str, Any]):
+    """A module of an archive as a dictionary of its attributes; it has no code."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.update(state)
+
+
+class _TorchScript(pickle.Unpickler):
+    """Reads ``data.pkl``, whose tensors are in ``data/``; refuses all but modules and tensors."""
+
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        names = archive.namelist()
+        self._root = next(name for name in names if name.endswith("/constants.pkl")).split("/")[0]
+        self._archive = archive
+        self._storages: dict[str, Any] = {}
+        super().__init__(io.BytesIO(self._content("data.pkl")))
+
+    def _content(self, name: str) -> bytearray:
+        about = self._archive.getinfo(f"{self._root}/{name}")
+        if about.compress_type != zipfile.ZIP_STORED:  # torch never does; it might be a zip bomb
+            raise ValueError(f"{about.filename} is compressed")
+        return bytearray(self._archive.read(about))
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module.startswith("__torch__."):  # where the classes of compiled modules are
+            return _Module
+        if (module, name) == ("collections", "OrderedDict"):
+            return OrderedDict
+        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
+            # torch refuses a view that reaches beyond the end of its storage
+            return lambda storage, offset, size, stride, *_: storage.as_strided(
+                tuple(size), tuple(stride), offset
+            )
+        if module == "torch.jit._pickle" and name.startswith("build_"):
+            return list  # of plain values
+        if module == "torch" and name in _STORAGES:
+            return _STORAGES[name]
+        raise pickle.UnpicklingError(f"{module}.{name} is no tensor")
+
+    def persistent_load(self, pid: Any) -> Any:
+        _, kind, key, *_ = pid
+        if key not in self._storages:
+            torch, values = library("torch", "openclip"), self._content(f"data/{key}")
+            kind = getattr(torch, kind)
+            self._storages[key] = torch.frombuffer(values, dtype=kind) if values else []
+        return self._storages[key]

@@ -31,8 +31,14 @@ from crg.features.store import (
 )
 from crg.images.image_set import ImageSet
 from crg.images.views import Recipe
-from crg.prompts import Cache, Mode, class_prompts, distinct_names, encode_classes
-from crg.prompts.descriptions import Descriptions
+from crg.prompts import (
+    Cache,
+    Descriptions,
+    Mode,
+    class_prompts,
+    distinct_names,
+    encode_classes,
+)
 from crg.types import InputError
 
 Run: TypeAlias = Callable[

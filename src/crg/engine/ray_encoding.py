@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from crg.encoders import load_encoder
-from crg.encoders.base import Encoder, library
+from crg.encoders.base import Encoder
+from crg.extras import library
 from crg.encoding.blocks import BlockOptions, EncodedBlock, encode_blocks
 from crg.images.image_set import ImageSet
 from crg.threads import processors

@@ -41,7 +41,7 @@ import numpy as np
 from crg.atomic import file_sha256
 from crg.encoders import load_encoder
 from crg.encoders.base import Encoder
-from crg.encoders.fixed_text import FixedText
+from crg.encoders.given_text import GivenText
 from crg.features.formats import read_raw, write_raw
 from crg.features.store import read_store
 from crg.resources import FEW, GENERATED, FewShot
@@ -181,7 +181,7 @@ def load_with_classes(
     known = None if text_features is None else read_class_features(text_features)
     if isinstance(model, str):
         model = load_encoder(model, device=device, precision=precision)
-    return model if known is None else FixedText(model, known, str(text_features))
+    return model if known is None else GivenText(model, known, str(text_features))
 
 
 def _assembled(source: Path, raw: Mapping[str, Any], digest: str) -> Features:

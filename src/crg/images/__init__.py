@@ -1,4 +1,4 @@
-"""Images: sets of them, reading them, and making views: which part, resized how, mixed how."""
+"""Sets of images, reading an image, and making views of it."""
 
 from __future__ import annotations
 

@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import Enum, auto
 from functools import reduce
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -24,33 +22,98 @@ from PIL import Image, ImageOps
 from crg.images import pixel_kernels
 
 Pixels: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
-Matrix: TypeAlias = tuple[float, float, float, float, float, float]
+CHAINS, DEPTH = 3, 3
+_PER_OPERATION = 3  # random numbers: which, how strong, which sign
+_PER_CHAIN = 1 + DEPTH * _PER_OPERATION
+DRAWS_FOR_AUGMIX = 1 + CHAINS + CHAINS * _PER_CHAIN
+_TINY = 1e-300  # so that three zeros can be divided by their sum
+_LEAST, _SEVERITY = 0.1, 1.0  # levels are uniform between them, of 10
 _VALUES = np.arange(256)
 
 
-class Kind(Enum):
-    """What can be done to a crop."""
+class Operation(NamedTuple):
+    """One link of a chain; (x, y) of the result comes from a x + b y + c, d x + e y + f."""
 
-    AUTOCONTRAST = auto()
-    EQUALIZE = auto()
-    POSTERIZE = auto()  # to so many bits
-    SOLARIZE = auto()  # from this value on
-    AFFINE = auto()  # (x, y) taken from a x + b y + c, d x + e y + f
-    SHIFT = auto()  # (x, y) taken from x + c, y + f, whole pixels
+    name: str  # of _BY_PILLOW
+    amount: int = 0  # bits kept by posterize, least value changed by solarize
+    matrix: tuple[float, ...] = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)  # a to f, of affine and shift
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One link of a chain."""
+Mixture: TypeAlias = tuple[list[list[Operation]], tuple[float, ...]]  # chains; shares, crop first
 
-    kind: Kind
-    amount: int = 0  # of POSTERIZE and SOLARIZE
-    matrix: Matrix = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)  # of AFFINE and SHIFT
+
+def random_mixture(draws: Sequence[float], side: int) -> Mixture:
+    """The mixture that these numbers in [0, 1) stand for, for a square of ``side`` pixels."""
+    own, exponentials = draws[0], [_TINY - math.log1p(-u) for u in draws[1 : 1 + CHAINS]]
+    shares = (own, *((1 - own) * each / sum(exponentials) for each in exponentials))
+    starts = range(1 + CHAINS, DRAWS_FOR_AUGMIX, _PER_CHAIN)
+    return [_chain(draws[i : i + _PER_CHAIN], side) for i in starts], shares
+
+
+def mix(view: Pixels, mixture: Mixture, compiled: bool = True) -> None:
+    """Turn a crop, (S, S, 3), into the view that a mixture makes of it."""
+    kernels = pixel_kernels() if compiled else None
+    chains, shares = mixture[0], np.array(mixture[1], np.float32)
+    total = view * shares[0]
+    if kernels is not None:
+        for chain, share in zip(chains, shares[1:], strict=True):
+            made = reduce(lambda crop, each: apply_by_kernels(crop, each, kernels), chain, view)
+            kernels.add_share(made.reshape(-1), share, total.reshape(-1))
+        kernels.finish(total.reshape(-1), view.reshape(-1))
+        return
+    crop = Image.fromarray(view)
+    for chain, share in zip(chains, shares[1:], strict=True):
+        total += np.asarray(reduce(apply_by_pillow, chain, crop)) * share
+    view[:] = np.minimum(total + np.float32(0.5), 255)
+
+
+def _chain(draws: Sequence[float], side: int) -> list[Operation]:
+    starts = range(1, 1 + (1 + int(draws[0] * DEPTH)) * _PER_OPERATION, _PER_OPERATION)
+    return [_operation(draws[i], draws[i + 1], draws[i + 2], side) for i in starts]
+
+
+def _operation(which: float, how_strong: float, sign: float, side: int) -> Operation:
+    level = (_LEAST + how_strong * (_SEVERITY - _LEAST)) / 10
+    return _OPERATIONS[int(which * len(_OPERATIONS))](level, -1 if sign > 0.5 else 1, side)
+
+
+def _rotation(degrees: int, side: int) -> Operation:
+    """About the centre; the angle is reduced and rounded as Pillow does it."""
+    if degrees == 0:
+        return _shift(0, 0)
+    angle, centre = -math.radians(degrees % 360), side / 2
+    cos, sin = round(math.cos(angle), 15), round(math.sin(angle), 15)
+    minus_sin = round(-math.sin(angle), 15)
+    x = cos * -centre + sin * -centre + 0.0 + centre
+    y = minus_sin * -centre + cos * -centre + 0.0 + centre
+    return Operation("affine", 0, (cos, sin, x, minus_sin, cos, y))
+
+
+def _shift(x: int, y: int) -> Operation:
+    return Operation("shift", 0, (1, 0, x, 0, 1, y))
+
+
+def _shear(x: float, y: float) -> Operation:
+    return Operation("affine", 0, (1, x, 0, y, 1, 0))
+
+
+# Of a level in [0, 1], a sign and the side of the image.
+_OPERATIONS: tuple[Callable[[float, int, int], Operation], ...] = (
+    lambda level, sign, side: Operation("autocontrast"),
+    lambda level, sign, side: Operation("equalize"),
+    lambda level, sign, side: Operation("posterize", 4 - int(level * 4)),
+    lambda level, sign, side: _rotation(sign * int(level * 30), side),
+    lambda level, sign, side: Operation("solarize", 256 - int(level * 256)),
+    lambda level, sign, side: _shear(sign * level * 0.3, 0),
+    lambda level, sign, side: _shear(0, sign * level * 0.3),
+    lambda level, sign, side: _shift(sign * int(level * side / 3), 0),
+    lambda level, sign, side: _shift(0, sign * int(level * side / 3)),
+)
 
 
 def apply_by_pillow(crop: Image.Image, operation: Operation) -> Image.Image:
-    """What becomes of a crop."""
-    return _BY_PILLOW[operation.kind](crop, operation)
+    """Apply an operation to a crop."""
+    return _BY_PILLOW[operation.name](crop, operation)
 
 
 def _shifted(crop: Image.Image, operation: Operation) -> Image.Image:
@@ -63,22 +126,22 @@ def _warped(crop: Image.Image, operation: Operation) -> Image.Image:
     return crop.transform(crop.size, *how)
 
 
-_BY_PILLOW: dict[Kind, Callable[[Image.Image, Operation], Image.Image]] = {
-    Kind.AUTOCONTRAST: lambda crop, operation: ImageOps.autocontrast(crop),
-    Kind.EQUALIZE: lambda crop, operation: ImageOps.equalize(crop),
-    Kind.POSTERIZE: lambda crop, operation: ImageOps.posterize(crop, operation.amount),
-    Kind.SOLARIZE: lambda crop, operation: ImageOps.solarize(crop, operation.amount),
-    Kind.AFFINE: _warped,
-    Kind.SHIFT: _shifted,
+_BY_PILLOW: dict[str, Callable[[Image.Image, Operation], Image.Image]] = {
+    "autocontrast": lambda crop, operation: ImageOps.autocontrast(crop),
+    "equalize": lambda crop, operation: ImageOps.equalize(crop),
+    "posterize": lambda crop, operation: ImageOps.posterize(crop, operation.amount),
+    "solarize": lambda crop, operation: ImageOps.solarize(crop, operation.amount),
+    "affine": _warped,
+    "shift": _shifted,
 }
 
 
 def apply_by_kernels(crop: Pixels, operation: Operation, kernels: ModuleType) -> Pixels:
-    """The same for an array (S, S, 3)."""
-    if operation.kind is Kind.SHIFT:
+    """Apply an operation to an array (S, S, 3), with the same result as Pillow's."""
+    if operation.name == "shift":
         return _shifted_array(crop, int(operation.matrix[2]), int(operation.matrix[5]))
     new = np.empty_like(crop)
-    if operation.kind is Kind.AFFINE:
+    if operation.name == "affine":
         kernels.affine(crop, np.array(operation.matrix, np.float64), new)
     else:
         kernels.look_up(crop.reshape(-1), _tables(crop, operation, kernels), new.reshape(-1))
@@ -94,19 +157,16 @@ def _shifted_array(crop: Pixels, x: int, y: int) -> Pixels:
 
 
 def _tables(crop: Pixels, operation: Operation, kernels: ModuleType) -> Pixels:
-    """What becomes of each value, per channel, (3, 256)."""
-    if operation.kind is Kind.POSTERIZE:
-        return _three_times(_VALUES & (256 - (1 << (8 - operation.amount))))
-    if operation.kind is Kind.SOLARIZE:
-        return _three_times(np.where(_VALUES < operation.amount, _VALUES, 255 - _VALUES))
+    """The new value for each old one, per channel, (3, 256)."""
+    if operation.name == "posterize":
+        return np.tile((_VALUES & (256 - (1 << (8 - operation.amount)))).astype(np.uint8), (3, 1))
+    if operation.name == "solarize":
+        inverted = np.where(_VALUES < operation.amount, _VALUES, 255 - _VALUES)
+        return np.tile(inverted.astype(np.uint8), (3, 1))
     counts = np.zeros((3, 256), np.int64)
     kernels.count(crop.reshape(-1), counts)
-    fill = _stretched if operation.kind is Kind.AUTOCONTRAST else _equalized
+    fill = _stretched if operation.name == "autocontrast" else _equalized
     return np.stack([fill(each) for each in counts]).astype(np.uint8)
-
-
-def _three_times(table: Any) -> Pixels:
-    return np.tile(table.astype(np.uint8), (3, 1))
 
 
 def _stretched(counts: Any) -> Any:
@@ -125,89 +185,3 @@ def _equalized(counts: Any) -> Any:
         return _VALUES
     below = np.cumsum(counts) - counts
     return np.minimum((step // 2 + below) // step, 255)
-
-
-CHAINS, DEPTH = 3, 3
-_PER_OPERATION = 3  # random numbers: which, how strong, which sign
-_PER_CHAIN = 1 + DEPTH * _PER_OPERATION
-DRAWS_FOR_AUGMIX = 1 + CHAINS + CHAINS * _PER_CHAIN
-_TINY = 1e-300  # so that three zeros can be divided by their sum
-_LEAST, _SEVERITY = 0.1, 1.0  # levels are uniform between them, of 10
-
-
-@dataclass(frozen=True, slots=True)
-class Mixture:
-    """What is done to one crop."""
-
-    chains: tuple[tuple[Operation, ...], ...]
-    shares: tuple[float, ...]  # of the crop, then of each chain; they sum to one
-
-
-def random_mixture(draws: Sequence[float], side: int) -> Mixture:
-    """The mixture that these numbers in [0, 1) stand for, for a square of ``side`` pixels."""
-    own, exponentials = draws[0], [_TINY - math.log1p(-u) for u in draws[1 : 1 + CHAINS]]
-    shares = (own, *((1 - own) * each / sum(exponentials) for each in exponentials))
-    starts = range(1 + CHAINS, DRAWS_FOR_AUGMIX, _PER_CHAIN)
-    return Mixture(tuple(_chain(draws[i : i + _PER_CHAIN], side) for i in starts), shares)
-
-
-def _chain(draws: Sequence[float], side: int) -> tuple[Operation, ...]:
-    depth = 1 + int(draws[0] * DEPTH)
-    starts = range(1, 1 + depth * _PER_OPERATION, _PER_OPERATION)
-    return tuple(_operation(draws[i], draws[i + 1], draws[i + 2], side) for i in starts)
-
-
-def _operation(which: float, how_strong: float, sign: float, side: int) -> Operation:
-    level = (_LEAST + how_strong * (_SEVERITY - _LEAST)) / 10
-    return _OPERATIONS[int(which * len(_OPERATIONS))](level, -1 if sign > 0.5 else 1, side)
-
-
-def _rotation(degrees: int, side: int) -> Operation:
-    """About the centre; the angle is reduced and rounded as Pillow does it."""
-    if degrees == 0:
-        return _shift(0, 0)
-    angle, centre = -math.radians(degrees % 360), side / 2
-    cos, sin = round(math.cos(angle), 15), round(math.sin(angle), 15)
-    minus_sin = round(-math.sin(angle), 15)
-    x = cos * -centre + sin * -centre + 0.0 + centre
-    y = minus_sin * -centre + cos * -centre + 0.0 + centre
-    return Operation(Kind.AFFINE, 0, (cos, sin, x, minus_sin, cos, y))
-
-
-def _shift(x: int, y: int) -> Operation:
-    return Operation(Kind.SHIFT, 0, (1, 0, x, 0, 1, y))
-
-
-def _shear(x: float, y: float) -> Operation:
-    return Operation(Kind.AFFINE, 0, (1, x, 0, y, 1, 0))
-
-
-# Of a level in [0, 1], a sign and the side of the image.
-_OPERATIONS: tuple[Callable[[float, int, int], Operation], ...] = (
-    lambda level, sign, side: Operation(Kind.AUTOCONTRAST),
-    lambda level, sign, side: Operation(Kind.EQUALIZE),
-    lambda level, sign, side: Operation(Kind.POSTERIZE, 4 - int(level * 4)),
-    lambda level, sign, side: _rotation(sign * int(level * 30), side),
-    lambda level, sign, side: Operation(Kind.SOLARIZE, 256 - int(level * 256)),
-    lambda level, sign, side: _shear(sign * level * 0.3, 0),
-    lambda level, sign, side: _shear(0, sign * level * 0.3),
-    lambda level, sign, side: _shift(sign * int(level * side / 3), 0),
-    lambda level, sign, side: _shift(0, sign * int(level * side / 3)),
-)
-
-
-def mix(view: Pixels, mixture: Mixture, compiled: bool = True) -> None:
-    """Turn a crop, (S, S, 3), into the view that a mixture makes of it."""
-    kernels = pixel_kernels() if compiled else None
-    shares = np.array(mixture.shares, np.float32)
-    total = view * shares[0]
-    if kernels is not None:
-        for chain, share in zip(mixture.chains, shares[1:], strict=True):
-            made = reduce(lambda crop, each: apply_by_kernels(crop, each, kernels), chain, view)
-            kernels.add_share(made.reshape(-1), share, total.reshape(-1))
-        kernels.finish(total.reshape(-1), view.reshape(-1))
-        return
-    crop = Image.fromarray(view)
-    for chain, share in zip(mixture.chains, shares[1:], strict=True):
-        total += np.asarray(reduce(apply_by_pillow, chain, crop)) * share
-    view[:] = np.minimum(total + np.float32(0.5), 255)

@@ -1,4 +1,4 @@
-"""A set of images with class names: what every dataset reader returns."""
+"""A set of images with class names, which every dataset reader returns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from PIL import Image
 
 @runtime_checkable
 class Drawable(Protocol):
-    """An image that is drawn when it is needed; must be picklable and always draw the same."""
+    """An image that is drawn on demand; picklable, and always drawn the same."""
 
     def draw(self) -> Image.Image:
         """The image, in RGB."""

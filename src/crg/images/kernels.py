@@ -1,9 +1,9 @@
 """Compiled resizing, affine maps and mixing, where numba is installed: Pillow's, to the last bit.
 
 As in Pillow each direction is resized with weights in fixed point, 22 bits behind the point, and
-with whole pixel values in between. What differs is the order in memory: what comes first finds
-its lines as rows, so that both passes are sums of a few long rows, which the compiler
-vectorises. A flip is a matter of where a line is written.
+with whole pixel values in between. What differs is the order in memory: each pass
+finds its lines as rows, so that it sums a few long rows, which the compiler vectorises. A flip
+only changes where a line is written.
 
 In an affine map each pixel lies between four pixels of the source. Neighbours in a row mostly
 have neighbours there too, so a row is cut into runs over which the source moves along, and a run
@@ -163,7 +163,7 @@ def normalise(pixels, scale, shift, out):
 
 @compiled
 def normalise_one(pixels, scale, shift, out):
-    """The same for one image, in one pass over its pixels."""
+    """Normalise one image in one pass over its pixels."""
     red, green, blue = out[0], out[1], out[2]
     for i in range(red.shape[0]):
         red[i] = np.float32(pixels[3 * i]) * scale[0] - shift[0]

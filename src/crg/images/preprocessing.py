@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
+from msgspec import Meta
 
 from crg.images import WORTH_COMPILING, pixel_kernels
 
@@ -107,15 +108,20 @@ def _largest_size(width: int, height: int) -> tuple[int, int]:
 
 Pixels: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]  # (B, S, S, 3), red, green, blue
 Fit: TypeAlias = Literal["shortest", "squash"]
+_Channel: TypeAlias = Annotated[float, Meta(ge=-100, le=100)]
+_Positive: TypeAlias = Annotated[float, Meta(gt=0, le=100)]
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """How the original image becomes the square that the model sees."""
+    """How the original image becomes the square that the model sees.
 
-    size: int  # S, the side of that square in pixels
-    mean: tuple[float, float, float]  # per channel, of pixels in [0, 1]
-    std: tuple[float, float, float]
+    Ranges are checked where one is read from a file.
+    """
+
+    size: Annotated[int, Meta(ge=1, le=4096)]  # S, the side of that square in pixels
+    mean: tuple[_Channel, _Channel, _Channel]  # per channel, of pixels in [0, 1]
+    std: tuple[_Positive, _Positive, _Positive]
     interpolation: Interpolation = "bicubic"
     fit: Fit = "shortest"  # "shortest": resize the shorter side, crop the centre; "squash": neither
 

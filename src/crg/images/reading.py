@@ -1,4 +1,4 @@
-"""Reading images: whatever is given becomes one upright RGB image, or one sentence.
+"""Read images: any input becomes one upright RGB image, or an error of one sentence.
 
 Choices that the formats leave open:
 
@@ -19,19 +19,20 @@ import stat
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
+from crg.extras import install
 from crg.types import InputError, limit, printable
 
-logging.getLogger("PIL").addHandler(logging.NullHandler())  # else it tells the terminal
+logging.getLogger("PIL").addHandler(logging.NullHandler())  # else its warnings reach the terminal
 MAX_PIXELS = limit("CRG_MAX_PIXELS", 120_000_000)
 MAX_BYTES = limit("CRG_MAX_BYTES", 500_000_000)  # of one image file
-MAX_MEMORY = limit("CRG_MAX_MEMORY", 3_000_000_000)  # of all images in work at one time
+MAX_MEMORY = limit("CRG_MAX_MEMORY", 3_000_000_000)  # of all images that are read at the same time
 # Pillow's blocks of 16 MB stay with the thread that freed them; larger ones go back at once.
 Image.core.set_block_size(64 * 2**20)  # type: ignore[attr-defined]
 # Bytes per pixel at most while a file is decoded, turned upright and converted, as measured.
@@ -74,26 +75,28 @@ def read_image(source: Any) -> Image.Image:
 
 @contextmanager
 def reading(source: Any, max_pixels: int = MAX_PIXELS) -> Iterator[Image.Image]:
-    """The image that ``read_image`` gives, for work whose memory counts as that of reading it.
+    """The image that ``read_image`` returns, with its memory reserved while the block runs.
 
     A file with more than ``max_pixels`` is refused before it is decoded.
     """
-    with ExitStack() as held:
-        yield _read(source, held, max_pixels)
-
-
-def _read(source: Any, held: ExitStack, max_pixels: int) -> Image.Image:
     if isinstance(source, Image.Image):
-        return _finished(source, "The PIL image", held)
-    if isinstance(source, np.ndarray):
-        return _laid_on_white(Image.fromarray(_bytes_of(source)))
-    if isinstance(source, (bytes, bytearray, memoryview)):
-        return _decoded(bytes(source), "The image", held, max_pixels)
-    if isinstance(source, (str, os.PathLike)):
-        return _decoded(_content(source), shown(source), held, max_pixels)
-    if callable(getattr(source, "draw", None)):
-        return _finished(source.draw(), "The drawn image", held)
-    raise InputError(f"A value of type {type(source).__name__} is not an image: {_ACCEPTED}.")
+        image, name, max_pixels = source, "The PIL image", MAX_PIXELS
+    elif isinstance(source, np.ndarray):
+        yield _laid_on_white(Image.fromarray(_bytes_of(source)))
+        return
+    elif isinstance(source, (bytes, bytearray, memoryview)):
+        name = "The image"
+        image = _opened(bytes(source), name, max_pixels)
+    elif isinstance(source, (str, os.PathLike)):
+        name = shown(source)
+        image = _opened(_content(source), name, max_pixels)
+    elif callable(getattr(source, "draw", None)):
+        image, name, max_pixels = source.draw(), "The drawn image", MAX_PIXELS
+    else:
+        raise InputError(f"A value of type {type(source).__name__} is not an image: {_ACCEPTED}.")
+    _check_size(image, name, max_pixels)
+    with _memory.taken(_needed(image), name):
+        yield _finished(image, name)
 
 
 def shown(path: Any) -> str:
@@ -130,12 +133,12 @@ def _content(path: str | os.PathLike[str]) -> bytes:
         raise InputError(f"{name} cannot be read ({_reason(error)}): check the path.") from None
 
 
-def _decoded(content: bytes, name: str, held: ExitStack, max_pixels: int) -> Image.Image:
+def _opened(content: bytes, name: str, max_pixels: int) -> Image.Image:
     if not content:
         raise InputError(f"{name} is empty, with zero bytes: {_ANOTHER}.")
     try:
         with _pillow_quiet():
-            image = Image.open(io.BytesIO(content), formats=(*_FORMATS, *_of_extra(content, name)))
+            return Image.open(io.BytesIO(content), formats=(*_FORMATS, *_of_extra(content, name)))
     except Image.DecompressionBombError:
         raise _too_large(name, max_pixels) from None
     except InputError:
@@ -146,7 +149,6 @@ def _decoded(content: bytes, name: str, held: ExitStack, max_pixels: int) -> Ima
         ) from None
     except Exception as error:  # damaged headers make the decoders raise nearly anything
         raise _damaged(name, error) from None
-    return _finished(image, name, held, max_pixels)
 
 
 def _of_extra(content: bytes, name: str) -> tuple[str, ...]:
@@ -160,22 +162,21 @@ def _of_extra(content: bytes, name: str) -> tuple[str, ...]:
         heif = importlib.import_module("pillow_heif")
     except ImportError:
         raise InputError(
-            f"{name} is a HEIC image, which pillow-heif reads: in the clone of crg, run "
-            "python -m pip install -c constraints.txt '.[heif]'."
+            f"{name} is a HEIC image, which pillow-heif reads: {install('heif')}."
         ) from None
     heif.register_heif_opener()
     return ("HEIF",)
 
 
-def _finished(
-    image: Image.Image, name: str, held: ExitStack, max_pixels: int = MAX_PIXELS
-) -> Image.Image:
-    """Loaded, upright and RGB; the image itself if it is all that already."""
+def _check_size(image: Image.Image, name: str, max_pixels: int) -> None:
     if image.width * image.height > max_pixels:
         raise _too_large(name, max_pixels)
     if 0 in image.size:
         raise InputError(f"{name} has no pixels: {_ANOTHER}.")
-    held.enter_context(_memory.taken(_needed(image), name))
+
+
+def _finished(image: Image.Image, name: str) -> Image.Image:
+    """Load the image, turn it upright and convert it to RGB, as far as it is not so already."""
     try:
         with _pillow_quiet():
             image.load()
@@ -188,21 +189,21 @@ def _finished(
 
 
 def _needed(image: Image.Image) -> int:
-    """How much memory it takes at most until the image is upright RGB."""
+    """The most memory, in bytes, that it takes until the image is upright RGB."""
     plain = image.format in _PLAIN_FORMATS and image.mode in _PLAIN_MODES
     opaque = not image.has_transparency_data
     return image.width * image.height * (_PLAIN if plain and opaque else _OTHER)
 
 
 class _Memory:
-    """What all threads may take together; who wants more waits for the others."""
+    """Memory that all threads share; a thread waits until enough of it is free."""
 
     def __init__(self, total: int) -> None:
         self._total, self._taken, self._change = total, 0, threading.Condition()
 
     @contextmanager
     def taken(self, amount: int, name: str) -> Iterator[None]:
-        """Take some for a while; more than there can ever be is refused."""
+        """Reserve ``amount`` bytes while the block runs; refuse more than the total."""
         if amount > self._total:
             raise InputError(
                 f"{name} may need {amount:,} bytes of memory: scale it down or set CRG_MAX_MEMORY."
@@ -300,19 +301,10 @@ _saved: list[warnings.catch_warnings[None]] = []
 
 @contextmanager
 def _pillow_quiet() -> Iterator[None]:
-    """No warnings from Pillow; what matters of them is an error here.
+    """Suppress Pillow's warnings; those that matter are errors here.
 
-    The filters belong to the whole process, so the first thread to come sets the filter and
-    the last one to leave takes it away.
+    Filters belong to the whole process: the first thread sets the filter, the last removes it.
     """
-    _enter()
-    try:
-        yield
-    finally:
-        _leave()
-
-
-def _enter() -> None:
     global _readers
     with _lock:
         _readers += 1
@@ -320,11 +312,10 @@ def _enter() -> None:
             _saved.append(warnings.catch_warnings())
             _saved[0].__enter__()
             warnings.filterwarnings("ignore", module=r"PIL\.")
-
-
-def _leave() -> None:
-    global _readers
-    with _lock:
-        _readers -= 1
-        if _readers == 0:
-            _saved.pop().__exit__(None, None, None)
+    try:
+        yield
+    finally:
+        with _lock:
+            _readers -= 1
+            if _readers == 0:
+                _saved.pop().__exit__(None, None, None)

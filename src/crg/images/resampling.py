@@ -1,4 +1,4 @@
-"""Cutting views out of an image, resized as Pillow does it: one direction, then the other.
+"""Cut views out of an image, resized as Pillow does it: one direction, then the other.
 
 Of a long strip Pillow can resize the part that is seen, but keeps its place in single precision.
 So strips are resized by its arithmetic in NumPy, to the last bit, which is slow.

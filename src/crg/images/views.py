@@ -4,8 +4,8 @@ Row 0 is what the model's own preprocessing makes of the image. Rows 1 to V - 1 
 resized crops, flipped half of the time, and with ``augment="augmix"`` also mixed with
 distorted copies of themselves, as in TPT (Shu et al., 2022). A view depends on the seed, the
 id of the image and its row, and on nothing else: neither on V, nor on the order of the
-images, nor on who makes it. Generated variations of the image may follow, each as row 0
-would be made of it.
+images, nor on the thread. Generated variations of the image may follow, each prepared as
+row 0 is.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from crg.types import InputError
 Augment: TypeAlias = Literal["crops", "augmix"]
 _DRAWS = 64  # random numbers that belong to one view, used or not
 assert DRAWS_FOR_CROPS + DRAWS_FOR_AUGMIX <= _DRAWS
-_AHEAD = 2  # images that each worker may be ahead of who takes them
+_AHEAD = 2  # images that each worker reads ahead of the caller
 _VIEWS_PER_THREAD = 8  # fewer are not worth a thread
 
 
@@ -101,19 +101,17 @@ def views_of(
     sample_id: str,
     threads: int | None,
 ) -> Pixels:
-    """What ``make_views`` gives for an image that has been read."""
+    """The views that ``make_views`` makes, of an image that has been read."""
     draws = _random_numbers(recipe.seed, sample_id, recipe.views)
     crops = _crops(original.size, preprocessing, recipe, draws)
-    source, views = (
-        ViewSource(original, recipe.views),
-        np.empty(_shape(preprocessing, recipe), np.uint8),
-    )
+    source, side = ViewSource(original, recipe.views), preprocessing.size
+    views = np.empty((recipe.views, side, side, 3), np.uint8)
 
     def make(rows: range) -> None:
         for row in rows:
             source.cut(crops[row], views[row])
             if row > 0 and recipe.augment == "augmix":
-                mixture = random_mixture(draws[row][DRAWS_FOR_CROPS:], preprocessing.size)
+                mixture = random_mixture(draws[row][DRAWS_FOR_CROPS:], side)
                 mix(views[row], mixture, compiled=source.is_compiled)
 
     _share_out(make, recipe.views, threads or processors())
@@ -128,11 +126,11 @@ def iter_views(
     workers: int,
     variations: Callable[[str], Sequence[Any]] | None = None,
 ) -> Iterator[Pixels | InputError]:
-    """The views of each image in turn, or why it could not be read.
+    """The views of each image in turn, or the error that says why it could not be read.
 
-    What ``variations`` gives for the id of an image is read too, and comes last.
-    With ``workers`` above zero that many threads read ahead, by two images each; with zero
-    each image is read when it is asked for. Closing the iterator ends the threads.
+    The images that ``variations`` returns for an id are added as the last views. That many
+    ``workers`` read ahead, by two images each; with none, each image is read on demand.
+    Closing the iterator ends the threads.
     """
     tasks = zip(sources, ids, strict=True)
     if workers < 1:
@@ -204,10 +202,6 @@ def _share_out(make: Callable[[range], None], n_views: int, threads: int) -> Non
         make(parts[0])
         for other in others:
             other.result()
-
-
-def _shape(preprocessing: Preprocessing, recipe: Recipe) -> tuple[int, int, int, int]:
-    return (recipe.views, preprocessing.size, preprocessing.size, 3)
 
 
 def _is_whole(value: Any) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from crg.atomic import replacing
-from crg.encoders.base import library
+from crg.extras import library
 from crg.predict.answers import (
     AnswerFile,
     check_settings,

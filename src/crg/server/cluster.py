@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from crg.atomic import replacing
-from crg.encoders.base import Encoder, Vectors, library
+from crg.encoders.base import Encoder, Vectors
 from crg.engine.cluster import WorkerEnvironment, variables
 from crg.engine.ray_encoding import connected, encoder_needs, loading_the_same, room_for
+from crg.extras import library
 from crg.plugins import load_plugins
 from crg.server.batching import Encoding
 from crg.server.event_log import Event, Log, Row

@@ -1,12 +1,12 @@
-"""Class names x templates (and descriptions) -> text features -> Task.
+"""Class names and templates or descriptions become text features, and these a Task.
 
-As the field does it: every prompt of a class is encoded and scaled to unit length, the prompts
-are averaged, and the average is scaled to unit length again.
+As usual, every prompt of a class is encoded and scaled to unit length, the prompts are averaged,
+and the average is scaled to unit length again. Descriptions are sentences about each class in
+CuPL's form, {"class name": ["sentence", ...]}; names match whatever their case, and an
+underscore is a space.
 
-Text features are kept on disk under a hash of what made them. A file holds the sha256 of the
-features and then the features, float32. What cannot be read is computed again, and what cannot be
-written is not kept: a cache never stops the work. Together the files stay below ``ROOM``; those
-that were not used for longest go first.
+Text features are cached on disk under a hash of the encoder and the prompts, each file with its
+own checksum. Files that cannot be read are computed again, and the files stay below ``ROOM``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -25,24 +25,18 @@ import numpy as np
 
 from crg.atomic import replacing
 from crg.encoders.base import Encoder, Vectors
-from crg.encoders.fixed_text import FixedText
-from crg.prompts.descriptions import Descriptions, described, plain, read_descriptions
-from crg.types import InputError, Task, unit_rows
-
-__all__ = [
-    "PHOTO",
-    "Mode",
-    "check_template",
-    "class_prompts",
-    "distinct_names",
-    "encode_classes",
-    "make_task",
-    "read_descriptions",
-]
+from crg.encoders.given_text import GivenText
+from crg.types import InputError, Task, parsed_json, unit_rows
 
 Mode: TypeAlias = Literal["template", "descriptions", "both"]
+Descriptions: TypeAlias = Mapping[str, Sequence[str]] | str | os.PathLike[str]
+Cache: TypeAlias = Path | Literal["default"] | None
 PHOTO = "a photo of a {}."  # the template for classes of which nothing more is known
+ROOM = 200_000_000  # bytes of the cache
 _BATCH = 256  # sentences that the encoder is given at a time
+_SHOWN = 5  # names that an error lists before it says how many more there are
+_VERSION = 1  # raised when the same prompts would give other features
+_DIGEST = hashlib.sha256().digest_size
 
 
 def encode_classes(
@@ -57,10 +51,10 @@ def encode_classes(
     """Text features (K, D) of unit length, one row per class.
 
     ``mode`` "both" averages the templates and the descriptions of a class with equal weight for
-    each prompt. ``cache`` is a folder, "default" or None for no cache. ``on_note`` is called with
-    remarks that do not stop anything, a sentence each.
+    each prompt. ``cache`` is a folder, "default" or None for no cache. ``on_note`` receives
+    warnings, one sentence each.
     """
-    if isinstance(encoder, FixedText):
+    if isinstance(encoder, GivenText):
         return encoder.class_features(class_names)
     prompts = class_prompts(class_names, templates, descriptions, mode, on_note)
     kept = TextCache(cache)
@@ -81,10 +75,10 @@ def make_task(
     cache: Cache = "default",
     on_note: Callable[[str], None] | None = None,
 ) -> Task:
-    """The task of telling these classes apart, with the encoder's logit scale.
+    """The task of classifying into these classes, with the encoder's logit scale.
 
     Names that occur more than once ("missile" is two classes of ImageNet) are numbered in the
-    task, and the prompts stay as they are.
+    task; their prompts are the same.
     """
     names = distinct_names(class_names)
     if names != tuple(class_names) and on_note is not None:
@@ -112,9 +106,9 @@ def class_prompts(
     if mode != "descriptions":
         for template in templates:
             check_template(template)
-        prompts = [[_filled(each, name) for each in templates] for name in class_names]
+        prompts = [[each.replace("{}", plain(name)) for each in templates] for name in class_names]
     if mode != "template" and descriptions is not None:
-        more = described(class_names, descriptions, on_note)
+        more = _described(class_names, descriptions, on_note)
         prompts = [[*few, *others] for few, others in zip(prompts, more, strict=True)]
     elif descriptions is not None and on_note is not None:
         on_note("The descriptions are not used: choose the prompts 'descriptions' or 'both'.")
@@ -122,7 +116,7 @@ def class_prompts(
 
 
 def check_template(template: str) -> None:
-    """Refuse a template that has not exactly one place for the class name."""
+    """Refuse a template without exactly one place for the class name."""
     if template.count("{}") != 1:
         raise InputError(
             f"The template {template!r} has {template.count('{}')} places for the class "
@@ -143,23 +137,16 @@ def distinct_names(class_names: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _filled(template: str, name: str) -> str:
-    return template.replace("{}", plain(name))
-
-
 def _averaged(encoder: Encoder, prompts: list[list[str]]) -> Vectors:
     """Normalise each prompt, average over the class, normalise."""
     place = {text: i for i, text in enumerate(dict.fromkeys(chain.from_iterable(prompts)))}
-    rows = unit_rows(_encoded(encoder, list(place)), "encoded prompts")
-    means = [rows[[place[text] for text in texts]].mean(axis=0) for texts in prompts]
-    features: Vectors = unit_rows(np.stack(means), "text features").astype(np.float32)
-    return features
-
-
-def _encoded(encoder: Encoder, texts: list[str]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    texts = list(place)
     starts = range(0, len(texts), _BATCH)
     batches = [encoder.encode_texts(texts[start : start + _BATCH]) for start in starts]
-    return np.concatenate(batches).astype(np.float64)
+    rows = unit_rows(np.concatenate(batches).astype(np.float64), "encoded prompts")
+    means = [rows[[place[text] for text in few]].mean(axis=0) for few in prompts]
+    features: Vectors = unit_rows(np.stack(means), "text features").astype(np.float32)
+    return features
 
 
 def _check_names(class_names: Sequence[str]) -> None:
@@ -184,10 +171,97 @@ def _check_mode(mode: str, templates: Sequence[str], descriptions: Descriptions 
         )
 
 
-Cache: TypeAlias = Path | Literal["default"] | None
-ROOM = 200_000_000  # bytes
-_VERSION = 1  # raised when the same prompts would give other features
-_DIGEST = hashlib.sha256().digest_size
+def read_descriptions(path: str | os.PathLike[str]) -> dict[str, list[str]]:
+    """The sentences of each class from a JSON file."""
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+        content = parsed_json(text, _without_repeats)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}): check the path.") from None
+    except ValueError as error:
+        reason = str(error).rstrip(".").replace("\n", " ")
+        raise InputError(
+            f"{path} is not a file of descriptions ({reason}): "
+            'write JSON such as {"class name": ["sentence", ...]}.'
+        ) from None
+    _check_content(content, str(path))
+    return {str(name): list(sentences) for name, sentences in content.items()}
+
+
+def _described(
+    class_names: Sequence[str],
+    descriptions: Descriptions,
+    on_note: Callable[[str], None] | None = None,
+) -> list[list[str]]:
+    """The sentences of each class; missing classes are refused, extra ones reported."""
+    if not isinstance(descriptions, Mapping):
+        descriptions = read_descriptions(descriptions)
+    else:
+        _check_content(descriptions, "The mapping")
+    sentences = _by_key(descriptions)
+    wanted = {_key(name): name for name in class_names}
+    missing = [name for key, name in wanted.items() if key not in sentences]
+    if missing:
+        raise InputError(
+            f"The descriptions lack {_counted(len(missing))} ({_listed(missing)}): "
+            "add them or choose the prompts 'template'."
+        )
+    extra = [name for name in descriptions if _key(name) not in wanted]
+    if extra and on_note is not None:
+        on_note(f"The descriptions of {_counted(len(extra))} are not used: {_listed(extra)}.")
+    return [list(sentences[_key(name)]) for name in class_names]
+
+
+def plain(name: str) -> str:
+    """A class name as it stands in a prompt.
+
+    >>> plain("sea_lion")
+    'sea lion'
+    """
+    return " ".join(name.replace("_", " ").split())
+
+
+def _key(name: str) -> str:
+    """The same text for all spellings of a class name."""
+    return plain(name).casefold()
+
+
+def _by_key(descriptions: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+    found: dict[str, Sequence[str]] = {}
+    for name, sentences in descriptions.items():
+        if _key(name) in found:
+            raise InputError(f"The descriptions name {name!r} twice: keep one of the two.")
+        found[_key(name)] = sentences
+    return found
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice!r} occurs twice")
+    return content
+
+
+def _check_content(content: Any, where: str) -> None:
+    form = 'write {"class name": ["sentence", ...]}.'
+    if not isinstance(content, Mapping) or not content:
+        raise InputError(f"{where} holds no descriptions: {form}")
+    for name, sentences in content.items():
+        if isinstance(sentences, str) or not isinstance(sentences, Sequence) or not sentences:
+            raise InputError(f"{where} has no list of sentences for {name!r}: {form}")
+        if not all(isinstance(each, str) and each.strip() for each in sentences):
+            raise InputError(f"{where} has an empty or odd sentence for {name!r}: {form}")
+
+
+def _counted(number: int) -> str:
+    return "1 class" if number == 1 else f"{number} classes"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
 
 
 def default_folder() -> Path | None:
@@ -205,7 +279,7 @@ def default_folder() -> Path | None:
 
 
 class TextCache:
-    """The folder "text" of a cache; without a folder it finds nothing and keeps nothing."""
+    """The folder "text" of a cache; without a folder nothing is found or written."""
 
     def __init__(self, cache: Cache) -> None:
         base = default_folder() if cache == "default" else cache
@@ -217,7 +291,7 @@ class TextCache:
         return hashlib.sha256(content.encode()).hexdigest()
 
     def read(self, key: str, shape: tuple[int, int]) -> Vectors | None:
-        """The features, or None if they are not there, damaged or of another shape."""
+        """The features, or None if they are missing, damaged or of another shape."""
         if self.folder is None:
             return None
         try:
@@ -234,7 +308,7 @@ class TextCache:
         return np.frombuffer(values, dtype="<f4").reshape(shape).astype(np.float32)
 
     def write(self, key: str, features: Vectors) -> None:
-        """Keep the features if that is possible."""
+        """Write the features, if possible."""
         if self.folder is None:
             return
         values = np.ascontiguousarray(features, dtype="<f4").tobytes()

@@ -1,4 +1,4 @@
-"""An encoder of images with features of classes that were given: no text encoder is needed."""
+"""An image encoder with given features of the classes, so that no text encoder is needed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from crg.images.preprocessing import Pixels
 from crg.types import InputError, Task
 
 
-class FixedText:
-    """An Encoder that knows these classes, by name, and no other text."""
+class GivenText:
+    """An Encoder that knows the classes of ``classes`` by name, and no other text."""
 
     def __init__(self, encoder: Encoder, classes: Task, file: str) -> None:
         if classes.width != encoder.width:
@@ -37,7 +37,7 @@ class FixedText:
         return self._encoder.encode_images(pixels)
 
     def encode_texts(self, texts: Sequence[str]) -> Vectors:
-        """Refused: the classes are known by their names alone."""
+        """Refuse: only features of the given classes are known."""
         raise InputError(
             f"The classes come from {self._file}, which holds no text encoder: leave the text "
             "features out, or the prompts."
