@@ -72,6 +72,21 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, count: int, after: bool) -> None:
     monkeypatch.setattr(stream.Output, "answer", stopping)
 
 
+def stop_between(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Ctrl-C after the image of this number, while progress is drawn."""
+    calls = iter(range(1, 100))
+
+    @contextlib.contextmanager
+    def drawn(*_: Any, **__: Any) -> Iterator[Any]:
+        def advance() -> None:
+            if next(calls) == count:
+                raise KeyboardInterrupt
+
+        yield advance
+
+    monkeypatch.setattr("crg.cli.predict.progress", drawn)
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [("notes.csv", b"a,b\n1,2\n"), ("head.csv", b"a,b\n"), ("thesis.jsonl", b"once upon\n"),
@@ -120,18 +135,8 @@ def test_common_slips_are_told_with_their_remedy(words: tuple[str, ...], said: s
 
 def test_a_stop_between_two_images_saves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C outside of the stream, as while progress is drawn, still saves what was learnt."""
-    calls = iter(range(1, 100))
-
-    @contextlib.contextmanager
-    def drawn(*_: Any, **__: Any) -> Iterator[Any]:
-        def advance() -> None:
-            if next(calls) == 3:
-                raise KeyboardInterrupt
-
-        yield advance
-
-    monkeypatch.setattr("crg.cli.predict.progress", drawn)
-    assert called("--out", "a.jsonl").exit_code == 130
+    stop_between(monkeypatch, 3)
+    assert called("--passes", "1", "--out", "a.jsonl").exit_code == 130
     assert crg.load("a.jsonl.resume/state").n_steps == 3
     assert not Path("a.jsonl.resume/journal").exists()  # the state has it all
 
@@ -210,8 +215,8 @@ def test_two_passes_stopped_in_either_give_the_same(
 
 def test_the_second_pass_learns_nothing_twice() -> None:
     """As many steps as images, every image answered, and other answers than in the first pass."""
-    finished("--out", "one.jsonl")
-    finished("--out", "two.jsonl", "--passes", "2")
+    finished("--out", "one.jsonl", "--passes", "1")
+    finished("--out", "two.jsonl")
     one, two = (read_answers(Path(f"{name}.jsonl"), "jsonl") for name in ("one", "two"))
     assert [line["step"] for line in two] == list(range(1, N_IMAGES + 1))
     assert [line["path"] for line in one] == [line["path"] for line in two]
@@ -222,11 +227,11 @@ def test_the_second_pass_learns_nothing_twice() -> None:
 
 
 def test_two_passes_without_a_file_and_with_a_broken_image() -> None:
-    """Standard output gets the second pass only; a broken image has its line there."""
+    """Standard output gets the second pass only; a broken image has its line in its place."""
     Path("in/003.png").write_bytes(b"")
-    outcome = finished("--passes", "2", "--skip-unreadable")
+    outcome = finished("--skip-unreadable")
     lines = [json.loads(line) for line in outcome.stdout.splitlines()]
-    assert len(lines) == N_IMAGES and sum("error" in line for line in lines) == 1
+    assert [n for n, line in enumerate(lines) if "error" in line] == [3] and len(lines) == N_IMAGES
     assert "1 unreadable" in outcome.stderr
 
 
@@ -235,8 +240,72 @@ def test_images_after_the_first_pass_are_left_out() -> None:
     finished("--passes", "2", "--out", "a.csv")
     before = Path("a.csv").read_bytes()
     save_image(Path("in/new.png"), "red")
-    assert "--overwrite" in finished("--passes", "2", "--out", "a.csv", "--resume").stderr
+    assert "--overwrite" in finished("--out", "a.csv", "--resume").stderr
     assert Path("a.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "passes", "stdin"),
+    [((), "2", None), (("--method", "tda"), "1", None), (("--load-state", "fresh.crg"), "1", None),
+     ((), "1", "in/000.png\nin/001.png\nin/002.png\n")],
+    ids=["folder", "tda", "load-state", "standard input"],
+)  # fmt: skip
+def test_a_folder_is_read_twice_where_that_helps(
+    words: tuple[str, ...], passes: str, stdin: str | None
+) -> None:
+    """By default: for a method that gains by it, and images that are all there at the start."""
+    Classifier(ColourEncoder(), NAMES[1].split(",")).save("fresh.crg")
+    images = ["in"] if stdin is None else ["-"]
+    for name, more in (("default", ()), ("asked", ("--passes", passes))):
+        command = ["predict", *images, *NAMES, *words, *more, "--out", f"{name}.jsonl"]
+        outcome = CliRunner().invoke(main, command, input=stdin)
+        assert outcome.exit_code == 0, outcome.output
+    assert Path("default.jsonl").read_bytes() == Path("asked.jsonl").read_bytes()
+    assert Path("default.jsonl.resume/first.jsonl").exists() == (passes == "2")
+
+
+@pytest.mark.parametrize("passes", ["1", "2"])
+def test_resume_keeps_the_passes_of_the_file(monkeypatch: pytest.MonkeyPatch, passes: str) -> None:
+    """A file goes on with as many passes as it was begun with, and refuses another number."""
+    finished("--out", "whole.jsonl", "--passes", passes)
+    with monkeypatch.context() as patched:
+        stop_at(patched, 5, after=True)
+        assert called("--out", "a.jsonl", "--passes", passes).exit_code == 130
+    other = {"1": "2", "2": "1"}[passes]
+    outcome = called("--out", "a.jsonl", "--resume", "--passes", other)
+    assert outcome.exit_code == 2 and "another value of passes" in outcome.stderr
+    finished("--out", "a.jsonl", "--resume")
+    assert Path("a.jsonl").read_bytes() == Path("whole.jsonl").read_bytes()
+
+
+def test_a_watch_does_not_continue_two_passes() -> None:
+    """A file that was begun with two passes is refused, for a watch never gets to the second."""
+    finished("--out", "a.jsonl")
+    outcome = called("--out", "a.jsonl", "--resume", "--watch")
+    assert outcome.exit_code == 2 and "leave out --watch" in outcome.stderr
+
+
+def test_progress_names_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pass has a bar of its own, that counts all images."""
+    bars: list[tuple[str, int]] = []
+
+    @contextlib.contextmanager
+    def drawn(what: str, total: int, shown: bool) -> Iterator[Any]:
+        bars.append((what, total))
+        yield lambda: None
+
+    monkeypatch.setattr("crg.cli.predict.progress", drawn)
+    finished()
+    finished("--passes", "1")
+    assert bars == [(name, N_IMAGES) for name in ("first pass", "second pass", "images")]
+
+
+def test_a_stop_without_a_file_of_answers_keeps_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in the first pass leaves what was learnt where --save-state says."""
+    stop_between(monkeypatch, 5)
+    outcome = called("--save-state", "kept.crg")
+    assert outcome.exit_code == 130 and "What was learnt is in kept.crg" in outcome.stderr
+    assert crg.load("kept.crg").n_steps == 5 and outcome.stdout == ""
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -245,7 +314,8 @@ def test_sorting_continues_without_repeating_or_losing(
     monkeypatch: pytest.MonkeyPatch, by: str, after: bool
 ) -> None:
     """Stopped between a line and its file, or between images, every image is sorted once."""
-    words = ("--out", "a.jsonl", "--sort-into", "sorted", "--by", by, "--unsure-below", "0.9")
+    words = ("--out", "a.jsonl", "--sort-into", "sorted", "--by", by, "--unsure-below", "0.9",
+             "--passes", "1")  # fmt: skip
     original = {path.name: path.read_bytes() for path in Path("in").iterdir()}
     with monkeypatch.context() as patched:
         if after:

@@ -97,6 +97,7 @@ class Classifier:
             "mode": prompts,
         }
         self.chosen: Counter[str] = Counter()  # images by the class they got from this object
+        self._has_corrections = False
         self._state = state  # the file to save to at the end of a ``with`` block
         task = make_task(self.encoder, names, **self._prompts, on_note=on_note)
         given = dict(options or {})
@@ -200,6 +201,7 @@ class Classifier:
         features = self.encode(image, "corrected" if sample_id is None else sample_id)
         with self.adapter.lock, one_blas_thread():
             self.adapter.correct(features, label, sample_id)
+            self._has_corrections = True
 
     def add_class(self, name: str) -> None:
         """From now on choose from one class more, named by the same prompts as the others."""
@@ -222,19 +224,59 @@ class Classifier:
         return make_views(image, self.encoder.preprocessing, self.recipe, sample_id)
 
     def predict_many(
-        self, images: Iterable[Any], sample_ids: Iterable[str] | None = None, workers: int = 1
+        self,
+        images: Iterable[Any],
+        sample_ids: Iterable[str] | None = None,
+        workers: int = 1,
+        passes: int = 1,
     ) -> Iterator[Answer | InputError]:
         """What ``predict`` gives for each, encoded in batches with views made by ``workers``.
 
-        An image that cannot be read yields its error, and the stream goes on.
+        An image that cannot be read yields its error, and the stream goes on. With ``passes=2``
+        the classifier learns all images before it answers the first one, as ``crg predict`` does
+        with a folder; until then it keeps their features in memory.
         """
         if isinstance(images, (str, bytes, Path, Image)):
             raise InputError("The images are a single one: give a list of images, or use predict.")
+        if passes not in (1, 2):
+            raise InputError(f"passes is {passes!r}: read the images once or twice, 1 or 2.")
+        if passes == 2:
+            yield from self._predict_twice(self._encode_many(images, sample_ids, workers))
+            return
         for name, views, features in self._encode_many(images, sample_ids, workers):
             if isinstance(features, InputError):
                 yield features
             else:
                 yield replace(self.answer(features, name), pixels=small_copy(views))
+
+    def _predict_twice(
+        self, encoded: Iterable[tuple[str, Any, Vectors | InputError]]
+    ) -> Iterator[Answer | InputError]:
+        """Learn every image, then answer them all with what they taught together."""
+        if self.adapter.n_steps or self._has_corrections:
+            raise InputError(
+                "Two passes learn from the start, and this classifier has learnt already: "
+                "make a new one, or use passes=1."
+            )
+        first = [
+            features
+            if isinstance(features, InputError)
+            else replace(self.answer(features, name), pixels=small_copy(views))
+            for name, views, features in encoded
+        ]
+        learnt = [each for each in first if isinstance(each, Answer)]
+        with one_blas_thread():
+            self.adapter.finish([(each.sample_id, each.features) for each in learnt])
+        self.chosen.subtract(each.label for each in learnt)
+        for each in first:
+            if isinstance(each, Answer):
+                with self.adapter.lock, one_blas_thread():
+                    prediction = self.adapter.answer(each.features, each.sample_id)
+                    self.chosen[prediction.class_name] += 1
+                    final = self.as_answer(prediction, each.features, each.step, each.sample_id)
+                yield replace(final, pixels=each.pixels)
+            else:
+                yield each
 
     def encode_many(
         self, images: Iterable[Any], sample_ids: Iterable[str] | None = None, workers: int = 1

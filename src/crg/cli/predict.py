@@ -144,10 +144,11 @@ def predict(
     \b
     Example:
       crg predict photos/ --classes "cat,dog,fox" --model ViT-B-16 --out answers.jsonl
-      crg predict photos/ --classes names.txt --passes 2 --out answers.csv --sort-into sorted
+      crg predict photos/ --classes names.txt --out answers.csv --sort-into sorted
       crg predict inbox/ --classes "cat,dog" --watch --save-state cats.crg
     """
-    outputs = Outputs.taken_from(given)
+    live = watch or STANDARD_INPUT in images
+    outputs = Outputs.taken_from(given).with_passes(method or DEFAULT, live)
     _check_stream(images, watch, idle, outputs)
     outputs.check(images)
     names = class_names(text)
@@ -155,12 +156,11 @@ def predict(
     if not has_names:
         raise InputError("There are no class names: give them by --classes.")
     corrections = {} if corrected is None else read_corrections(corrected)
-    live = watch or STANDARD_INPUT in images
     listed = None if live else _some(list_images(images, outputs.answered()), outputs.resume)
     with contextlib.ExitStack() as held:
         kept = outputs.hold(held)
         checkpoint = kept and kept / "state"
-        if outputs.passes == 1 and outputs.save_state is not None:
+        if outputs.save_state is not None and not (outputs.two_passes and outputs.out):
             checkpoint = outputs.save_state
         continued = outputs.resume and checkpoint is not None and checkpoint.exists()
         state = checkpoint if continued else outputs.load_state
@@ -181,13 +181,12 @@ def predict(
                              corrections=corrections, knows_corrections=knows,
                              started_at=started_at)  # fmt: skip
         paths = listed if listed is not None else _live_paths(images, watch, idle, output.counts)
-        if outputs.passes == 1:
-            work = [("images", stream.run(paths, live), len(listed or ()))]
-        else:
-            assert kept is not None  # as --passes makes sure
+        lines_are_seen = outputs.out is None and sys.stdout.isatty()
+        if kept is not None and outputs.two_passes:
             work = _two_passes(stream, outputs, kept, paths, live, held)
-        shown = listed is not None and (outputs.out is not None or not sys.stdout.isatty())
-        _run(work, output, outputs, shown)
+        else:
+            work = [("images", stream.run(paths, live), len(listed or ()))]
+        _run(work, output, outputs, lines_are_seen)
 
 
 def _two_passes(
@@ -243,12 +242,14 @@ def _run(
     work: Iterable[tuple[str, Iterator[Counts], int]],
     output: Output,
     outputs: Outputs,
-    shown: bool,
+    lines_are_seen: bool,
 ) -> None:
+    """Do the work with a bar for each part, except where its lines go to the terminal."""
     before = signal.signal(signal.SIGTERM, _terminated)
     try:
         for what, tallies, total in work:
-            bar = progress(what, total, shown=shown and total > 0)
+            is_quiet = lines_are_seen and what != "first pass"
+            bar = progress(what, total, shown=total > 0 and not is_quiet)
             with bar as advance, contextlib.closing(tallies):  # type: ignore[type-var]
                 for _ in tallies:
                     advance()
@@ -275,7 +276,7 @@ def _remedy(outputs: Outputs) -> str:
 
 def _how_to_continue(outputs: Outputs) -> str:
     saved = [f"the answers are in {outputs.out}"] if outputs.out else []
-    if outputs.save_state is not None and outputs.passes == 1:
+    if outputs.save_state is not None and not (outputs.two_passes and outputs.out):
         saved.append(f"what was learnt is in {outputs.save_state}")
     said = ", and ".join(saved)
     said = f" {said[0].upper()}{said[1:]}." if said else ""
@@ -332,6 +333,6 @@ def _check_stream(
         raise InputError("A list on standard input stands alone: leave out the rest and --watch.")
     if idle is not None and not watch:
         raise InputError("--idle ends a watch: add --watch or leave it out.")
-    if watch and outputs.passes > 1:
+    if watch and outputs.two_passes:
         raise InputError("A watch has no end, after which a second pass could begin: leave out "
-                         "--watch or --passes.")  # fmt: skip
+                         "--watch or --passes 2.")  # fmt: skip

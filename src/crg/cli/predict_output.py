@@ -30,6 +30,7 @@ from crg.predict.answers import (
 )
 from crg.predict.lines import FIELDS, Form
 from crg.predict.parquet import ParquetAnswers, read_parquet
+from crg.predict.second_pass import gains_by_two
 from crg.predict.sorting import By, Sorter, check_apart
 from crg.types import InputError
 
@@ -47,8 +48,10 @@ def output_options(command: F) -> F:
         click.option("--load-state", type=FILE,
                      help="Continue with what an earlier stream learnt."),
         click.option("--save-state", type=FILE, help="Keep what is learnt in this file."),
-        click.option("--passes", type=click.IntRange(1, 2), default=1, show_default=True,
-                     help="2: learn from all images first, then answer all of them."),
+        click.option("--passes", type=click.IntRange(1, 2), default=None,
+                     help="2: learn from all images first, then answer all of them.  [default: "
+                          "2 where the method gains by it, as anchored does; 1 for other methods, "
+                          "a list on standard input, --watch and --load-state]"),
         click.option("--by", type=click.Choice(["copy", "link", "move"]), default=None,
                      help="How images get into the folders of --sort-into.  [default: copy]"),
         click.option("--sort-into", type=click.Path(path_type=Path, file_okay=False),
@@ -75,7 +78,7 @@ class Outputs:
     unsure_below: float
     sort_into: Path | None
     by: By | None
-    passes: int
+    passes: int | None  # None until ``with_passes``
     save_state: Path | None
     load_state: Path | None
     resume: bool
@@ -85,6 +88,23 @@ class Outputs:
     def taken_from(cls, given: dict[str, Any]) -> Outputs:
         """What is ours of the options, which is taken out of them."""
         return cls(**{each.name: given.pop(each.name) for each in dataclasses.fields(cls)})
+
+    def with_passes(self, method: str, live: bool) -> Outputs:
+        """The same with a number of passes: as asked for, as a file was begun, or the default.
+
+        ``live`` says that nobody knows how many images there will be.
+        """
+        kept = kept_settings(self.out) if self.resume and self.out else {}
+        if self.passes is not None or kept.get("passes") in (1, 2):
+            return dataclasses.replace(self, passes=self.passes or kept["passes"])
+        continues = self.resume and self.out is not None and self.out.exists()
+        once = live or continues or self.load_state is not None or not gains_by_two(method)
+        return dataclasses.replace(self, passes=1 if once else 2)
+
+    @property
+    def two_passes(self) -> bool:
+        """Whether all images are learnt before the first one is answered."""
+        return self.passes == 2
 
     @property
     def form(self) -> Form:
@@ -116,7 +136,7 @@ class Outputs:
             self.sort_into.mkdir(parents=True, exist_ok=True)
         for place in filter(None, places):
             held.enter_context(locked(place))
-        if self.out is None and self.passes > 1:
+        if self.out is None and self.two_passes:
             return Path(held.enter_context(tempfile.TemporaryDirectory()))
         return self.kept
 
@@ -165,7 +185,7 @@ class Outputs:
             if self.out is None:
                 raise InputError("Parquet is no text for standard output: name a file with --out.")
             library("pyarrow.parquet", "parquet")
-        if self.passes > 1 and self.load_state is not None:
+        if self.two_passes and self.load_state is not None:
             raise InputError("Two passes learn from the start: leave out --load-state or --passes.")
         if self.sort_into is not None:
             check_apart(self.sort_into, images)

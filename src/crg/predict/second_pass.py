@@ -12,12 +12,19 @@ from pathlib import Path
 
 from crg.classifier import Classifier
 from crg.encoders.base import Vectors
+from crg.methods.base import Method
+from crg.methods.registry import get_method
 from crg.predict.corrections import learn
 from crg.predict.journal import Journal
 from crg.predict.lines import CORRECTED, Line
 from crg.predict.stream import Counts, Output
 from crg.threads import HeldSignals, one_blas_thread
 from crg.types import InputError, SampleId
+
+
+def gains_by_two(method: str) -> bool:
+    """Whether a method learns images better together, once it has seen all of them."""
+    return get_method(method).finish is not Method.finish
 
 
 class Stored:
@@ -54,30 +61,31 @@ def second_pass(
     Images that have a line in ``output`` are left as they are. What people corrected is learnt
     again, as the images that were steps are, and written last: until then the files are there.
     """
+    corrected = {line["path"]: line for line in first if line.get(CORRECTED)}
     answered = [line for line in first if "step" in line and not line.get(CORRECTED)]
     paths = {line["path"] for line in answered}
-    for line in first:
-        if "error" in line and line["path"] not in paths:
-            output.unreadable(Path(line["path"]), line["error"])
-    corrected = {line["path"]: line for line in first if line.get(CORRECTED)}
-    if any(output.is_new(path) for path in paths):
+    views: Iterator[Vectors] = iter(())
+    if any(map(output.is_new, paths)):
         stored = Stored(answered, features)
         with one_blas_thread():
             classifier.adapter.finish(stored)
         learn(classifier, {path: line["label"] for path, line in corrected.items()}, workers)
-        yield from _answers(classifier, answered, stored, output)
+        views = (each for _, each in stored)
+    for line in first:
+        if "error" in line and line["path"] not in paths:
+            output.unreadable(Path(line["path"]), line["error"])
+        elif "step" in line and not line.get(CORRECTED):
+            seen = next(views, None)
+            if seen is not None and output.is_new(line["path"]):
+                _answer(classifier, line, seen, output)
+                yield output.counts
     for path, line in corrected.items():
         output.corrected(path, line["label"], line["step"])
 
 
-def _answers(
-    classifier: Classifier, answered: Sequence[Line], stored: Stored, output: Output
-) -> Iterator[Counts]:
-    adapter, names = classifier.adapter, classifier.task.class_names
+def _answer(classifier: Classifier, line: Line, views: Vectors, output: Output) -> None:
     with one_blas_thread():
-        for line, (path, views) in zip(answered, stored, strict=True):
-            if output.is_new(line["path"]):
-                answer = classifier.as_answer(adapter.answer(views, path), views, line["step"])
-                with HeldSignals():
-                    output.answer(Path(line["path"]), answer, names)
-                yield output.counts
+        prediction = classifier.adapter.answer(views, line["path"])
+        answer = classifier.as_answer(prediction, views, line["step"])
+    with HeldSignals():
+        output.answer(Path(line["path"]), answer, classifier.task.class_names)
