@@ -6,11 +6,9 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
-
-import numpy as np
 
 from crg.classifier import Answer
 from crg.types import parsed_json
@@ -43,21 +41,8 @@ class Form:
 
     def line(self, path: Path, answer: Answer, classes: Sequence[str]) -> Line:
         """The fields of an answer that chose from ``classes``."""
-        unsure = answer.probability < self.unsure_below
-        line: Line = {
-            "path": str(path),
-            "label": "" if unsure else answer.label,
-            "probability": round(answer.probability, 6),
-            "zero_shot_label": answer.zero_shot_label,
-            "zero_shot_probability": round(answer.zero_shot_probability, 6),
-            "changed": answer.changed and not unsure,
-            "step": answer.step,
-        }
-        if self.unsure_below:
-            line[UNSURE] = unsure
-        if self.top:
-            line[TOP] = _best(answer, self.top, classes)
-        return line
+        answer = replace(answer, unsure_below=self.unsure_below)
+        return {"path": str(path), **answer.as_dict(self.top)}
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -67,13 +52,6 @@ class Form:
         unsure = [UNSURE] if self.unsure_below else []
         corrected = [CORRECTED] if self.corrected else []
         return (*FIELDS, *corrected, *unsure, *top, *([SORTED_TO] if self.sorted else []))
-
-
-def _best(answer: Answer, count: int, classes: Sequence[str]) -> list[list[Any]]:
-    """The ``count`` most probable classes with their probabilities, the best first."""
-    probs = np.asarray(answer.prediction.probs)
-    best = np.argsort(-probs, kind="stable")[:count]
-    return [[classes[k], round(float(probs[k]), 6)] for k in best]
 
 
 def place_of(line: Mapping[str, Any]) -> Path:
@@ -92,8 +70,8 @@ def json_line(line: Mapping[str, Any]) -> str:
 def csv_line(line: Mapping[str, Any], columns: Sequence[str]) -> str:
     """One line of a table with these columns."""
     cells = dict(line)
-    for place, (label, probability) in enumerate(cells.pop(TOP, ()), 1):
-        cells |= zip(_columns_of(place), (label, probability), strict=True)
+    for place, best in enumerate(cells.pop(TOP, ()), 1):
+        cells |= zip(_columns_of(place), best.values(), strict=True)
     return csv_row("" if cells.get(name) is None else cells[name] for name in columns)
 
 
@@ -141,6 +119,6 @@ def _typed(row: Mapping[str, str]) -> Line:
     place, top = 1, []
     while _columns_of(place)[0] in line:
         label, probability = (line.pop(name) for name in _columns_of(place))
-        top.append([label, float(probability)])
+        top.append({"label": label, "probability": float(probability)})
         place += 1
     return {**line, TOP: top} if top else line

@@ -17,7 +17,7 @@ from crg.predict.answers import (
     read_answers,
     resume_folder,
 )
-from crg.predict.lines import TOP, Line
+from crg.predict.lines import Line
 from crg.types import InputError
 
 _ROWS = 10_000  # lines that are converted at once
@@ -73,7 +73,6 @@ def read_parquet(path: Path) -> list[Line]:
         lines = [{name: value for name, value in row.items() if value is not None} for row in rows]
         for line in lines:
             line["path"] = str(line["path"])
-            line[TOP] = [[best["label"], best["probability"]] for best in line.get(TOP, ())]
     except (OSError, KeyError, TypeError, pyarrow.ArrowException) as error:
         why = str(error).splitlines()[0].rstrip(".")
         raise InputError(
@@ -90,5 +89,4 @@ def _row(line: Line) -> dict[str, Any]:
         else value
         for name, value in line.items()
     }
-    best = [{"label": label, "probability": p} for label, p in line.get("top", ())]
-    return {**cells, "top": best or None}
+    return cells

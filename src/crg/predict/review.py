@@ -122,7 +122,7 @@ def _entry(line: Line, jpeg: bytes | None, before: Mapping[str, Line] | None) ->
     entry |= {name: _number(line[name]) for name in _NUMBERS if name in line}
     entry |= {name: True for name in ("changed", "corrected") if line.get(name) is True}
     if line.get(TOP):
-        entry[TOP] = [str(label) for label, _ in line[TOP]]
+        entry[TOP] = [str(best["label"]) for best in line[TOP]]
     if jpeg is not None:
         entry["thumbnail"] = base64.b64encode(jpeg).decode()
     earlier = None if before is None else before.get(line["path"])
