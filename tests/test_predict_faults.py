@@ -36,7 +36,7 @@ def predict(folder: Path, out: str, *more: str) -> subprocess.Popen[bytes]:
     """The command, at work."""
     words = ["predict", "in", "--classes", NAMES, "--model", "mini", "--views", "24"]
     environment = {**os.environ, "CRG_CACHE": str(folder / "cache"), "CRG_COMPILED": "0"}
-    command = [sys.executable, "-m", "crg", *words, "--workers", "1", "--out", out, *more]
+    command = [sys.executable, "-m", "crg", *words, "--out", out, *more]
     with (folder / "said").open("ab") as said:
         return subprocess.Popen(command, cwd=folder, env=environment, stderr=said)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import sys
 from collections import Counter
@@ -18,9 +19,8 @@ import crg
 from colour_encoder import ColourEncoder, save_image, save_stream
 from crg.classifier import Answer, Classifier
 from crg.cli import main
-from crg.cli.predict import _per_class
 from crg.predict import stream
-from crg.predict.answers import read_answers
+from crg.predict.answers import AnswerFile, read_answers
 from crg.predict.sorting import Sorter, check_apart, folder_names
 from documents import ROOT, code_blocks, commands
 from sentences import refused_in_one_sentence
@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def with_colours(**given: Any) -> Classifier:
         return Classifier(**{**given, "model": ColourEncoder()})
 
-    monkeypatch.setattr("crg.cli.predict.Classifier", with_colours)
+    monkeypatch.setattr("crg.predict.job.Classifier", with_colours)
     save_stream(Path("in"), N_IMAGES)
     for name in ("000", "005"):  # between red and green
         Image.new("RGB", (24, 20), (125, 115, 35)).save(f"in/{name}.png")
@@ -61,11 +61,11 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, count: int, after: bool) -> None:
     """Ctrl-C at the image of this number, before or after its line is written."""
     answer, n_calls = stream.Output.answer, Counter[str]()
 
-    def stopping(self: stream.Output, path: Path, given: Answer, classes: Any) -> None:
+    def stopping(self: stream.Output, path: Path, given: Answer) -> None:
         n_calls["all"] += 1
         if n_calls["all"] == count and not after:
             raise KeyboardInterrupt
-        answer(self, path, given, classes)
+        answer(self, path, given)
         if n_calls["all"] == count:
             raise KeyboardInterrupt
 
@@ -185,8 +185,9 @@ def test_a_continued_file_has_the_summary_of_the_whole(monkeypatch: pytest.Monke
 
 def test_the_summary_of_many_classes_is_bounded() -> None:
     """The twenty most frequent classes are listed, and the others counted together."""
-    counts = Counter({f"class {k:02}": 40 - k for k in range(30)})
-    *shown, rest = _per_class(counts)
+    output = stream.Output(AnswerFile(io.StringIO(), "jsonl"))
+    output.per_class = Counter({f"class {k:02}": 40 - k for k in range(30)})
+    *shown, rest = output.class_summary()
     assert len(shown) == 20 and shown[0].split() == ["class", "00", "40"]
     assert rest.split() == ["10", "more", "classes", str(sum(40 - k for k in range(20, 30)))]
 
@@ -432,7 +433,7 @@ def test_what_is_there_is_refused_before_the_model_is_loaded(
     """A file of answers that exists, and a format whose library is missing, cost no time."""
     Path("a.csv").write_text("")
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    monkeypatch.setattr("crg.cli.predict.Classifier", lambda **_: pytest.fail("loaded"))
+    monkeypatch.setattr("crg.predict.job.Classifier", lambda **_: pytest.fail("loaded"))
     for name, said in (("a.csv", "exists already"), ("a.parquet", ".[parquet]")):
         outcome = called("--out", name)
         assert outcome.exit_code == 2 and said in outcome.stderr
@@ -440,7 +441,7 @@ def test_what_is_there_is_refused_before_the_model_is_loaded(
 
 def test_a_busy_watch_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """A note comes every few seconds although files are waiting, and when none is."""
-    monkeypatch.setattr("crg.cli.predict.SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr("crg.predict.job.SECONDS_BETWEEN_NOTES", 0.0)
     said = finished("--watch", "--idle", "1").stderr
     assert "watching in, 5 answered." in said and "watching in, 12 answered." in said
 
@@ -448,7 +449,7 @@ def test_a_busy_watch_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_documented_commands_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """The commands of docs/command-line.md on rendered shapes do what they say."""
     pytest.importorskip("pyarrow")
-    monkeypatch.setattr("crg.cli.predict.Classifier", Classifier)
+    monkeypatch.setattr("crg.predict.job.Classifier", Classifier)
     page = ROOT / "docs" / "command-line.md"
     exec(code_blocks(page, "python")[0], {})
     shown = [words[1:] for words in commands(page) if words[1:3] == ["predict", "shapes"]]

@@ -116,7 +116,7 @@ def _at_a_moment(
 def _predict(folder: Path, out: str, *more: str) -> None:
     os.chdir(folder)
     words = ("predict", "in", "--classes", _CLASSES, "--model", "mini", "--views", "2")
-    main([*words, "--workers", "1", "--out", out, *more], prog_name="crg")
+    main([*words, "--out", out, *more], prog_name="crg")
 
 
 @functools.cache

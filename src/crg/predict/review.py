@@ -20,9 +20,7 @@ from typing import Any
 
 from crg.atomic import replacing
 from crg.images.reading import read_image
-from crg.predict.answers import LAYOUTS, kept_settings, read_answers
-from crg.predict.lines import CORRECTED, TOP, Line, place_of
-from crg.predict.parquet import read_parquet
+from crg.predict.answers import CORRECTED, TOP, Line, kept_settings, place_of, read_answers
 from crg.types import InputError
 
 MARK = 'content="crg review"'  # by which our pages are known
@@ -38,9 +36,7 @@ def read_lines(path: Path) -> dict[str, Line]:
 
     The path of an image that was moved when it was sorted is where it is now.
     """
-    layout = LAYOUTS.get(path.suffix.lower(), "jsonl")
-    found = read_parquet(path) if layout == "parquet" else read_answers(path, layout)
-    placed = ({**line, "path": str(place_of(line))} for line in found)
+    placed = ({**line, "path": str(place_of(line))} for line in read_answers(path))
     lines = {line["path"]: line for line in placed}
     if not lines:
         raise InputError(f"{path} holds no answers yet: name a file that crg predict has filled.")
