@@ -15,13 +15,11 @@ import operator
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from crg import state_file
-from crg.encoders import equipped
 from crg.methods.base import Method, copied
 from crg.methods.options import build_config, check_saved_options, saved_options
 from crg.methods.registry import get_method
@@ -68,8 +66,8 @@ def create(method: str, task: Task, **options: Any) -> Adapter:
 def load(path: str | os.PathLike[str], resources: Mapping[str, Any] | None = None) -> Adapter:
     """The adapter that ``Adapter.save`` wrote, ready to go on where it stopped.
 
-    A text encoder is not in the file: it is loaded by the name of its model, unless it is
-    among the ``resources`` that are given.
+    A text encoder is not in the file: a method that needs one finds it among ``resources``.
+    ``Classifier.load`` loads the model, too.
     """
     return restored(state_file.read(path), resources)
 
@@ -80,27 +78,14 @@ def restored(saved: Saved, resources: Mapping[str, Any] | None = None) -> Adapte
     check_saved_options(kind.Config, saved.options)
     task = saved.task.with_resources(resources or {})
     if TEXT_ENCODER in kind.needs and TEXT_ENCODER not in task.resources:
-        _check_not_a_file(saved.model or "")
-    task = equipped(task, kind.needs, saved.model)
+        raise InputError(
+            f"Method {saved.method!r} needs the text encoder of {printable(str(saved.model))}: "
+            "load the model yourself and give its text encoder among the resources."
+        )
     adapter = create(saved.method, task, **saved.options)
     adapter._method.restore(saved.state)
     adapter.n_steps, adapter.about = saved.n_steps, saved.about
     return adapter
-
-
-def names_a_file(model: str) -> bool:
-    """Whether a model is, or may be, a file: those are named by people, never by a state."""
-    places = [model, model.partition(":")[2]]  # MODEL:FILE, onnx:FOLDER, hf:FOLDER
-    return os.path.sep in model or "/" in model or any(p and Path(p).exists() for p in places)
-
-
-def _check_not_a_file(model: str) -> None:
-    """Files are named by people: what a state names might be a stranger's."""
-    if names_a_file(model):
-        raise InputError(
-            f"The state names a model that is not known by its name alone, {printable(model)}: "
-            "load the model yourself and give its text encoder among the resources."
-        )
 
 
 _STEPS_PER_COPY = 64  # samples that are taken again, at the most, when a step fails

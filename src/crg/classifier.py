@@ -26,18 +26,31 @@ from crg.features.files import read_features
 from crg.features.joining import few_for
 from crg.images.preprocessing import Pixels
 from crg.images.views import Augment, Recipe, iter_views, make_views
+from crg.methods.options import build_config
 from crg.methods.registry import DEFAULT, get_method
+from crg.presets import with_preset
 from crg.prompts import PHOTO, Mode, encode_classes, make_task, read_descriptions
 from crg.resources import FEW, TEXT_ENCODER
 from crg.state_file import Saved
-from crg.state_fit import check_method, check_text, checked_about, model_of
 from crg.threads import one_blas_thread
-from crg.types import InputError, Prediction, Task
+from crg.types import InputError, Prediction, Task, printable
 
 __all__ = ["Answer", "Classifier"]
 
 _CLASSES_SHOWN = 10  # in a notebook, the most frequent ones
 _VIEWS_AT_ONCE = 64  # views that the encoder gets in one call, whole images
+_DEFAULT_MODEL = "mini"  # the model of people who name none
+_SAME_TEXT = 1e-3  # how far text features of the same words and weights may lie apart
+_ABOUT: dict[str, Any] = {
+    "model": str,
+    "templates": list,
+    "descriptions": (dict, type(None)),
+    "prompts": str,
+    "views": int,
+    "augment": str,
+    "smallest_crop": (int, float),
+    "seed": int,
+}
 
 
 class Classifier:
@@ -84,7 +97,7 @@ class Classifier:
             classes = read_class_features(text_features).class_names
         names = _checked_names(classes, saved)
         self.recipe = Recipe(views=views, augment=augment, seed=seed, smallest=smallest_crop)
-        named = model_of(saved, str(state)) if model is None else model
+        named = _model_of(saved, str(state)) if model is None else model
         self.encoder: Encoder = load_with_classes(
             named, text_features, device=device, precision=precision
         )
@@ -123,7 +136,7 @@ class Classifier:
         The weights are not in the file: the model is loaded by its name. One that was read from
         files of yours is given again as ``model``, and so are ``text_features``.
         """
-        about = checked_about(state_file.read(path), str(path))
+        about = _checked_about(state_file.read(path), str(path))
         about["model"] = model  # None: the constructor decides whether it may be loaded
         about |= {"device": device, "precision": precision, "text_features": text_features}
         return cls(state=path, on_note=on_note, **about)
@@ -322,8 +335,8 @@ class Classifier:
         self, saved: Saved, state: str, task: Task, method: str | None, options: dict[str, Any]
     ) -> Adapter:
         """The adapter of a state, if it was saved by this method, for this model and prompts."""
-        check_method(saved, state, method, options)
-        check_text(saved, state, task)
+        _check_method(saved, state, method, options)
+        _check_text(saved, state, task)
         needed = TEXT_ENCODER in get_method(saved.method).needs
         if needed and hasattr(self.encoder, "promptable"):
             return restored(saved, {TEXT_ENCODER: self.encoder.promptable()})
@@ -413,3 +426,63 @@ def _checked_names(classes: Sequence[str] | None, saved: Saved | None) -> tuple[
                 f"The class name {name!r} occurs more than once: make the names distinct."
             )
     return tuple(classes)
+
+
+def _model_of(saved: Saved | None, state: str) -> str:
+    """The model that a state was saved with; never a file, which might be a stranger's."""
+    model = _DEFAULT_MODEL if saved is None else _checked_about(saved, state)["model"]
+    places = [model, model.partition(":")[2]]  # MODEL:FILE, onnx:FOLDER, hf:FOLDER
+    if "/" in model or os.sep in model or any(each and Path(each).exists() for each in places):
+        raise InputError(
+            f"{state} was saved with the model {printable(model)}, which is not known by its "
+            "name alone: name the model too."
+        )
+    return model
+
+
+def _checked_about(saved: Saved, state: str) -> dict[str, Any]:
+    """Arguments of the constructor that a state knows; an edited file is refused."""
+    about = {"model": _DEFAULT_MODEL, **saved.about}
+    for name, value in about.items():
+        if name not in _ABOUT or not isinstance(value, _ABOUT[name]):
+            raise InputError(
+                f"{state} is damaged ({name!r} is wrong): restore it from a copy or start over."
+            )
+    return about
+
+
+def _check_method(saved: Saved, state: str, method: str | None, options: dict[str, Any]) -> None:
+    """Refuse a state that was made by another method or with other options."""
+    if method not in (None, saved.method):
+        raise InputError(
+            f"{state} was saved by method {saved.method!r}, not {method!r}: "
+            "leave the method out or start over."
+        )
+    kind = get_method(saved.method).Config
+    asked = build_config(saved.method, kind, options)
+    for name in with_preset(saved.method, options):
+        before = saved.options.get(name, getattr(asked, name))
+        if before != getattr(asked, name):
+            raise InputError(
+                f"{state} was saved with {name}={printable(str(before))}: "
+                "leave the option out or start over."
+            )
+
+
+def _check_text(saved: Saved, state: str, task: Task) -> None:
+    """Refuse a state that shares no class with ``task``, or whose text features differ."""
+    before = saved.task
+    common = [name for name in before.class_names if name in task.class_names]
+    if not common:
+        raise InputError(
+            f"{state} was saved for {before.n_classes} other classes, from "
+            f"{before.class_names[0]!r} to {before.class_names[-1]!r}: "
+            "leave the classes out or start over."
+        )
+    ours = task.text_features[[task.index_of(name) for name in common], :]
+    theirs = np.asarray(before.text_features)[[before.index_of(name) for name in common], :]
+    if ours.shape != theirs.shape or np.abs(ours - theirs).max() > _SAME_TEXT:
+        raise InputError(
+            f"{state} was saved with another model or other prompts: "
+            "name the same ones or start over."
+        )

@@ -95,7 +95,6 @@ def read(path: str | os.PathLike[str]) -> Saved:
         raise InputError(
             f"{path} is damaged (its checksum does not fit): restore it from a copy or start over."
         )
-    header.setdefault("about", {})  # which older files lack
     _check_kinds(path, header)
     try:
         text = _placed(tensors.pop("text_features"), header["torch_device"])
