@@ -179,8 +179,8 @@ def test_classes_of_a_state_come_and_go_on_the_command_line(
 
 def test_a_class_is_added_by_the_same_prompts(tmp_path: Path) -> None:
     """An added class has the text features that it would have had from the start."""
-    told = {name: [f"{name} all over"] for name in NAMES}
-    given: dict[str, Any] = {"descriptions": told, "prompts": "both"}
+    sentences = {name: [f"{name} all over"] for name in NAMES}
+    given: dict[str, Any] = {"descriptions": sentences, "prompts": "both"}
     early, late = classifier(**given), Classifier(ColourEncoder(), NAMES[:2], **given)
     late.add_class(NAMES[2])
     assert np.array_equal(early.task.text_features, late.task.text_features)

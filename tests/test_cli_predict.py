@@ -127,7 +127,7 @@ def test_resume_with_other_settings_is_refused(folder: Path) -> None:
 
 
 def test_unreadable_images_can_be_skipped(folder: Path) -> None:
-    """On request a broken image has a line of its own and is counted at the end."""
+    """On request a broken image has its line and is counted at the end."""
     Path("in/03 ä.png").write_bytes(b"")
     outcome = predict("in", *MODEL, "--skip-unreadable")
     lines = lines_of(outcome)
@@ -187,10 +187,10 @@ def test_watching_continues_as_files_arrive(folder: Path) -> None:
         late.rename("in/late.png")
         _wait_for_lines(Path("out.jsonl"), 12, process)
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert process.returncode == 130 and "12 images answered" in told
+    assert process.returncode == 130 and "12 images answered" in said
     assert json.loads(Path("out.jsonl").read_text().splitlines()[-1])["path"] == "in/late.png"
     assert Path("kept").exists()
 

@@ -1,4 +1,4 @@
-"""What a notebook shows of answers, predictions and classifiers."""
+"""Answers and classifiers in a notebook."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_likeliest_classes_are_shown() -> None:
     """Five classes, and zero-shot's choice even where it is not among them."""
     names, probs = [f"c{k}" for k in range(9)], np.linspace(0.2, 0.0, 9)
     prediction = crg.Prediction(probs, probs, 0, "c0", crg.Diagnostics(0.0, 0), names)
-    html = Answer(prediction, np.eye(9)[8], np.eye(1), 1)._repr_html_()
+    html = Answer(prediction, np.eye(9, dtype="f4")[8], np.eye(1, dtype="f4"), 1)._repr_html_()
     assert re.findall(r'title="(c\d)"', html) == [*names[:5], "c8"]
 
 

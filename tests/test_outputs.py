@@ -124,7 +124,7 @@ class _Looking:
 
 
 def test_variations_have_one_writer(tmp_path: Path) -> None:
-    """Whoever comes second is refused before anything is generated."""
+    """The second writer is refused before anything is generated."""
     folder = tmp_path / "new" / "made"
     images = dots().part(range(2))
     assert generate(images, _Looking(folder), 1, folder).n_made == 2

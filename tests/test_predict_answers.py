@@ -20,7 +20,7 @@ BROKEN = {"path": "c.png", "error": "c.png is empty: leave it out."}
 
 @pytest.mark.parametrize("layout", get_args(Layout))
 def test_lines_can_be_read_again(layout: Layout, tmp_path: Path) -> None:
-    """What was written is read again, with numbers and truth values in their types."""
+    """Lines are read as they were written, with numbers and truth values in their types."""
     path = tmp_path / "answers"
     with AnswerFile(path, layout) as file:
         file.add(LINE)
@@ -142,7 +142,7 @@ def test_settings_are_kept_and_checked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["[]", "5", "{", "[" * 100_000])
 def test_settings_that_are_damaged_are_refused(content: str, tmp_path: Path) -> None:
-    """Nobody can tell whether the answers go on as they began."""
+    """It is unknown then whether the answers would continue as they began."""
     path = tmp_path / "answers.jsonl"
     with AnswerFile(path, "jsonl", settings={"views": 8}) as file:
         file.add(BROKEN)

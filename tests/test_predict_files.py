@@ -27,7 +27,7 @@ def watch(folder: Path, events: Sequence[Callable[[], object]], idle: float = 2.
 
 
 def test_images_come_once_in_the_order_of_arrival(tmp_path: Path) -> None:
-    """What was there comes first, then what arrives, each once."""
+    """Images that are there come first, then those that arrive, each once."""
     for age, name in enumerate(("later", "sooner")):
         (tmp_path / name).write_text("x")
         os.utime(tmp_path / name, (1000 - age, 1000 - age))
@@ -132,7 +132,7 @@ def test_tables_are_relative_to_themselves(folder: Path, suffix: str, mark: str)
 
 
 def test_a_named_file_is_taken_whatever_its_suffix(folder: Path) -> None:
-    """Whoever names a file means it; whether it is an image shows when it is read."""
+    """A file that is named is taken; whether it is an image shows when it is read."""
     notes = (folder / "notes.txt").rename(folder / "notes.md")
     assert names(list_images([str(notes)]), folder) == ["notes.md"]
 
@@ -147,7 +147,7 @@ def test_a_text_file_is_a_list_of_paths(folder: Path) -> None:
 
 
 def test_files_that_an_earlier_call_moved_may_be_gone(folder: Path) -> None:
-    """What was answered before need not be there any more; anything else must."""
+    """Images that were answered may be gone; any other must be there."""
     gone = str(folder / "gone.png")
     assert names(list_images([gone], {gone}), folder) == ["gone.png"]
     with refused_in_one_sentence("does not exist"):

@@ -93,7 +93,7 @@ def stop_between(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
      ("data.jsonl", b'{"a": 1}\n'), ("table.parquet", b"PAR1")],
 )  # fmt: skip
 def test_overwrite_replaces_answers_only(name: str, content: bytes) -> None:
-    """What is not a file of answers is refused and stays as it is."""
+    """A file that holds no answers is refused and stays as it is."""
     Path(name).write_bytes(content)
     outcome = called("--out", name, "--overwrite")
     assert outcome.exit_code == 2 and "holds no answers" in outcome.stderr
@@ -266,7 +266,7 @@ def test_a_folder_is_read_twice_where_that_helps(
 
 @pytest.mark.parametrize("passes", ["1", "2"])
 def test_resume_keeps_the_passes_of_the_file(monkeypatch: pytest.MonkeyPatch, passes: str) -> None:
-    """A file goes on with as many passes as it was begun with, and refuses another number."""
+    """A file continues with as many passes as it was begun with, and refuses another number."""
     finished("--out", "whole.jsonl", "--passes", passes)
     with monkeypatch.context() as patched:
         stop_at(patched, 5, after=True)
@@ -286,7 +286,7 @@ def test_a_watch_does_not_continue_two_passes() -> None:
 
 
 def test_progress_names_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each pass has a bar of its own, that counts all images."""
+    """Each pass has its own bar, which counts all images."""
     bars: list[tuple[str, int]] = []
 
     @contextlib.contextmanager
@@ -342,7 +342,7 @@ def _interrupted(self: Sorter, path: Path, place: Path) -> None:
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    """A name that is taken gets a number, whoever took it."""
+    """A name that is taken gets a number."""
     sorter = Sorter(tmp_path / "sorted", "copy", ["red"])
     for number, name in enumerate(("a", "b", "c")):
         path = save_image(tmp_path / name / "x.png", "red", noise=number)
@@ -408,6 +408,28 @@ def test_what_cannot_be_is_refused(words: list[str], said: str) -> None:
     outcome = called(*words)
     assert outcome.exit_code == 2 and said in outcome.stderr and outcome.stdout == ""
     assert sorted(Path().rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--save-state", "photo.png"], "named like an image"),
+        (["--out", "same.csv", "--save-state", "same.csv"], "the same file"),
+        (["in/000.png", "--save-state", "in/000.png"], "among the images"),
+        (["--save-state", "notes.txt"], "not a saved state"),
+        (["--out", "notes.csv", "--resume"], "holds no predictions"),
+        (["--out", "notes.csv"], "exists already"),
+        (["--out", "notes.txt"], "--format"),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
+)
+def test_other_files_are_not_overwritten(words: list[str], said: str) -> None:
+    """Files of other kinds, images and the other output are refused and stay as they are."""
+    for name in ("notes.txt", "notes.csv"):
+        Path(name).write_text("my notes\n1\n")
+    outcome = called(*words)
+    assert outcome.exit_code == 2 and said in outcome.stderr
+    assert all(Path(name).read_text() == "my notes\n1\n" for name in ("notes.txt", "notes.csv"))
 
 
 def test_other_options_do_not_continue_a_file() -> None:

@@ -82,7 +82,7 @@ def test_lines_beyond_the_state_are_replayed(tmp_path: Path, kept: str) -> None:
 
 
 def test_a_broken_image_stops_with_everything_kept(tmp_path: Path) -> None:
-    """The lines before a broken image and the state are there; repaired, the stream goes on."""
+    """The lines before a broken image and the state are there; repaired, the stream continues."""
     paths = save_stream(tmp_path / "images")
     good = paths[6].read_bytes()
     paths[6].write_bytes(good[:40])
@@ -110,7 +110,7 @@ def test_a_broken_image_can_be_skipped(tmp_path: Path) -> None:
 
 
 def test_a_state_from_another_stream_is_refused(tmp_path: Path) -> None:
-    """A state that has seen more than the answers tell of does not belong to them."""
+    """A state that has seen more than there are answers does not belong to them."""
     paths = save_stream(tmp_path / "images")
     run(tmp_path, paths)
     answers = tmp_path / "answers.jsonl"
@@ -130,7 +130,7 @@ def test_an_image_that_vanished_is_reported(tmp_path: Path) -> None:
 
 
 def test_the_state_is_saved_now_and_then(tmp_path: Path) -> None:
-    """While the stream goes on, the state on disk is at most so many images old."""
+    """While the stream runs, the state on disk is at most so many images old."""
     paths = save_stream(tmp_path / "images")
     classifier = Classifier(ColourEncoder(), list(COLOURS))
     with AnswerFile(tmp_path / "answers.jsonl", "jsonl") as answers:

@@ -78,7 +78,7 @@ def labels(path: str) -> dict[str, str]:
 
 
 def content(path: str) -> dict[str, Any]:
-    """What the script of a page reads."""
+    """The data that the script of a page reads."""
     [text] = re.findall(r'id="content">(.*?)</script>', Path(path).read_text(), re.DOTALL)
     known: dict[str, Any] = json.loads(text)
     return known

@@ -64,7 +64,7 @@ def create(method: str, task: Task, **options: Any) -> Adapter:
 
 
 def load(path: str | os.PathLike[str], resources: Mapping[str, Any] | None = None) -> Adapter:
-    """The adapter that ``Adapter.save`` wrote, ready to go on where it stopped.
+    """The adapter that ``Adapter.save`` wrote, ready to continue where it stopped.
 
     A text encoder is not in the file: a method that needs one finds it among ``resources``.
     ``Classifier.load`` loads the model, too.
@@ -97,7 +97,7 @@ class Adapter:
     def __init__(self, method: Method) -> None:
         self._method = method
         self.n_steps = 0
-        self.about: Mapping[str, Any] = {}  # kept in the state for whoever holds the adapter
+        self.about: Mapping[str, Any] = {}  # saved with the state, for the owner of the adapter
         self._lock = threading.RLock()
         self._copy: Method | None = None  # the method as it was before the samples below
         self._since: list[Sample] = []
@@ -118,7 +118,7 @@ class Adapter:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What the method needs beyond class names and text features."""
+        """The resources that the method needs beyond class names and text features."""
         return self._method.needs
 
     @property
@@ -213,10 +213,10 @@ class Adapter:
     def correct(
         self, image: SampleId | Array, class_name: str, sample_id: SampleId | None = None
     ) -> None:
-        """A person says what an image shows, and the method learns it.
+        """Learn what a person says an image shows.
 
         ``image`` is the id of an image that is still remembered, or a feature (D,) or views
-        (V, D). What the image had been taken for before is taken back, if it is remembered
+        (V, D). The earlier label is undone, if the image is remembered
         under its id (with a feature: ``sample_id``).
         """
         with self._changing():
@@ -246,7 +246,7 @@ class Adapter:
             self.n_steps = 0
 
     def add_class(self, name: str, text_feature: Array) -> None:
-        """From now on choose from one class more."""
+        """Add a class to choose from."""
         with self._changing():
             task = self.task.with_class(name, text_feature)
             self._keep_copy(0)
@@ -255,7 +255,7 @@ class Adapter:
             self._drop_copy()
 
     def remove_class(self, name: str) -> None:
-        """From now on choose from one class less; what its queue held is forgotten."""
+        """Remove a class; what its queue held is forgotten."""
         with self._changing():
             index, task = self.task.index_of(name), self.task.without_class(name)
             self._keep_copy(0)
@@ -303,7 +303,7 @@ class Adapter:
 
     def _take_down(self, samples: Sequence[Sample]) -> None:
         self.n_steps += len(samples)
-        if self._copy is not None:  # of their own: a caller may write over views meanwhile
+        if self._copy is not None:  # copies: a caller may write over views later
             self._since += [Sample(copy.deepcopy(each.views), each.id) for each in samples]
 
     def _drop_copy(self) -> None:
@@ -324,7 +324,7 @@ class Adapter:
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
             self._undo()
-            method = copied(self._method)  # whoever reads it does so without the lock
+            method = copied(self._method)  # it is pickled without the lock
             return {**vars(self), "_method": method, "_lock": None, "_copy": None, "_since": []}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

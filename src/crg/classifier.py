@@ -163,7 +163,7 @@ class Classifier:
         return f"Classifier({self.encoder.name!r}, method={self.adapter.name!r}, {facts})"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: what it is made of, and how often it has chosen each class."""
+        """Method, model and number of images, with a bar for each class that was chosen often."""
         with self.adapter.lock:
             said = [f"{self.task.n_classes} classes, {self.adapter.n_steps} images seen"]
             if self.chosen:
@@ -203,7 +203,7 @@ class Classifier:
         return replace(answer, pixels=small_copy(views))
 
     def correct(self, image: Any, label: str, sample_id: str | None = None) -> None:
-        """Learn that an image shows ``label``; what it had been taken for is taken back.
+        """Learn that an image shows ``label``; the earlier label is undone.
 
         ``image`` is one that ``predict`` would take. The method knows it again by its
         ``sample_id``: the path, if none is given.
@@ -216,14 +216,14 @@ class Classifier:
             self._has_corrections = True
 
     def add_class(self, name: str) -> None:
-        """From now on choose from one class more, named by the same prompts as the others."""
+        """Add a class, named by the same prompts as the others."""
         with self.adapter.lock:
             _checked_names([*self.task.class_names, name], None)
             [row] = encode_classes(self.encoder, [name], **self._prompts)
             self.adapter.add_class(name, row)
 
     def remove_class(self, name: str) -> None:
-        """From now on choose from one class less; what was learnt about the others stays."""
+        """Remove a class; what was learnt about the others stays."""
         self.adapter.remove_class(name)
 
     def encode(self, image: Any, sample_id: str) -> Vectors:
@@ -244,7 +244,7 @@ class Classifier:
     ) -> Iterator[Answer | InputError]:
         """What ``predict`` gives for each, encoded in batches with views made by ``workers``.
 
-        An image that cannot be read yields its error, and the stream goes on. With ``passes=2``
+        An image that cannot be read yields its error, and the stream continues. With ``passes=2``
         the classifier learns all images before it answers the first one, as ``crg predict`` does
         with a folder; until then it keeps their features in memory.
         """
@@ -357,7 +357,7 @@ class Classifier:
             on_note(f"Since the state was saved, classes have changed: {'; '.join(changes)}.")
 
     def _about(self) -> dict[str, Any]:
-        """What the state file is to know beyond the adapter: arguments of the constructor."""
+        """The arguments of the constructor that are saved with the state."""
         return {
             "model": self.encoder.name,
             "templates": self._prompts["templates"],

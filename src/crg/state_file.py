@@ -25,7 +25,7 @@ VERSION = 2  # 2: the digest covers the header too
 
 @dataclass(frozen=True)
 class Saved:
-    """What a state file holds."""
+    """The contents of a state file."""
 
     method: str
     options: Mapping[str, Any]

@@ -128,22 +128,22 @@ def odd_names(dice: random.Random, place: Path) -> Outcome:
 
 
 def full_disk(dice: random.Random, place: Path) -> Outcome:
-    """Any write of a run fails: it is refused, and afterwards goes on as if nothing had been."""
+    """Any write of a run fails: it is refused, and then continues as if nothing had happened."""
     layout: Layout = dice.choice(("jsonl", "csv"))
     source, paths = _material(layout)
     folder = place / "full"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    told = refused(lambda: _on_full_disk(folder, paths, layout, dice.randint(40, 20_000)))
+    was_refused = refused(lambda: _on_full_disk(folder, paths, layout, dice.randint(40, 20_000)))
     stream(folder, paths, layout)
     file = f"answers.{layout}"
     same = (folder / file).read_bytes() == (source / "whole" / file).read_bytes()
     require(same, "other answers after a full disk")
-    return "refused" if told else "handled"
+    return "refused" if was_refused else "handled"
 
 
 def _on_full_disk(folder: Path, paths: Sequence[Path], layout: Layout, limit: int) -> None:
-    """In a process of its own, because a limit on the size of files cannot be lifted again."""
+    """In a separate process, because a limit on the size of files cannot be lifted again."""
     import resource
     import signal
 

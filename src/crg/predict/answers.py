@@ -74,7 +74,7 @@ class AnswerFile:
             if layout == "csv" and not (self._target and self._target.stat().st_size):
                 self._write(csv_row(columns))
         except BaseException as error:
-            self.__exit__(error)  # nobody else will close it
+            self.__exit__(error)  # the caller has nothing to close
             raise
 
     def _open(self, target: Path, resume: bool, settings: Mapping[str, Any] | None) -> None:
@@ -128,7 +128,7 @@ class AnswerFile:
         try:
             self._file.write(text)
             self._file.flush()
-        except BrokenPipeError:  # whoever read us has gone, which is no fault
+        except BrokenPipeError:  # the reader has closed the pipe, which is no fault
             raise
         except OSError as error:
             raise self._unwritable(error) from None

@@ -165,7 +165,7 @@ def iter_arrivals(
 ) -> Iterator[Path | None]:
     """Each image of ``list_now()`` in the order of arrival, for ever; None when none is waiting.
 
-    A place that is not there for a while, such as a folder on a stick, is empty meanwhile.
+    A place that disappears for a while, such as a folder on a stick, counts as empty.
     A file that has changed since the last look is still being written and has to wait for
     the next one. One that changes after it was given is given again: it may have been taken
     in the middle of a slow copy. After ``idle`` seconds without an image the watch ends.

@@ -90,7 +90,7 @@ class PredictJob:
 
     @property
     def is_live(self) -> bool:
-        """Whether nobody knows yet which images will come."""
+        """Whether images are named one by one, so that their number is unknown."""
         return self.watch or STANDARD_INPUT in self.images
 
     @property
@@ -107,7 +107,7 @@ class PredictJob:
                 "by": self.by, "sort_into": self.sort_into and str(self.sort_into)}  # fmt: skip
 
     def how_to_continue(self) -> str:
-        """What a stopped job leaves behind, and what to call next."""
+        """Name the files that a stopped job leaves behind, and how to continue."""
         saved = [f"the answers are in {self.out}"] if self.out else []
         if self.save_state is not None and self.checkpoint == self.save_state:
             saved.append(f"what was learnt is in {self.save_state}")
@@ -301,7 +301,9 @@ def _output(
     columns = columns_for(job.top or 0, job.unsure_below > 0, corrected, job.sort_into is not None)
     layout = layout_of(job.out, job.layout)
     answers = AnswerFile(job.out or sys.stdout, layout, job.resume, settings, columns)
-    sorter = job.sort_into and Sorter(job.sort_into, job.by or "copy", classifier.task.class_names)
+    sorter = None
+    if job.sort_into is not None:
+        sorter = Sorter(job.sort_into, job.by or "copy", classifier.task.class_names)
     return Output(held.enter_context(answers), job.top or 0, job.unsure_below, sorter)
 
 

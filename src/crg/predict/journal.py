@@ -1,7 +1,7 @@
 """Journal: the features of images that were answered after the state was saved last.
 
 After a crash the state is older than the answers. The journal brings it up to them without the
-images, which may have been moved away meanwhile. It is a file of records, each with its step,
+images, which may have been moved away since. It is a file of records, each with its step,
 its shape, the features and a checksum; what a crash cut off at the end is left out. With
 ``keep_all`` it holds the features of the whole stream, for a second pass. It is read record by
 record, so that its size does not matter.

@@ -128,7 +128,7 @@ def _entry(line: Line, jpeg: bytes | None, before: Mapping[str, Line] | None) ->
 
 
 def _confidence(line: Line) -> float:
-    """What the answers are sorted by; an image that could not be read comes last."""
+    """The probability to sort an answer by; an image that could not be read comes last."""
     return 2.0 if line.get("error") else _number(line.get("probability"))
 
 
@@ -165,5 +165,5 @@ def _file(name: str) -> str:
 
 
 def _source(text: str) -> str:
-    """What a policy calls an inline style or script: its digest."""
+    """The source of an inline style or script in a content security policy: its digest."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
