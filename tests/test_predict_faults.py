@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crg.predict.journal import Journal
+from crg.predict.stream import Journal
 from crg.shapes import shape_images
 
 N_IMAGES = 32

@@ -93,9 +93,7 @@ def test_a_folder_that_vanishes_for_a_moment_ends_no_watch(tmp_path: Path) -> No
 def folder(tmp_path: Path) -> Path:
     """Images at two depths, beside what is not an image."""
     for name in ("b.png", "a.PNG", "in/ner/ä ö.jpg", ".hidden.png", ".git/x.png"):
-        save_image(tmp_path / name, "red") if name != "a.PNG" else save_image(
-            tmp_path / "a.PNG", "blue"
-        )
+        save_image(tmp_path / name, "red")
     (tmp_path / "notes.txt").write_text("not an image")
     return tmp_path
 
@@ -160,17 +158,16 @@ def test_missing_files_are_refused(tmp_path: Path) -> None:
         list_images([str(tmp_path / "nowhere")])
 
 
-def test_tables_without_the_column_are_refused(tmp_path: Path) -> None:
-    """A table needs a column that is called path."""
-    (tmp_path / "list.csv").write_text("file\na.png\n")
-    with refused_in_one_sentence("'path'"):
-        list_images([str(tmp_path / "list.csv")])
-
-
-def test_tables_in_another_encoding_are_refused(tmp_path: Path) -> None:
-    """A table that is not UTF-8 is reported in a sentence."""
-    (tmp_path / "list.csv").write_bytes("path\nä.png\n".encode("utf-16"))
-    with refused_in_one_sentence("UTF-8"):
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"file\na.png\n", "'path'"), ("path\nä.png\n".encode("utf-16"), "UTF-8"),
+     (b'path\na.png\n"b.png\nc.png\n', "list.csv")],
+    ids=["column", "encoding", "open quote"],
+)  # fmt: skip
+def test_tables_that_cannot_be_read_are_refused(tmp_path: Path, content: bytes, said: str) -> None:
+    """A table needs a column path, UTF-8 and closed quotes."""
+    (tmp_path / "list.csv").write_bytes(content)
+    with refused_in_one_sentence(said):
         list_images([str(tmp_path / "list.csv")])
 
 

@@ -16,8 +16,7 @@ from attacks.base import Outcome, bent, bent_json, edited, refused, require
 from colour_encoder import COLOURS, ColourEncoder, save_stream
 from crg.classifier import Classifier
 from crg.predict.answers import AnswerFile, Layout, resume_folder
-from crg.predict.journal import Journal
-from crg.predict.stream import ImageStream, Output
+from crg.predict.stream import ImageStream, Journal, Output
 from crg.types import InputError
 
 NAMES = (  # what file systems allow and programs stumble over

@@ -34,10 +34,9 @@ from crg.predict.answers import (
 from crg.predict.corrections import check as check_corrections
 from crg.predict.corrections import digest_of, read_corrections
 from crg.predict.files import STANDARD_INPUT, iter_arrivals, iter_lines, list_images, read_names
-from crg.predict.journal import Journal
 from crg.predict.second_pass import gains_by_two, second_pass
 from crg.predict.sorting import By, Sorter, check_apart
-from crg.predict.stream import ImageStream, Output
+from crg.predict.stream import ImageStream, Journal, Output
 from crg.prompts import PHOTO, Mode
 from crg.threads import processors
 from crg.types import InputError

@@ -17,8 +17,7 @@ from crg.methods.base import Method
 from crg.methods.registry import get_method
 from crg.predict.answers import CORRECTED, Line
 from crg.predict.corrections import learn
-from crg.predict.journal import Journal
-from crg.predict.stream import Output
+from crg.predict.stream import Journal, Output
 from crg.threads import HeldSignals, one_blas_thread
 from crg.types import InputError
 

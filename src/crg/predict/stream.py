@@ -9,23 +9,29 @@ from __future__ import annotations
 
 import contextlib
 import os
+import struct
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from crg.classifier import Answer, Classifier
 from crg.encoders.base import Vectors
 from crg.images.reading import shown
 from crg.predict.answers import CORRECTED, SORTED_TO, AnswerFile, Line, place_of
 from crg.predict.corrections import learn
-from crg.predict.journal import Journal
 from crg.predict.sorting import Sorter
 from crg.threads import HeldSignals
 from crg.types import InputError, printable
 
 _CLASSES_SHOWN = 20  # in the summary
+_HEAD = struct.Struct("<qII")  # step, views, width
+_CHECK = struct.Struct("<I")
+_MOST = 1 << 28  # numbers in one record; a larger one is damage
 
 
 @dataclass
@@ -114,6 +120,66 @@ class Output:
             kinds = [kind for kind in ("changed", "unsure", CORRECTED) if line.get(kind) is True]
             self.counts.update(["answered", *kinds])
             self.per_class[line["label"]] += 1
+
+
+class Journal:
+    """The features of images that were answered after the state was saved last.
+
+    After a crash the state is older than the answers. The journal brings it up to them without the
+    images, which may have been moved away since. It is a file of records, each with its step, its
+    shape, the features and a checksum; a record that a crash cut off is left out. With ``keep_all``
+    it holds the features of the whole stream, for a second pass, and is read record by record.
+    """
+
+    def __init__(self, path: Path, keep_all: bool = False) -> None:
+        self.path, self.keep_all = path, keep_all
+
+    def add(self, step: int, views: Vectors) -> None:
+        """One image more, with its views (V, D) as they were given to the adapter."""
+        rows = np.ascontiguousarray(views, dtype="<f4")
+        content = _HEAD.pack(step, *rows.shape) + rows.tobytes()
+        try:
+            with self.path.open("ab") as file:
+                file.write(content + _CHECK.pack(zlib.crc32(content)))
+        except OSError as error:
+            raise InputError(
+                f"{self.path} cannot be written ({error.strerror}): "
+                "make room and use --resume, for the lines before are kept."
+            ) from None
+
+    def clear(self) -> None:
+        """The state has all that is here."""
+        self.path.unlink(missing_ok=True)
+
+    def cut_after(self, step: int) -> None:
+        """Leave out what a crash cut off, and what belongs to later steps than ``step``."""
+        end = 0
+        for found, _, place in self._records():
+            if found > step:
+                break
+            end = place
+        if self.path.exists():
+            os.truncate(self.path, end)
+
+    def __iter__(self) -> Iterator[tuple[int, Vectors]]:
+        """Step and views (V, D) of every whole record."""
+        for step, views, _ in self._records():
+            yield step, views
+
+    def _records(self) -> Iterator[tuple[int, Vectors, int]]:
+        """Step, views and where the record ends, of every whole record."""
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as file:
+            while len(head := file.read(_HEAD.size)) == _HEAD.size:
+                step, n_views, width = _HEAD.unpack(head)
+                if n_views * width > _MOST:
+                    return
+                content, check = file.read(4 * n_views * width), file.read(_CHECK.size)
+                if check != _CHECK.pack(zlib.crc32(content, zlib.crc32(head))):
+                    return
+                rows = np.frombuffer(content, "<f4").reshape(n_views, width)
+                yield step, rows.astype(np.float32), file.tell()
 
 
 @dataclass
