@@ -81,6 +81,34 @@ def test_a_broken_image_does_not_end_a_stream(tmp_path: Path) -> None:
     assert shared.adapter.n_steps == 4
 
 
+def test_two_passes_answer_with_what_all_images_taught(tmp_path: Path) -> None:
+    """The answers of ``Adapter.second_pass``, with errors in their places; each counts once."""
+    paths = save_stream(tmp_path, 8)
+    paths[2].write_bytes(b"no image")
+    twice, once = classifier(), classifier()
+    answers = list(twice.predict_many(paths, passes=2))
+    first = [each for each in once.predict_many(paths) if isinstance(each, Answer)]
+    expected = list(once.adapter.second_pass([(a.sample_id, a.features) for a in first]))
+    assert [n for n, each in enumerate(answers) if isinstance(each, InputError)] == [2]
+    final = [each for each in answers if isinstance(each, Answer)]
+    assert [a.prediction.probs.tolist() for a in final] == [p.probs.tolist() for p in expected]
+    assert final[0].probability != first[0].probability and final[0].pixels is not None
+    assert [a.step for a in final] == list(range(1, 8)) and twice.chosen.total() == 7
+
+
+def test_two_passes_begin_with_nothing_learnt(tmp_path: Path) -> None:
+    """A classifier that has seen or corrected an image is refused, as is a third pass."""
+    path = save_image(tmp_path / "a.png", "red")
+    seen, corrected = classifier(), classifier()
+    seen.predict(path)
+    corrected.correct(path, "red")
+    for learnt in (seen, corrected):
+        with refused_in_one_sentence("passes=1"):
+            list(learnt.predict_many([path], passes=2))
+    with refused_in_one_sentence("1 or 2"):
+        list(classifier().predict_many([path], passes=3))
+
+
 def test_a_saved_state_continues(tmp_path: Path) -> None:
     """A classifier that was saved and loaded answers as one that never stopped."""
     paths = save_stream(tmp_path)
@@ -151,8 +179,8 @@ def test_classes_of_a_state_come_and_go_on_the_command_line(
 
 def test_a_class_is_added_by_the_same_prompts(tmp_path: Path) -> None:
     """An added class has the text features that it would have had from the start."""
-    told = {name: [f"{name} all over"] for name in NAMES}
-    given: dict[str, Any] = {"descriptions": told, "prompts": "both"}
+    sentences = {name: [f"{name} all over"] for name in NAMES}
+    given: dict[str, Any] = {"descriptions": sentences, "prompts": "both"}
     early, late = classifier(**given), Classifier(ColourEncoder(), NAMES[:2], **given)
     late.add_class(NAMES[2])
     assert np.array_equal(early.task.text_features, late.task.text_features)

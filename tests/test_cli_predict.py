@@ -88,19 +88,20 @@ def test_classes_come_from_a_file(folder: Path) -> None:
 
 def test_a_state_carries_on(folder: Path) -> None:
     """Two halves with a state between them answer as the whole."""
-    whole = lines_of(predict("in", *MODEL))
-    first = lines_of(predict("in/0[0-5]*", *MODEL, "--save-state", "kept"))
+    whole = lines_of(predict("in", *MODEL, "--passes", "1"))
+    first = lines_of(predict("in/0[0-5]*", *MODEL, "--passes", "1", "--save-state", "kept"))
     second = lines_of(predict("in/0[6-9]*", "in/1*", "--model", "mini", "--load-state", "kept"))
     assert first + second == whole
 
 
 def test_resume_continues_after_a_broken_image(folder: Path) -> None:
     """A broken image stops with exit code 2; repaired, --resume completes the same file."""
-    lines_of(predict("in", *MODEL, "--out", "whole.jsonl"))
+    once = (*MODEL, "--passes", "1")
+    lines_of(predict("in", *once, "--out", "whole.jsonl"))
     victim = Path("in/07 ä.png")
     good = victim.read_bytes()
     victim.write_bytes(good[:100])
-    stopped = predict("in", *MODEL, "--out", "parts.jsonl", "--save-state", "kept")
+    stopped = predict("in", *once, "--out", "parts.jsonl", "--save-state", "kept")
     assert stopped.exit_code == 2 and "07 ä.png" in stopped.stderr
     assert "Traceback" not in stopped.output
     assert len(Path("parts.jsonl").read_text().splitlines()) == 7
@@ -126,7 +127,7 @@ def test_resume_with_other_settings_is_refused(folder: Path) -> None:
 
 
 def test_unreadable_images_can_be_skipped(folder: Path) -> None:
-    """On request a broken image has a line of its own and is counted at the end."""
+    """On request a broken image has its line and is counted at the end."""
     Path("in/03 ä.png").write_bytes(b"")
     outcome = predict("in", *MODEL, "--skip-unreadable")
     lines = lines_of(outcome)
@@ -186,10 +187,10 @@ def test_watching_continues_as_files_arrive(folder: Path) -> None:
         late.rename("in/late.png")
         _wait_for_lines(Path("out.jsonl"), 12, process)
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert process.returncode == 130 and "12 images answered" in told
+    assert process.returncode == 130 and "12 images answered" in said
     assert json.loads(Path("out.jsonl").read_text().splitlines()[-1])["path"] == "in/late.png"
     assert Path("kept").exists()
 

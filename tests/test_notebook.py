@@ -1,8 +1,9 @@
-"""What a notebook shows of answers, predictions and classifiers."""
+"""Answers and classifiers in a notebook."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,8 @@ from PIL import Image
 
 import crg
 from colour_encoder import ColourEncoder, save_stream
-from crg.classifier import Answer, Classifier
-from crg.notebook import bars
+from crg.answer import Answer, answer_for
+from crg.classifier import Classifier
 
 NASTY = ("red", "<script>alert(1)</script> blue", '"green" onload="x')
 
@@ -38,27 +39,34 @@ def test_an_answer_shows_image_and_bars(classifier: Classifier, tmp_path: Path) 
 def test_names_are_escaped(classifier: Classifier) -> None:
     """Whatever a class or an image is called, it is text in the page."""
     answer = classifier.predict(Image.new("RGB", (9, 9), "blue"), sample_id="<img src=x>")
-    shown = [answer._repr_html_(), answer.prediction._repr_html_(), classifier._repr_html_()]
+    shown = [answer._repr_html_(), classifier._repr_html_()]
     for html in shown:
         assert "<script" not in html and '"green" on' not in html and "<img src=x" not in html
-    assert all("&lt;script&gt;" in html for html in shown[:2])
+    assert "&lt;script&gt;" in shown[0]
 
 
 def test_the_likeliest_classes_are_shown() -> None:
     """Five classes, and zero-shot's choice even where it is not among them."""
     names, probs = [f"c{k}" for k in range(9)], np.linspace(0.2, 0.0, 9)
-    html = crg.Prediction(probs, probs, 0, "c0", crg.Diagnostics(0.0, 0), names)._repr_html_()
-    assert re.findall(r'title="(c\d)"', html) == names[:5]
-    both = bars(names, probs.tolist(), [0.0] * 8 + [1.0])
-    assert re.findall(r'title="(c\d)"', both) == [*names[:5], "c8"]
+    prediction = crg.Prediction(probs, probs, 0, "c0", crg.Diagnostics(0.0, 0), names)
+    html = Answer(prediction, np.eye(9, dtype="f4")[8], np.eye(1, dtype="f4"), 1)._repr_html_()
+    assert re.findall(r'title="(c\d)"', html) == [*names[:5], "c8"]
 
 
-def test_a_prediction_without_names_numbers_the_classes() -> None:
-    """A method that made its prediction by hand is shown too."""
+def test_a_prediction_made_by_hand_needs_no_names() -> None:
+    """The names are those of the task; a threshold withholds the label, not the class."""
     probs = np.array([0.25, 0.75])
     prediction = crg.Prediction(probs, probs, 1, "dog", crg.Diagnostics(0.0, 1))
-    assert "class 0" in prediction._repr_html_() and "75.0%" in prediction._repr_html_()
     assert repr(prediction) == "Prediction('dog', 0.750, 2 classes)"
+    answer = answer_for(crg.Task(["cat", "dog"], np.eye(2)), prediction, np.array([[0.9, 0.1]]), 1)
+    assert answer.top(1) == [("dog", 0.75)] and answer.label == "dog" and answer.changed
+    unsure = replace(answer, unsure_below=0.8)
+    assert unsure.as_dict(top=1) == {
+        "label": "", "probability": 0.75, "zero_shot_label": "cat",
+        "zero_shot_probability": 1.0, "changed": True, "step": 1, "unsure": True,
+        "top": [{"label": "dog", "probability": 0.75}],
+    }  # fmt: skip
+    assert "(unsure)" in unsure._repr_html_()
 
 
 def test_a_classifier_counts_what_it_chose(classifier: Classifier, tmp_path: Path) -> None:

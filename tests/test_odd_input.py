@@ -1,4 +1,4 @@
-"""What the library cannot use is refused as an InputError, in one sentence, and changes nothing."""
+"""Unusable input is refused as an InputError, in one sentence, and changes nothing."""
 
 from __future__ import annotations
 

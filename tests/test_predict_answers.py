@@ -10,8 +10,7 @@ from typing import get_args
 import pytest
 
 from crg.predict import answers
-from crg.predict.answers import AnswerFile, Format, layout_of, read_answers
-from crg.predict.lines import FIELDS
+from crg.predict.answers import FIELDS, AnswerFile, Layout, layout_of, read_answers
 from sentences import refused_in_one_sentence
 
 LINE = {"path": 'a, "b"\nä.png', "label": "cat", "probability": 0.5, "zero_shot_label": "dog",
@@ -19,9 +18,9 @@ LINE = {"path": 'a, "b"\nä.png', "label": "cat", "probability": 0.5, "zero_shot
 BROKEN = {"path": "c.png", "error": "c.png is empty: leave it out."}
 
 
-@pytest.mark.parametrize("layout", get_args(Format))
-def test_lines_can_be_read_again(layout: Format, tmp_path: Path) -> None:
-    """What was written is read again, with numbers and truth values in their types."""
+@pytest.mark.parametrize("layout", get_args(Layout))
+def test_lines_can_be_read_again(layout: Layout, tmp_path: Path) -> None:
+    """Lines are read as they were written, with numbers and truth values in their types."""
     path = tmp_path / "answers"
     with AnswerFile(path, layout) as file:
         file.add(LINE)
@@ -41,8 +40,8 @@ def test_csv_has_one_header(tmp_path: Path) -> None:
     assert len(read_answers(path, "csv")) == 2
 
 
-@pytest.mark.parametrize("layout", get_args(Format))
-def test_a_truncated_line_is_taken_off(layout: Format, tmp_path: Path) -> None:
+@pytest.mark.parametrize("layout", ["jsonl", "csv"])
+def test_a_truncated_line_is_taken_off(layout: Layout, tmp_path: Path) -> None:
     """A line without an end is dropped when the file is resumed; whole lines stay as they are."""
     path = tmp_path / "answers"
     with AnswerFile(path, layout) as file:
@@ -143,7 +142,7 @@ def test_settings_are_kept_and_checked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["[]", "5", "{", "[" * 100_000])
 def test_settings_that_are_damaged_are_refused(content: str, tmp_path: Path) -> None:
-    """Nobody can tell whether the answers go on as they began."""
+    """It is unknown then whether the answers would continue as they began."""
     path = tmp_path / "answers.jsonl"
     with AnswerFile(path, "jsonl", settings={"views": 8}) as file:
         file.add(BROKEN)

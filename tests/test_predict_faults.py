@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crg.predict.journal import Journal
+from crg.predict.stream import Journal
 from crg.shapes import shape_images
 
 N_IMAGES = 32
@@ -28,7 +28,7 @@ def pictured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "in").mkdir()
     for i, source in enumerate(shape_images("fog", 2, N_IMAGES, 3).sources):
         source.draw().save(folder / "in" / f"{i:03}.png")  # type: ignore[union-attr]
-    assert predict(folder, "whole.jsonl").wait() == 0
+    assert predict(folder, "whole.jsonl", "--passes", "1").wait() == 0
     return folder
 
 
@@ -36,7 +36,7 @@ def predict(folder: Path, out: str, *more: str) -> subprocess.Popen[bytes]:
     """The command, at work."""
     words = ["predict", "in", "--classes", NAMES, "--model", "mini", "--views", "24"]
     environment = {**os.environ, "CRG_CACHE": str(folder / "cache"), "CRG_COMPILED": "0"}
-    command = [sys.executable, "-m", "crg", *words, "--workers", "1", "--out", out, *more]
+    command = [sys.executable, "-m", "crg", *words, "--out", out, *more]
     with (folder / "said").open("ab") as said:
         return subprocess.Popen(command, cwd=folder, env=environment, stderr=said)
 
@@ -56,11 +56,11 @@ def stopped_after(process: subprocess.Popen[bytes], out: Path, lines: int, numbe
 def test_a_stop_and_a_resume_give_the_same_bytes(
     pictured: Path, tmp_path: Path, number: int
 ) -> None:
-    """Killed or terminated, twice, though answered images are gone meanwhile."""
+    """Killed or terminated, twice, though answered images have been removed."""
     shutil.copytree(pictured / "in", tmp_path / "in")
     out = tmp_path / "parts.jsonl"
     for lines in (7, 17):
-        process = predict(tmp_path, out.name, *(["--resume"] if lines > 7 else []))
+        process = predict(tmp_path, out.name, *(["--resume"] if lines > 7 else ["--passes", "1"]))
         stopped_after(process, out, lines, number)
         assert process.returncode in (0, -signal.SIGKILL, 143, 130)
         if process.returncode > 0:
@@ -89,33 +89,6 @@ def test_a_journal_that_was_cut_off_gives_its_whole_records(tmp_path: Path) -> N
     bent[size + 20] ^= 1
     journal.path.write_bytes(bent)
     assert [step for step, _ in journal] == [0]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--save-state", "photo.png"], "named like an image"),
-        (["--out", "same.csv", "--save-state", "same.csv"], "the same file"),
-        (["--save-state", "in/000.png"], "among the images"),
-        (["--save-state", "notes.txt"], "not a saved state"),
-        (["--out", "notes.csv", "--resume"], "holds no predictions"),
-        (["--out", "notes.csv"], "exists already"),
-        (["--out", "notes.txt"], "--format"),
-    ],
-    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
-)
-def test_what_is_not_ours_is_not_overwritten(
-    pictured: Path, tmp_path: Path, words: list[str], said: str
-) -> None:
-    """Files of other kinds, images and the other output are refused and stay as they are."""
-    shutil.copytree(pictured / "in", tmp_path / "in")
-    (tmp_path / "notes.txt").write_text("my notes\n")
-    (tmp_path / "notes.csv").write_text("my notes\n1\n")
-    images = ["in/000.png"] if "in/000.png" in words else ["in"]
-    command = [sys.executable, "-m", "crg", "predict", *images, "--classes", NAMES, *words]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
-    assert (tmp_path / "notes.txt").read_text() == "my notes\n"
 
 
 def test_a_kill_in_either_pass_loses_no_image(pictured: Path, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def watch(folder: Path, events: Sequence[Callable[[], object]], idle: float = 2.
 
 
 def test_images_come_once_in_the_order_of_arrival(tmp_path: Path) -> None:
-    """What was there comes first, then what arrives, each once."""
+    """Images that are there come first, then those that arrive, each once."""
     for age, name in enumerate(("later", "sooner")):
         (tmp_path / name).write_text("x")
         os.utime(tmp_path / name, (1000 - age, 1000 - age))
@@ -93,9 +93,7 @@ def test_a_folder_that_vanishes_for_a_moment_ends_no_watch(tmp_path: Path) -> No
 def folder(tmp_path: Path) -> Path:
     """Images at two depths, beside what is not an image."""
     for name in ("b.png", "a.PNG", "in/ner/ä ö.jpg", ".hidden.png", ".git/x.png"):
-        save_image(tmp_path / name, "red") if name != "a.PNG" else save_image(
-            tmp_path / "a.PNG", "blue"
-        )
+        save_image(tmp_path / name, "red")
     (tmp_path / "notes.txt").write_text("not an image")
     return tmp_path
 
@@ -132,7 +130,7 @@ def test_tables_are_relative_to_themselves(folder: Path, suffix: str, mark: str)
 
 
 def test_a_named_file_is_taken_whatever_its_suffix(folder: Path) -> None:
-    """Whoever names a file means it; whether it is an image shows when it is read."""
+    """A file that is named is taken; whether it is an image shows when it is read."""
     notes = (folder / "notes.txt").rename(folder / "notes.md")
     assert names(list_images([str(notes)]), folder) == ["notes.md"]
 
@@ -147,7 +145,7 @@ def test_a_text_file_is_a_list_of_paths(folder: Path) -> None:
 
 
 def test_files_that_an_earlier_call_moved_may_be_gone(folder: Path) -> None:
-    """What was answered before need not be there any more; anything else must."""
+    """Images that were answered may be gone; any other must be there."""
     gone = str(folder / "gone.png")
     assert names(list_images([gone], {gone}), folder) == ["gone.png"]
     with refused_in_one_sentence("does not exist"):
@@ -160,17 +158,16 @@ def test_missing_files_are_refused(tmp_path: Path) -> None:
         list_images([str(tmp_path / "nowhere")])
 
 
-def test_tables_without_the_column_are_refused(tmp_path: Path) -> None:
-    """A table needs a column that is called path."""
-    (tmp_path / "list.csv").write_text("file\na.png\n")
-    with refused_in_one_sentence("'path'"):
-        list_images([str(tmp_path / "list.csv")])
-
-
-def test_tables_in_another_encoding_are_refused(tmp_path: Path) -> None:
-    """A table that is not UTF-8 is reported in a sentence."""
-    (tmp_path / "list.csv").write_bytes("path\nä.png\n".encode("utf-16"))
-    with refused_in_one_sentence("UTF-8"):
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"file\na.png\n", "'path'"), ("path\nä.png\n".encode("utf-16"), "UTF-8"),
+     (b'path\na.png\n"b.png\nc.png\n', "list.csv")],
+    ids=["column", "encoding", "open quote"],
+)  # fmt: skip
+def test_tables_that_cannot_be_read_are_refused(tmp_path: Path, content: bytes, said: str) -> None:
+    """A table needs a column path, UTF-8 and closed quotes."""
+    (tmp_path / "list.csv").write_bytes(content)
+    with refused_in_one_sentence(said):
         list_images([str(tmp_path / "list.csv")])
 
 

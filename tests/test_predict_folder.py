@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import sys
 from collections import Counter
@@ -18,9 +19,8 @@ import crg
 from colour_encoder import ColourEncoder, save_image, save_stream
 from crg.classifier import Answer, Classifier
 from crg.cli import main
-from crg.cli.predict import _per_class
 from crg.predict import stream
-from crg.predict.answers import read_answers
+from crg.predict.answers import AnswerFile, read_answers
 from crg.predict.sorting import Sorter, check_apart, folder_names
 from documents import ROOT, code_blocks, commands
 from sentences import refused_in_one_sentence
@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def with_colours(**given: Any) -> Classifier:
         return Classifier(**{**given, "model": ColourEncoder()})
 
-    monkeypatch.setattr("crg.cli.predict.Classifier", with_colours)
+    monkeypatch.setattr("crg.predict.job.Classifier", with_colours)
     save_stream(Path("in"), N_IMAGES)
     for name in ("000", "005"):  # between red and green
         Image.new("RGB", (24, 20), (125, 115, 35)).save(f"in/{name}.png")
@@ -61,15 +61,30 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, count: int, after: bool) -> None:
     """Ctrl-C at the image of this number, before or after its line is written."""
     answer, n_calls = stream.Output.answer, Counter[str]()
 
-    def stopping(self: stream.Output, path: Path, given: Answer, classes: Any) -> None:
+    def stopping(self: stream.Output, path: Path, given: Answer) -> None:
         n_calls["all"] += 1
         if n_calls["all"] == count and not after:
             raise KeyboardInterrupt
-        answer(self, path, given, classes)
+        answer(self, path, given)
         if n_calls["all"] == count:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(stream.Output, "answer", stopping)
+
+
+def stop_between(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Ctrl-C after the image of this number, while progress is drawn."""
+    calls = iter(range(1, 100))
+
+    @contextlib.contextmanager
+    def drawn(*_: Any, **__: Any) -> Iterator[Any]:
+        def advance() -> None:
+            if next(calls) == count:
+                raise KeyboardInterrupt
+
+        yield advance
+
+    monkeypatch.setattr("crg.cli.predict.progress", drawn)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +93,7 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, count: int, after: bool) -> None:
      ("data.jsonl", b'{"a": 1}\n'), ("table.parquet", b"PAR1")],
 )  # fmt: skip
 def test_overwrite_replaces_answers_only(name: str, content: bytes) -> None:
-    """What is not a file of answers is refused and stays as it is."""
+    """A file that holds no answers is refused and stays as it is."""
     Path(name).write_bytes(content)
     outcome = called("--out", name, "--overwrite")
     assert outcome.exit_code == 2 and "holds no answers" in outcome.stderr
@@ -120,18 +135,8 @@ def test_common_slips_are_told_with_their_remedy(words: tuple[str, ...], said: s
 
 def test_a_stop_between_two_images_saves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C outside of the stream, as while progress is drawn, still saves what was learnt."""
-    calls = iter(range(1, 100))
-
-    @contextlib.contextmanager
-    def drawn(*_: Any, **__: Any) -> Iterator[Any]:
-        def advance() -> None:
-            if next(calls) == 3:
-                raise KeyboardInterrupt
-
-        yield advance
-
-    monkeypatch.setattr("crg.cli.predict.progress", drawn)
-    assert called("--out", "a.jsonl").exit_code == 130
+    stop_between(monkeypatch, 3)
+    assert called("--passes", "1", "--out", "a.jsonl").exit_code == 130
     assert crg.load("a.jsonl.resume/state").n_steps == 3
     assert not Path("a.jsonl.resume/journal").exists()  # the state has it all
 
@@ -141,11 +146,11 @@ def test_top_and_unsure_answers() -> None:
     outcome = finished("--out", "a.jsonl", "--top", "2", "--unsure-below", "0.9")
     lines = read_answers(Path("a.jsonl"), "jsonl")
     for line in lines:
-        (best, most), (_, next_most) = line["top"]
-        assert most == line["probability"] >= next_most
-        assert line["unsure"] == (most < 0.9)
-        assert line["label"] == ("" if line["unsure"] else best)
-        assert not (line["unsure"] and line["changed"])
+        best, second = line["top"]
+        assert best["probability"] == line["probability"] >= second["probability"]
+        assert line["unsure"] == (line["probability"] < 0.9)
+        assert line["label"] == ("" if line["unsure"] else best["label"])
+        assert line["changed"] == (best["label"] != line["zero_shot_label"])
     unsure = sum(line["unsure"] for line in lines)
     assert 0 < unsure < N_IMAGES
     assert f"{unsure} unsure" in outcome.stderr
@@ -164,7 +169,6 @@ def test_tables_have_the_same_answers() -> None:
         same = ("path", "label", "top", "unsure", "changed", "step")
         assert [line[name] for name in same] == [row[name] for name in same]
     for line, row in zip(lines, parquet.read_table("a.parquet").to_pylist(), strict=True):
-        assert [list(each.values()) for each in row.pop("top")] == line.pop("top")
         assert {name: value for name, value in row.items() if value is not None} == line
 
 
@@ -181,8 +185,9 @@ def test_a_continued_file_has_the_summary_of_the_whole(monkeypatch: pytest.Monke
 
 def test_the_summary_of_many_classes_is_bounded() -> None:
     """The twenty most frequent classes are listed, and the others counted together."""
-    counts = Counter({f"class {k:02}": 40 - k for k in range(30)})
-    *shown, rest = _per_class(counts)
+    output = stream.Output(AnswerFile(io.StringIO(), "jsonl"))
+    output.per_class = Counter({f"class {k:02}": 40 - k for k in range(30)})
+    *shown, rest = output.class_summary()
     assert len(shown) == 20 and shown[0].split() == ["class", "00", "40"]
     assert rest.split() == ["10", "more", "classes", str(sum(40 - k for k in range(20, 30)))]
 
@@ -210,8 +215,8 @@ def test_two_passes_stopped_in_either_give_the_same(
 
 def test_the_second_pass_learns_nothing_twice() -> None:
     """As many steps as images, every image answered, and other answers than in the first pass."""
-    finished("--out", "one.jsonl")
-    finished("--out", "two.jsonl", "--passes", "2")
+    finished("--out", "one.jsonl", "--passes", "1")
+    finished("--out", "two.jsonl")
     one, two = (read_answers(Path(f"{name}.jsonl"), "jsonl") for name in ("one", "two"))
     assert [line["step"] for line in two] == list(range(1, N_IMAGES + 1))
     assert [line["path"] for line in one] == [line["path"] for line in two]
@@ -222,11 +227,11 @@ def test_the_second_pass_learns_nothing_twice() -> None:
 
 
 def test_two_passes_without_a_file_and_with_a_broken_image() -> None:
-    """Standard output gets the second pass only; a broken image has its line there."""
+    """Standard output gets the second pass only; a broken image has its line in its place."""
     Path("in/003.png").write_bytes(b"")
-    outcome = finished("--passes", "2", "--skip-unreadable")
+    outcome = finished("--skip-unreadable")
     lines = [json.loads(line) for line in outcome.stdout.splitlines()]
-    assert len(lines) == N_IMAGES and sum("error" in line for line in lines) == 1
+    assert [n for n, line in enumerate(lines) if "error" in line] == [3] and len(lines) == N_IMAGES
     assert "1 unreadable" in outcome.stderr
 
 
@@ -235,8 +240,72 @@ def test_images_after_the_first_pass_are_left_out() -> None:
     finished("--passes", "2", "--out", "a.csv")
     before = Path("a.csv").read_bytes()
     save_image(Path("in/new.png"), "red")
-    assert "--overwrite" in finished("--passes", "2", "--out", "a.csv", "--resume").stderr
+    assert "--overwrite" in finished("--out", "a.csv", "--resume").stderr
     assert Path("a.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "passes", "stdin"),
+    [((), "2", None), (("--method", "tda"), "1", None), (("--load-state", "fresh.crg"), "1", None),
+     ((), "1", "in/000.png\nin/001.png\nin/002.png\n")],
+    ids=["folder", "tda", "load-state", "standard input"],
+)  # fmt: skip
+def test_a_folder_is_read_twice_where_that_helps(
+    words: tuple[str, ...], passes: str, stdin: str | None
+) -> None:
+    """By default: for a method that gains by it, and images that are all there at the start."""
+    Classifier(ColourEncoder(), NAMES[1].split(",")).save("fresh.crg")
+    images = ["in"] if stdin is None else ["-"]
+    for name, more in (("default", ()), ("asked", ("--passes", passes))):
+        command = ["predict", *images, *NAMES, *words, *more, "--out", f"{name}.jsonl"]
+        outcome = CliRunner().invoke(main, command, input=stdin)
+        assert outcome.exit_code == 0, outcome.output
+    assert Path("default.jsonl").read_bytes() == Path("asked.jsonl").read_bytes()
+    assert Path("default.jsonl.resume/first.jsonl").exists() == (passes == "2")
+
+
+@pytest.mark.parametrize("passes", ["1", "2"])
+def test_resume_keeps_the_passes_of_the_file(monkeypatch: pytest.MonkeyPatch, passes: str) -> None:
+    """A file continues with as many passes as it was begun with, and refuses another number."""
+    finished("--out", "whole.jsonl", "--passes", passes)
+    with monkeypatch.context() as patched:
+        stop_at(patched, 5, after=True)
+        assert called("--out", "a.jsonl", "--passes", passes).exit_code == 130
+    other = {"1": "2", "2": "1"}[passes]
+    outcome = called("--out", "a.jsonl", "--resume", "--passes", other)
+    assert outcome.exit_code == 2 and "another value of passes" in outcome.stderr
+    finished("--out", "a.jsonl", "--resume")
+    assert Path("a.jsonl").read_bytes() == Path("whole.jsonl").read_bytes()
+
+
+def test_a_watch_does_not_continue_two_passes() -> None:
+    """A file that was begun with two passes is refused, for a watch never gets to the second."""
+    finished("--out", "a.jsonl")
+    outcome = called("--out", "a.jsonl", "--resume", "--watch")
+    assert outcome.exit_code == 2 and "leave out --watch" in outcome.stderr
+
+
+def test_progress_names_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pass has its own bar, which counts all images."""
+    bars: list[tuple[str, int]] = []
+
+    @contextlib.contextmanager
+    def drawn(what: str, total: int, shown: bool) -> Iterator[Any]:
+        bars.append((what, total))
+        yield lambda: None
+
+    monkeypatch.setattr("crg.cli.predict.progress", drawn)
+    finished()
+    finished("--passes", "1")
+    assert bars == [(name, N_IMAGES) for name in ("first pass", "second pass", "images")]
+
+
+def test_a_stop_without_a_file_of_answers_keeps_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in the first pass leaves what was learnt where --save-state says."""
+    stop_between(monkeypatch, 5)
+    outcome = called("--save-state", "kept.crg")
+    assert outcome.exit_code == 130 and "What was learnt is in kept.crg" in outcome.stderr
+    assert crg.load("kept.crg").n_steps == 5 and outcome.stdout == ""
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -245,7 +314,8 @@ def test_sorting_continues_without_repeating_or_losing(
     monkeypatch: pytest.MonkeyPatch, by: str, after: bool
 ) -> None:
     """Stopped between a line and its file, or between images, every image is sorted once."""
-    words = ("--out", "a.jsonl", "--sort-into", "sorted", "--by", by, "--unsure-below", "0.9")
+    words = ("--out", "a.jsonl", "--sort-into", "sorted", "--by", by, "--unsure-below", "0.9",
+             "--passes", "1")  # fmt: skip
     original = {path.name: path.read_bytes() for path in Path("in").iterdir()}
     with monkeypatch.context() as patched:
         if after:
@@ -272,7 +342,7 @@ def _interrupted(self: Sorter, path: Path, place: Path) -> None:
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    """A name that is taken gets a number, whoever took it."""
+    """A name that is taken gets a number."""
     sorter = Sorter(tmp_path / "sorted", "copy", ["red"])
     for number, name in enumerate(("a", "b", "c")):
         path = save_image(tmp_path / name / "x.png", "red", noise=number)
@@ -340,6 +410,28 @@ def test_what_cannot_be_is_refused(words: list[str], said: str) -> None:
     assert sorted(Path().rglob("*")) == before
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--save-state", "photo.png"], "named like an image"),
+        (["--out", "same.csv", "--save-state", "same.csv"], "the same file"),
+        (["in/000.png", "--save-state", "in/000.png"], "among the images"),
+        (["--save-state", "notes.txt"], "not a saved state"),
+        (["--out", "notes.csv", "--resume"], "holds no predictions"),
+        (["--out", "notes.csv"], "exists already"),
+        (["--out", "notes.txt"], "--format"),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
+)
+def test_other_files_are_not_overwritten(words: list[str], said: str) -> None:
+    """Files of other kinds, images and the other output are refused and stay as they are."""
+    for name in ("notes.txt", "notes.csv"):
+        Path(name).write_text("my notes\n1\n")
+    outcome = called(*words)
+    assert outcome.exit_code == 2 and said in outcome.stderr
+    assert all(Path(name).read_text() == "my notes\n1\n" for name in ("notes.txt", "notes.csv"))
+
+
 def test_other_options_do_not_continue_a_file() -> None:
     """A file that was begun with other columns or folders is refused and stays."""
     finished("--out", "a.csv", "--top", "2")
@@ -363,7 +455,7 @@ def test_what_is_there_is_refused_before_the_model_is_loaded(
     """A file of answers that exists, and a format whose library is missing, cost no time."""
     Path("a.csv").write_text("")
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    monkeypatch.setattr("crg.cli.predict.Classifier", lambda **_: pytest.fail("loaded"))
+    monkeypatch.setattr("crg.predict.job.Classifier", lambda **_: pytest.fail("loaded"))
     for name, said in (("a.csv", "exists already"), ("a.parquet", ".[parquet]")):
         outcome = called("--out", name)
         assert outcome.exit_code == 2 and said in outcome.stderr
@@ -371,7 +463,7 @@ def test_what_is_there_is_refused_before_the_model_is_loaded(
 
 def test_a_busy_watch_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """A note comes every few seconds although files are waiting, and when none is."""
-    monkeypatch.setattr("crg.cli.predict.SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr("crg.predict.job.SECONDS_BETWEEN_NOTES", 0.0)
     said = finished("--watch", "--idle", "1").stderr
     assert "watching in, 5 answered." in said and "watching in, 12 answered." in said
 
@@ -379,7 +471,7 @@ def test_a_busy_watch_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_documented_commands_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """The commands of docs/command-line.md on rendered shapes do what they say."""
     pytest.importorskip("pyarrow")
-    monkeypatch.setattr("crg.cli.predict.Classifier", Classifier)
+    monkeypatch.setattr("crg.predict.job.Classifier", Classifier)
     page = ROOT / "docs" / "command-line.md"
     exec(code_blocks(page, "python")[0], {})
     shown = [words[1:] for words in commands(page) if words[1:3] == ["predict", "shapes"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter, deque
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from colour_encoder import COLOURS, ColourEncoder, save_image, save_stream
 from crg.classifier import Classifier
 from crg.predict.answers import AnswerFile, read_answers
-from crg.predict.stream import Counts, ImageStream, Output
+from crg.predict.stream import ImageStream, Output
 from sentences import refused_in_one_sentence
 
 
@@ -23,31 +24,29 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(
     folder: Path, paths: list[Path], stop_after: int | None = None, live: bool = False, **more: Any
-) -> Counts:
+) -> Counter[str]:
     """A stream into the files of ``folder``, resumed if they are there; may be cut short."""
     state = folder / "state"
     known = {"state": state} if state.exists() else {"classes": list(COLOURS)}
     classifier = Classifier(ColourEncoder(), views=3, **known)
-    counts = Counts()
     with AnswerFile(folder / "answers.jsonl", "jsonl", resume=True) as answers:
         stream = ImageStream(classifier, Output(answers), state, **more)
-        tallies = stream.run(paths, live)
-        for counts in itertools.islice(tallies, stop_after):  # noqa: B007 - the last one counts
-            pass
-        tallies.close()  # type: ignore[attr-defined]
-    return counts
+        steps = stream.run(paths, live)
+        deque(itertools.islice(steps, stop_after), maxlen=0)
+        steps.close()  # type: ignore[attr-defined]
+    return stream.output.counts
 
 
 @pytest.mark.parametrize("live", [False, True])
 def test_every_image_gets_a_line(tmp_path: Path, live: bool) -> None:
-    """There is one line per image, in order, and the counts counts them."""
+    """There is one line per image, in order, and they are counted."""
     paths = save_stream(tmp_path / "images")
     counts = run(tmp_path, paths, live=live)
     lines = read_answers(tmp_path / "answers.jsonl", "jsonl")
     assert [line["path"] for line in lines] == [str(path) for path in paths]
     assert [line["step"] for line in lines] == list(range(1, 13))
-    assert (counts.answered, counts.unreadable) == (12, 0)
-    assert counts.changed == sum(line["changed"] for line in lines)
+    assert (counts["answered"], counts["unreadable"]) == (12, 0)
+    assert counts["changed"] == sum(line["changed"] for line in lines)
 
 
 @pytest.mark.parametrize("stop_after", [1, 5, 11])
@@ -83,7 +82,7 @@ def test_lines_beyond_the_state_are_replayed(tmp_path: Path, kept: str) -> None:
 
 
 def test_a_broken_image_stops_with_everything_kept(tmp_path: Path) -> None:
-    """The lines before a broken image and the state are there; repaired, the stream goes on."""
+    """The lines before a broken image and the state are there; repaired, the stream continues."""
     paths = save_stream(tmp_path / "images")
     good = paths[6].read_bytes()
     paths[6].write_bytes(good[:40])
@@ -91,7 +90,7 @@ def test_a_broken_image_stops_with_everything_kept(tmp_path: Path) -> None:
         run(tmp_path, paths)
     assert len(read_answers(tmp_path / "answers.jsonl", "jsonl")) == 6
     paths[6].write_bytes(good)
-    assert run(tmp_path, paths).answered == 12
+    assert run(tmp_path, paths)["answered"] == 12
 
 
 def test_a_broken_image_can_be_skipped(tmp_path: Path) -> None:
@@ -99,19 +98,19 @@ def test_a_broken_image_can_be_skipped(tmp_path: Path) -> None:
     paths = save_stream(tmp_path / "images")
     paths[6].write_bytes(b"")
     counts = run(tmp_path, paths, skip_unreadable=True)
-    assert (counts.answered, counts.unreadable) == (11, 1)
+    assert (counts["answered"], counts["unreadable"]) == (11, 1)
     [bad] = [x for x in read_answers(tmp_path / "answers.jsonl", "jsonl") if "error" in x]
     assert "006.png" in bad["path"] and "step" not in bad
     counts = run(tmp_path, paths, skip_unreadable=True)
-    assert (counts.answered, counts.unreadable) == (11, 1)
+    assert (counts["answered"], counts["unreadable"]) == (11, 1)
     lines = read_answers(tmp_path / "answers.jsonl", "jsonl")
     assert len(lines) == 12
     save_image(paths[6], "red")
-    assert run(tmp_path, paths).answered == 12
+    assert run(tmp_path, paths)["answered"] == 12
 
 
 def test_a_state_from_another_stream_is_refused(tmp_path: Path) -> None:
-    """A state that has seen more than the answers tell of does not belong to them."""
+    """A state that has seen more than there are answers does not belong to them."""
     paths = save_stream(tmp_path / "images")
     run(tmp_path, paths)
     answers = tmp_path / "answers.jsonl"
@@ -131,10 +130,10 @@ def test_an_image_that_vanished_is_reported(tmp_path: Path) -> None:
 
 
 def test_the_state_is_saved_now_and_then(tmp_path: Path) -> None:
-    """While the stream goes on, the state on disk is at most so many images old."""
+    """While the stream runs, the state on disk is at most so many images old."""
     paths = save_stream(tmp_path / "images")
     classifier = Classifier(ColourEncoder(), list(COLOURS))
     with AnswerFile(tmp_path / "answers.jsonl", "jsonl") as answers:
         stream = ImageStream(classifier, Output(answers), tmp_path / "state", save_every=4)
-        for counts in stream.run(paths):
-            assert (tmp_path / "state").exists() == (counts.answered >= 4)
+        for number, _ in enumerate(stream.run(paths), start=1):
+            assert (tmp_path / "state").exists() == (number >= 4)

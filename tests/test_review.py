@@ -78,7 +78,7 @@ def labels(path: str) -> dict[str, str]:
 
 
 def content(path: str) -> dict[str, Any]:
-    """What the script of a page reads."""
+    """The data that the script of a page reads."""
     [text] = re.findall(r'id="content">(.*?)</script>', Path(path).read_text(), re.DOTALL)
     known: dict[str, Any] = json.loads(text)
     return known
@@ -128,7 +128,7 @@ def test_a_corrected_line_says_so(folder: Path) -> None:
     """It comes first, is certain, and has no answer of the model; the state knows it."""
     image = next(iter(TRUTH))
     write_corrections("one.jsonl", {image: SHAPES.class_names[3]})
-    done(predict("in", "--corrections", "one.jsonl", "--out", "new.csv"))
+    done(predict("in", "--passes", "1", "--corrections", "one.jsonl", "--out", "new.csv"))
     line, *others = read_answers(Path("new.csv"), "csv")
     assert line == {"path": image, "label": SHAPES.class_names[3], "probability": "1.0",
                     "step": 0, "corrected": True}  # fmt: skip
@@ -154,7 +154,7 @@ def test_a_stream_with_corrections_resumes_to_the_same_bytes(folder: Path, kept:
     """Wherever it stopped, and even if the state was lost, the answers come out the same."""
     images = list(TRUTH)[:20]
     write_corrections("three.jsonl", {path: TRUTH[path] for path in images[4:7]})
-    words = (*images, "--corrections", "three.jsonl")
+    words = (*images, "--corrections", "three.jsonl", "--passes", "1")
     done(predict(*words, "--out", "whole.jsonl"))
     done(predict(*words, "--out", "cut.jsonl"))
     whole = Path("whole.jsonl").read_bytes()
@@ -168,7 +168,7 @@ def test_corrections_are_learnt_once(folder: Path) -> None:
     """Resuming with the state that knows them gives the bytes of a stream that never stopped."""
     images = list(TRUTH)[:12]
     write_corrections("two.jsonl", {path: TRUTH[path] for path in images[:2]})
-    words = ("--corrections", "two.jsonl")
+    words = ("--corrections", "two.jsonl", "--passes", "1")
     done(predict(*images, *words, "--out", "whole.jsonl"))
     done(predict(*images[:6], *words, "--out", "cut.jsonl"))
     done(predict(*images, *words, "--out", "cut.jsonl", "--resume"))

@@ -101,13 +101,13 @@ def set_to(browser: Chrome, field: str, value: Any) -> None:
 
 
 def corrections(browser: Chrome) -> dict[str, str]:
-    """What the page holds as corrected, by the name of the image."""
+    """The corrections on the page, by the name of the image."""
     pairs = browser.execute_script("return [...corrections]")
     return {Path(path).name: label for path, label in pairs}
 
 
 def status(browser: Chrome) -> str:
-    """What was said last to people who cannot see the page."""
+    """The last announcement to people who cannot see the page."""
     return str(browser.execute_script("return document.getElementById('status').textContent"))
 
 
@@ -208,7 +208,7 @@ def test_a_reload_loses_nothing(browser: Chrome, folder: Path) -> None:
 def test_corrections_leave_and_come_back_as_a_file(
     browser: Chrome, folder: Path, form: str
 ) -> None:
-    """What is downloaded is what crg predict reads, odd names included, and can be imported."""
+    """crg predict reads what the page downloads, odd names included, and can be imported."""
     said = {"a.png": "fox", "=c,ä.png": HOSTILE, 'd".png': "=2+5", "e.png": "cat"}
     for name, label in said.items():
         script = "correct(byPath.get(arguments[0]), arguments[1])"

@@ -51,7 +51,7 @@ def test_everything_comes_back(adapter: crg.Adapter, saved: Path) -> None:
 
 
 def test_torch_state_comes_back_as_torch(tmp_path: Path) -> None:
-    """What was saved from tensors is tensors again, with the same numbers."""
+    """Tensors come back as tensors, with the same numbers."""
     torch = pytest.importorskip("torch")
     task = make_task()
     tensors = crg.Task(task.class_names, torch.asarray(task.text_features), task.logit_scale)
@@ -122,7 +122,7 @@ def test_tensors_of_another_shape_are_refused(saved: Path) -> None:
 
 
 def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
-    """What is not there, or is a folder, cannot be read."""
+    """A missing file and a folder cannot be read."""
     for path in (tmp_path / "nothing.safetensors", tmp_path):
         with refused_in_one_sentence(path.name):
             crg.load(path)

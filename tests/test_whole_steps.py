@@ -104,7 +104,7 @@ def failing_once(adapter: crg.Adapter, monkeypatch: pytest.MonkeyPatch, *numbers
 
 
 def test_views_may_be_written_over_after_their_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is taken again after a failure is what was given, not what is in its place by then."""
+    """After a failure the samples are learnt again as given, even if the caller changed them."""
     adapter, left = fed("crg")
     unit = left / np.linalg.norm(left, axis=-1, keepdims=True)
     place = np.array(unit[0], adapter.task.text_features.dtype)  # is taken as it is
@@ -201,7 +201,7 @@ def test_a_signal_takes_effect_after_the_step() -> None:
 
 
 def test_a_signal_between_two_images_of_a_batch_takes_all_back() -> None:
-    """Nobody gets the answers of a batch that was interrupted, so none is learnt."""
+    """An interrupted batch returns no answers, so none of it is learnt."""
     adapter = counting()
     adapter.step(np.ones(4))
     with pytest.raises(KeyboardInterrupt):

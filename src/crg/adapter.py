@@ -16,13 +16,11 @@ import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from crg import state_file
-from crg.encoders import equipped
 from crg.methods.base import Method, copied
 from crg.methods.options import build_config
 from crg.methods.registry import get_method
@@ -67,10 +65,10 @@ def create(method: str, task: Task, **options: Any) -> Adapter:
 
 
 def load(path: str | os.PathLike[str], resources: Mapping[str, Any] | None = None) -> Adapter:
-    """The adapter that ``Adapter.save`` wrote, ready to go on where it stopped.
+    """The adapter that ``Adapter.save`` wrote, ready to continue where it stopped.
 
-    A text encoder is not in the file: it is loaded by the name of its model, unless it is
-    among the ``resources`` that are given.
+    A text encoder is not in the file: a method that needs one finds it among ``resources``.
+    ``Classifier.load`` loads the model, too.
     """
     return restored(state_file.read(path), resources)
 
@@ -80,27 +78,14 @@ def restored(saved: Saved, resources: Mapping[str, Any] | None = None) -> Adapte
     kind = get_method(saved.method)
     task = saved.task.with_resources(resources or {})
     if TEXT_ENCODER in kind.needs and TEXT_ENCODER not in task.resources:
-        _check_not_a_file(saved.model or "")
-    task = equipped(task, kind.needs, saved.model)
+        raise InputError(
+            f"Method {saved.method!r} needs the text encoder of {printable(str(saved.model))}: "
+            "load the model yourself and give its text encoder among the resources."
+        )
     adapter = create(saved.method, task, **saved.options)
     adapter._method.restore(saved.state)
     adapter.n_steps, adapter.about = saved.n_steps, saved.about
     return adapter
-
-
-def names_a_file(model: str) -> bool:
-    """Whether a model is, or may be, a file: those are named by people, never by a state."""
-    places = [model, model.partition(":")[2]]  # MODEL:FILE, onnx:FOLDER, hf:FOLDER
-    return os.path.sep in model or "/" in model or any(p and Path(p).exists() for p in places)
-
-
-def _check_not_a_file(model: str) -> None:
-    """Files are named by people: what a state names might be a stranger's."""
-    if names_a_file(model):
-        raise InputError(
-            f"The state names a model that is not known by its name alone, {printable(model)}: "
-            "load the model yourself and give its text encoder among the resources."
-        )
 
 
 _STEPS_PER_COPY = 64  # samples that are taken again, at the most, when a step fails
@@ -112,7 +97,7 @@ class Adapter:
     def __init__(self, method: Method) -> None:
         self._method = method
         self.n_steps = 0
-        self.about: Mapping[str, Any] = {}  # kept in the state for whoever holds the adapter
+        self.about: Mapping[str, Any] = {}  # saved with the state, for the owner of the adapter
         self._lock = threading.RLock()
         self._copy: Method | None = None  # the method as it was before the samples below
         self._since: list[Sample] = []
@@ -133,7 +118,7 @@ class Adapter:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What the method needs beyond class names and text features."""
+        """The resources that the method needs beyond class names and text features."""
         return self._method.needs
 
     @property
@@ -228,10 +213,10 @@ class Adapter:
     def correct(
         self, image: SampleId | Array, class_name: str, sample_id: SampleId | None = None
     ) -> None:
-        """A person says what an image shows, and the method learns it.
+        """Learn what a person says an image shows.
 
         ``image`` is the id of an image that is still remembered, or a feature (D,) or views
-        (V, D). What the image had been taken for before is taken back, if it is remembered
+        (V, D). The earlier label is undone, if the image is remembered
         under its id (with a feature: ``sample_id``).
         """
         with self._changing():
@@ -261,7 +246,7 @@ class Adapter:
             self.n_steps = 0
 
     def add_class(self, name: str, text_feature: Array) -> None:
-        """From now on choose from one class more."""
+        """Add a class to choose from."""
         with self._changing():
             task = self.task.with_class(name, text_feature)
             self._keep_copy(0)
@@ -270,7 +255,7 @@ class Adapter:
             self._drop_copy()
 
     def remove_class(self, name: str) -> None:
-        """From now on choose from one class less; what its queue held is forgotten."""
+        """Remove a class; what its queue held is forgotten."""
         with self._changing():
             index, task = self.task.index_of(name), self.task.without_class(name)
             self._keep_copy(0)
@@ -318,7 +303,7 @@ class Adapter:
 
     def _take_down(self, samples: Sequence[Sample]) -> None:
         self.n_steps += len(samples)
-        if self._copy is not None:  # of their own: a caller may write over views meanwhile
+        if self._copy is not None:  # copies: a caller may write over views later
             self._since += [Sample(copy.deepcopy(each.views), each.id) for each in samples]
 
     def _drop_copy(self) -> None:
@@ -339,7 +324,7 @@ class Adapter:
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
             self._undo()
-            method = copied(self._method)  # whoever reads it does so without the lock
+            method = copied(self._method)  # it is pickled without the lock
             return {**vars(self), "_method": method, "_lock": None, "_copy": None, "_since": []}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -58,7 +58,7 @@ def check_ours(path: Path, mark: bytes, option: str) -> None:
 
 @contextlib.contextmanager
 def locked(path: str | os.PathLike[str]) -> Iterator[None]:
-    """``path`` is ours meanwhile; a second process that wants to write there is refused."""
+    """Reserve ``path`` for this process; a second one that wants to write there is refused."""
     check_place(path)
     with locked_folder(path):
         yield
@@ -66,9 +66,9 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked_folder(path: str | os.PathLike[str], wait: bool = False) -> Iterator[None]:
-    """The same for a folder, which need not be there yet; the one above it is made.
+    """Reserve a folder, which need not exist yet, for this process.
 
-    With ``wait`` another process is waited for instead of being refused.
+    With ``wait`` a second process waits instead of being refused.
     """
     target = Path(path)
     lock = filelock.FileLock(target.with_name(f".{target.name}.lock"), mode=0o666)
@@ -83,7 +83,7 @@ def locked_folder(path: str | os.PathLike[str], wait: bool = False) -> Iterator[
     try:
         yield
     finally:
-        lock.release()  # the file stays: whoever removes it may let two processes in
+        lock.release()  # the file stays: removing it could let two processes in
 
 
 @contextlib.contextmanager

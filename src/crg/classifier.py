@@ -17,27 +17,39 @@ from typing import Any, Self
 import numpy as np
 from PIL.Image import Image
 
-from crg import notebook, state_file
+from crg import state_file
 from crg.adapter import Adapter, create, restored
-from crg.answer import Answer, small_copy
+from crg.answer import Answer, answer_for, html_card, html_counts, small_copy
 from crg.encoders.base import Encoder, Vectors
 from crg.features.files import load_with_classes, read_class_features, read_features
 from crg.features.joining import few_for
 from crg.images.preprocessing import Pixels
 from crg.images.views import Augment, Recipe, iter_views, make_views
+from crg.methods.options import build_config
 from crg.methods.registry import DEFAULT, get_method
-from crg.ops import softmax
+from crg.presets import with_preset
 from crg.prompts import PHOTO, Mode, encode_classes, make_task, read_descriptions
 from crg.resources import FEW, TEXT_ENCODER
 from crg.state_file import Saved
-from crg.state_fit import check_method, check_text, checked_about, model_of
 from crg.threads import one_blas_thread
-from crg.types import InputError, Prediction, Task
+from crg.types import InputError, Prediction, Task, printable
 
 __all__ = ["Answer", "Classifier"]
 
 _CLASSES_SHOWN = 10  # in a notebook, the most frequent ones
 _VIEWS_AT_ONCE = 64  # views that the encoder gets in one call, whole images
+_DEFAULT_MODEL = "mini"  # the model of people who name none
+_SAME_TEXT = 1e-3  # how far text features of the same words and weights may lie apart
+_ABOUT: dict[str, Any] = {
+    "model": str,
+    "templates": list,
+    "descriptions": (dict, type(None)),
+    "prompts": str,
+    "views": int,
+    "augment": str,
+    "smallest_crop": (int, float),
+    "seed": int,
+}
 
 
 class Classifier:
@@ -84,7 +96,7 @@ class Classifier:
             classes = read_class_features(text_features).class_names
         names = _checked_names(classes, saved)
         self.recipe = Recipe(views=views, augment=augment, seed=seed, smallest=smallest_crop)
-        named = model_of(saved, str(state)) if model is None else model
+        named = _model_of(saved, str(state)) if model is None else model
         self.encoder: Encoder = load_with_classes(
             named, text_features, device=device, precision=precision
         )
@@ -96,6 +108,7 @@ class Classifier:
             "mode": prompts,
         }
         self.chosen: Counter[str] = Counter()  # images by the class they got from this object
+        self._has_corrections = False
         self._state = state  # the file to save to at the end of a ``with`` block
         task = make_task(self.encoder, names, **self._prompts, on_note=on_note)
         given = dict(options or {})
@@ -122,7 +135,7 @@ class Classifier:
         The weights are not in the file: the model is loaded by its name. One that was read from
         files of yours is given again as ``model``, and so are ``text_features``.
         """
-        about = checked_about(state_file.read(path), str(path))
+        about = _checked_about(state_file.read(path), str(path))
         about["model"] = model  # None: the constructor decides whether it may be loaded
         about |= {"device": device, "precision": precision, "text_features": text_features}
         return cls(state=path, on_note=on_note, **about)
@@ -149,13 +162,13 @@ class Classifier:
         return f"Classifier({self.encoder.name!r}, method={self.adapter.name!r}, {facts})"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: what it is made of, and how often it has chosen each class."""
+        """Method, model and number of images, with a bar for each class that was chosen often."""
         with self.adapter.lock:
             said = [f"{self.task.n_classes} classes, {self.adapter.n_steps} images seen"]
             if self.chosen:
                 said.append(f"{self.chosen.total()} of them here; the classes chosen most:")
-            below = notebook.counts(dict(self.chosen.most_common(_CLASSES_SHOWN)))
-        return notebook.card(f"{self.adapter.name} on {self.encoder.name}", said, below)
+            below = html_counts(dict(self.chosen.most_common(_CLASSES_SHOWN)))
+        return html_card(f"{self.adapter.name} on {self.encoder.name}", said, below)
 
     @property
     def task(self) -> Task:
@@ -189,7 +202,7 @@ class Classifier:
         return replace(answer, pixels=small_copy(views))
 
     def correct(self, image: Any, label: str, sample_id: str | None = None) -> None:
-        """Learn that an image shows ``label``; what it had been taken for is taken back.
+        """Learn that an image shows ``label``; the earlier label is undone.
 
         ``image`` is one that ``predict`` would take. The method knows it again by its
         ``sample_id``: the path, if none is given.
@@ -199,16 +212,17 @@ class Classifier:
         features = self.encode(image, "corrected" if sample_id is None else sample_id)
         with self.adapter.lock, one_blas_thread():
             self.adapter.correct(features, label, sample_id)
+            self._has_corrections = True
 
     def add_class(self, name: str) -> None:
-        """From now on choose from one class more, named by the same prompts as the others."""
+        """Add a class, named by the same prompts as the others."""
         with self.adapter.lock:
             _checked_names([*self.task.class_names, name], None)
             [row] = encode_classes(self.encoder, [name], **self._prompts)
             self.adapter.add_class(name, row)
 
     def remove_class(self, name: str) -> None:
-        """From now on choose from one class less; what was learnt about the others stays."""
+        """Remove a class; what was learnt about the others stays."""
         self.adapter.remove_class(name)
 
     def encode(self, image: Any, sample_id: str) -> Vectors:
@@ -221,19 +235,59 @@ class Classifier:
         return make_views(image, self.encoder.preprocessing, self.recipe, sample_id)
 
     def predict_many(
-        self, images: Iterable[Any], sample_ids: Iterable[str] | None = None, workers: int = 1
+        self,
+        images: Iterable[Any],
+        sample_ids: Iterable[str] | None = None,
+        workers: int = 1,
+        passes: int = 1,
     ) -> Iterator[Answer | InputError]:
         """What ``predict`` gives for each, encoded in batches with views made by ``workers``.
 
-        An image that cannot be read yields its error, and the stream goes on.
+        An image that cannot be read yields its error, and the stream continues. With ``passes=2``
+        the classifier learns all images before it answers the first one, as ``crg predict`` does
+        with a folder; until then it keeps their features in memory.
         """
         if isinstance(images, (str, bytes, Path, Image)):
             raise InputError("The images are a single one: give a list of images, or use predict.")
+        if passes not in (1, 2):
+            raise InputError(f"passes is {passes!r}: read the images once or twice, 1 or 2.")
+        if passes == 2:
+            yield from self._predict_twice(self._encode_many(images, sample_ids, workers))
+            return
         for name, views, features in self._encode_many(images, sample_ids, workers):
             if isinstance(features, InputError):
                 yield features
             else:
                 yield replace(self.answer(features, name), pixels=small_copy(views))
+
+    def _predict_twice(
+        self, encoded: Iterable[tuple[str, Any, Vectors | InputError]]
+    ) -> Iterator[Answer | InputError]:
+        """Learn every image, then answer them all with what they taught together."""
+        if self.adapter.n_steps or self._has_corrections:
+            raise InputError(
+                "Two passes learn from the start, and this classifier has learnt already: "
+                "make a new one, or use passes=1."
+            )
+        first = [
+            features
+            if isinstance(features, InputError)
+            else replace(self.answer(features, name), pixels=small_copy(views))
+            for name, views, features in encoded
+        ]
+        learnt = [each for each in first if isinstance(each, Answer)]
+        with one_blas_thread():
+            self.adapter.finish([(each.sample_id, each.features) for each in learnt])
+        self.chosen.subtract(each.label for each in learnt)
+        for each in first:
+            if isinstance(each, Answer):
+                with self.adapter.lock, one_blas_thread():
+                    prediction = self.adapter.answer(each.features, each.sample_id)
+                    self.chosen[prediction.class_name] += 1
+                    final = self.as_answer(prediction, each.features, each.step, each.sample_id)
+                yield replace(final, pixels=each.pixels)
+            else:
+                yield each
 
     def encode_many(
         self, images: Iterable[Any], sample_ids: Iterable[str] | None = None, workers: int = 1
@@ -280,8 +334,8 @@ class Classifier:
         self, saved: Saved, state: str, task: Task, method: str | None, options: dict[str, Any]
     ) -> Adapter:
         """The adapter of a state, if it was saved by this method, for this model and prompts."""
-        check_method(saved, state, method, options)
-        check_text(saved, state, task)
+        _check_method(saved, state, method, options)
+        _check_text(saved, state, task)
         needed = TEXT_ENCODER in get_method(saved.method).needs
         if needed and hasattr(self.encoder, "promptable"):
             return restored(saved, {TEXT_ENCODER: self.encoder.promptable()})
@@ -302,7 +356,7 @@ class Classifier:
             on_note(f"Since the state was saved, classes have changed: {'; '.join(changes)}.")
 
     def _about(self) -> dict[str, Any]:
-        """What the state file is to know beyond the adapter: arguments of the constructor."""
+        """The arguments of the constructor that are saved with the state."""
         return {
             "model": self.encoder.name,
             "templates": self._prompts["templates"],
@@ -339,20 +393,7 @@ class Classifier:
         self, prediction: Prediction, features: Vectors, step: int, sample_id: str = ""
     ) -> Answer:
         """A prediction for an image with these features (V, D), beside zero-shot."""
-        task = self.task
-        zero_shot = softmax(task.logit_scale * (task.text_features @ features[0]))
-        first = int(np.argmax(zero_shot))
-        return Answer(
-            label=prediction.class_name,
-            probability=float(prediction.probs[prediction.label]),
-            zero_shot_label=task.class_names[first],
-            zero_shot_probability=float(zero_shot[first]),
-            step=step,
-            sample_id=sample_id,
-            prediction=prediction,
-            zero_shot_probs=zero_shot,
-            features=features,
-        )
+        return answer_for(self.task, prediction, features, step, sample_id)
 
 
 def _is_path(image: Any) -> bool:
@@ -384,3 +425,63 @@ def _checked_names(classes: Sequence[str] | None, saved: Saved | None) -> tuple[
                 f"The class name {name!r} occurs more than once: make the names distinct."
             )
     return tuple(classes)
+
+
+def _model_of(saved: Saved | None, state: str) -> str:
+    """The model that a state was saved with; never a file, which might be a stranger's."""
+    model = _DEFAULT_MODEL if saved is None else _checked_about(saved, state)["model"]
+    places = [model, model.partition(":")[2]]  # MODEL:FILE, onnx:FOLDER, hf:FOLDER
+    if "/" in model or os.sep in model or any(each and Path(each).exists() for each in places):
+        raise InputError(
+            f"{state} was saved with the model {printable(model)}, which is not known by its "
+            "name alone: name the model too."
+        )
+    return model
+
+
+def _checked_about(saved: Saved, state: str) -> dict[str, Any]:
+    """Arguments of the constructor that a state knows; an edited file is refused."""
+    about = {"model": _DEFAULT_MODEL, **saved.about}
+    for name, value in about.items():
+        if name not in _ABOUT or not isinstance(value, _ABOUT[name]):
+            raise InputError(
+                f"{state} is damaged ({name!r} is wrong): restore it from a copy or start over."
+            )
+    return about
+
+
+def _check_method(saved: Saved, state: str, method: str | None, options: dict[str, Any]) -> None:
+    """Refuse a state that was made by another method or with other options."""
+    if method not in (None, saved.method):
+        raise InputError(
+            f"{state} was saved by method {saved.method!r}, not {method!r}: "
+            "leave the method out or start over."
+        )
+    kind = get_method(saved.method).Config
+    asked = build_config(saved.method, kind, options)
+    for name in with_preset(saved.method, options):
+        before = saved.options.get(name, getattr(asked, name))
+        if before != getattr(asked, name):
+            raise InputError(
+                f"{state} was saved with {name}={printable(str(before))}: "
+                "leave the option out or start over."
+            )
+
+
+def _check_text(saved: Saved, state: str, task: Task) -> None:
+    """Refuse a state that shares no class with ``task``, or whose text features differ."""
+    before = saved.task
+    common = [name for name in before.class_names if name in task.class_names]
+    if not common:
+        raise InputError(
+            f"{state} was saved for {before.n_classes} other classes, from "
+            f"{before.class_names[0]!r} to {before.class_names[-1]!r}: "
+            "leave the classes out or start over."
+        )
+    ours = task.text_features[[task.index_of(name) for name in common], :]
+    theirs = np.asarray(before.text_features)[[before.index_of(name) for name in common], :]
+    if ours.shape != theirs.shape or np.abs(ours - theirs).max() > _SAME_TEXT:
+        raise InputError(
+            f"{state} was saved with another model or other prompts: "
+            "name the same ones or start over."
+        )

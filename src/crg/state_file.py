@@ -26,7 +26,7 @@ VERSION = 2  # 2: the digest covers the header too
 
 @dataclass(frozen=True)
 class Saved:
-    """What a state file holds."""
+    """The contents of a state file."""
 
     method: str
     options: Mapping[str, Any]
@@ -96,7 +96,6 @@ def read(path: str | os.PathLike[str]) -> Saved:
         raise InputError(
             f"{path} is damaged (its checksum does not fit): restore it from a copy or start over."
         )
-    header.setdefault("about", {})  # which older files lack
     _check_kinds(path, header)
     try:
         text = _placed(tensors.pop("text_features"), header["torch_device"])

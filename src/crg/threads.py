@@ -28,7 +28,7 @@ _blas_limits: list[Any] = []
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Products of NumPy use one thread meanwhile.
+    """Limit NumPy's products to one thread within the ``with`` block.
 
     The arrays of one image are so small that threads cost more in waiting for each other
     than they save, above all where something else needs the processors too; and sums that
@@ -93,7 +93,7 @@ class HeldSignals:
 
 
 def processors() -> int:
-    """How many of them this process may use."""
+    """The number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -101,7 +101,7 @@ def processors() -> int:
 
 @contextmanager
 def environment(values: Mapping[str, str]) -> Iterator[None]:
-    """The variables of this process with other values meanwhile."""
+    """Set variables of this process within the ``with`` block."""
     kept = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -116,7 +116,7 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Torch uses one thread meanwhile, even if it is imported only then; never for this alone.
+    """Limit torch to one thread within the ``with`` block, also if it is imported only there.
 
     With as many threads as there are processors its sums would depend on the machine.
     """

@@ -4,8 +4,8 @@ Shapes use fixed letters: K classes, D feature width, V views of one image. An
 ``Array`` is a NumPy array or a torch tensor; code that handles one asks for its
 namespace with array-api-compat and so works on both.
 
-This module imports nothing of the package but ``notebook``, which is why the
-checks on raw vectors that Task and Sample need live here too.
+This module imports nothing of ours, which is why the checks on raw vectors that Task and Sample
+need live here too.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from typing import Any, TypeAlias
 import array_api_compat
 import array_api_compat.numpy
 import numpy as np
-
-from crg import notebook
 
 Array: TypeAlias = Any
 SampleId: TypeAlias = int | str
@@ -198,11 +196,6 @@ class Prediction:
     def __repr__(self) -> str:
         probability = float(self.probs[self.label])
         return f"Prediction({self.class_name!r}, {probability:.3f}, {len(self.probs)} classes)"
-
-    def _repr_html_(self) -> str:
-        """Show the most probable classes as bars in a notebook."""
-        below = notebook.bars(self.class_names, self.probs.tolist())
-        return notebook.card(self.class_name, (), below)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

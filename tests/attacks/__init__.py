@@ -1,4 +1,4 @@
-"""Attacks of our own making, in families, each case repeatable by its seed."""
+"""Home-made attacks, in families, each case repeatable by its seed."""
 
 from attacks.arrays import odd_arrays
 from attacks.base import Family as Family

@@ -18,7 +18,7 @@ _DTYPES = ("f2", "f4", "f8", ">f4", "i1", "i8", "u8", "b1", "c8", "O", "U3", "S3
 
 
 def odd_arrays(dice: random.Random, place: Path) -> Outcome:
-    """What is refused changes nothing; what is taken gives finite logits."""
+    """A refused array changes nothing; an accepted one gives finite logits."""
     given = material(dice.choice([name for name in crg.list_methods() if name not in _SLOW]))
     adapter = copy.deepcopy(given.adapter)
     views, odd_id = _odd_views(dice, given.views[0]), odd_value(dice)

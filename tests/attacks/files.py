@@ -191,8 +191,8 @@ def _read_while_cut(folder: Path, size: int) -> None:
 
     found = read_features(folder)
     os.truncate(folder / store.IMAGES, size)
-    told = refused(lambda: [found.views(row) for row in range(len(found))])
-    os._exit(3 if told else 0)
+    was_refused = refused(lambda: [found.views(row) for row in range(len(found))])
+    os._exit(3 if was_refused else 0)
 
 
 @functools.cache
@@ -222,8 +222,8 @@ def results(dice: random.Random, place: Path) -> Outcome:
     if dice.random() < 0.3:
         done = command("rerun", f"{path}:{dice.randint(1, len(lines))}")
         return "refused" if done.exit_code else "handled"
-    told = refused(lambda: read_experiments([path], on_note=said.append))
-    return "refused" if told or left_out else "handled"
+    was_refused = refused(lambda: read_experiments([path], on_note=said.append))
+    return "refused" if was_refused or left_out else "handled"
 
 
 def designs(dice: random.Random, place: Path) -> Outcome:

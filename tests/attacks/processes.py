@@ -41,7 +41,7 @@ _IMAGES, _BLOCKS = 16, 6
 
 
 class Child:
-    """A process of its own that does some work, with all that it says in one file."""
+    """A separate process that does some work, with all its output in one file."""
 
     def __init__(self, work: Callable[[], None], said: Path) -> None:
         said.unlink(missing_ok=True)
@@ -49,7 +49,7 @@ class Child:
         sys.stdout.flush()
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # until the child has its own handlers
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # threads of whoever runs the tests do not matter here
+            warnings.simplefilter("ignore")  # threads of the test runner do not matter here
             self.pid = os.fork()
         if self.pid == 0:
             _be_child(work, said)
@@ -116,7 +116,7 @@ def _at_a_moment(
 def _predict(folder: Path, out: str, *more: str) -> None:
     os.chdir(folder)
     words = ("predict", "in", "--classes", _CLASSES, "--model", "mini", "--views", "2")
-    main([*words, "--workers", "1", "--out", out, *more], prog_name="crg")
+    main([*words, "--out", out, *more], prog_name="crg")
 
 
 @functools.cache
@@ -209,7 +209,7 @@ def killed_encode(dice: random.Random, place: Path) -> Outcome:
         child = Child(lambda: _encode(folder), place / "said")
         _at_a_moment(dice, child, lambda: _n_blocks(folder), _BLOCKS)
         child.end(dice.choice(_SIGNALS))
-    require(Child(lambda: _encode(folder), place / "said").end() == 0, "it does not go on")
+    require(Child(lambda: _encode(folder), place / "said").end() == 0, "it does not continue")
     require(contents(folder) == whole, "another store after a stop")
     return "handled"
 
@@ -220,10 +220,10 @@ def two_encodes(dice: random.Random, place: Path) -> Outcome:
     shutil.rmtree(folder, ignore_errors=True)
     child = Child(lambda: _encode(folder), place / "said")
     _at_a_moment(dice, child, lambda: _n_blocks(folder), _BLOCKS)
-    told = refused(lambda: _encode(folder))
-    require(child.end() in ((0,) if told else (0, 2)), "the first one was disturbed")
+    was_refused = refused(lambda: _encode(folder))
+    require(child.end() in ((0,) if was_refused else (0, 2)), "the first one was disturbed")
     require(contents(folder) == whole, "another store beside a second job")
-    return "refused" if told else "handled"
+    return "refused" if was_refused else "handled"
 
 
 # Compare and bench
@@ -262,7 +262,7 @@ def _compared() -> dict[str, Any]:
 
 
 def _measured(path: Path) -> dict[str, Any]:
-    """What was measured of each run, without times and memory; each run is there once."""
+    """The measurements of each run, without times and memory; each run is there once."""
     runs = [each for each in ledger.read(path).entries.values() if isinstance(each, Run)]
     require(len({each.key for each in runs}) == len(runs), "a run is there twice")
     return {each.key: measured_values(each) for each in runs}

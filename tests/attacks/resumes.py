@@ -15,9 +15,8 @@ from typing import Any
 from attacks.base import Outcome, bent, bent_json, edited, refused, require
 from colour_encoder import COLOURS, ColourEncoder, save_stream
 from crg.classifier import Classifier
-from crg.predict.answers import AnswerFile, Format, resume_folder
-from crg.predict.journal import Journal
-from crg.predict.stream import ImageStream, Output
+from crg.predict.answers import AnswerFile, Layout, resume_folder
+from crg.predict.stream import ImageStream, Journal, Output
 from crg.types import InputError
 
 NAMES = (  # what file systems allow and programs stumble over
@@ -29,7 +28,7 @@ NAMES = (  # what file systems allow and programs stumble over
 
 
 def stream(
-    folder: Path, paths: Sequence[Path], layout: Format = "jsonl", stop_after: int | None = None
+    folder: Path, paths: Sequence[Path], layout: Layout = "jsonl", stop_after: int | None = None
 ) -> None:
     """What ``crg predict --resume`` does, without its model; ``stop_after`` some images it dies."""
     out = folder / f"answers.{layout}"
@@ -54,7 +53,7 @@ def stream(
 
 
 @functools.cache
-def _material(layout: Format) -> tuple[Path, list[Path]]:
+def _material(layout: Layout) -> tuple[Path, list[Path]]:
     """Images, the answers to all of them, and those of a run that was killed."""
     place = Path(tempfile.mkdtemp(prefix="crg-attacks-"))
     os.environ["CRG_CACHE"] = str(place / "cache")
@@ -67,7 +66,7 @@ def _material(layout: Format) -> tuple[Path, list[Path]]:
 
 def resumed(dice: random.Random, place: Path) -> Outcome:
     """One file of a killed run is damaged or edited: refused, or the answers are sound."""
-    layout: Format = dice.choice(("jsonl", "csv"))
+    layout: Layout = dice.choice(("jsonl", "csv"))
     source, paths = _material(layout)
     folder = place / "run"
     shutil.rmtree(folder, ignore_errors=True)
@@ -105,7 +104,7 @@ def _damaged(dice: random.Random, target: Path, content: bytes) -> bytes:
 
 def odd_names(dice: random.Random, place: Path) -> Outcome:
     """Whatever images are called, a stopped and resumed run gives the answers of a whole one."""
-    layout: Format = dice.choice(("jsonl", "csv"))
+    layout: Layout = dice.choice(("jsonl", "csv"))
     _, paths = _material(layout)
     folder = place / "named"
     shutil.rmtree(folder, ignore_errors=True)
@@ -128,22 +127,22 @@ def odd_names(dice: random.Random, place: Path) -> Outcome:
 
 
 def full_disk(dice: random.Random, place: Path) -> Outcome:
-    """Any write of a run fails: it is refused, and afterwards goes on as if nothing had been."""
-    layout: Format = dice.choice(("jsonl", "csv"))
+    """Any write of a run fails: it is refused, and then continues as if nothing had happened."""
+    layout: Layout = dice.choice(("jsonl", "csv"))
     source, paths = _material(layout)
     folder = place / "full"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    told = refused(lambda: _on_full_disk(folder, paths, layout, dice.randint(40, 20_000)))
+    was_refused = refused(lambda: _on_full_disk(folder, paths, layout, dice.randint(40, 20_000)))
     stream(folder, paths, layout)
     file = f"answers.{layout}"
     same = (folder / file).read_bytes() == (source / "whole" / file).read_bytes()
     require(same, "other answers after a full disk")
-    return "refused" if told else "handled"
+    return "refused" if was_refused else "handled"
 
 
-def _on_full_disk(folder: Path, paths: Sequence[Path], layout: Format, limit: int) -> None:
-    """In a process of its own, because a limit on the size of files cannot be lifted again."""
+def _on_full_disk(folder: Path, paths: Sequence[Path], layout: Layout, limit: int) -> None:
+    """In a separate process, because a limit on the size of files cannot be lifted again."""
     import resource
     import signal
 

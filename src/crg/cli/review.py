@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from crg.atomic import check_ours, locked
-from crg.cli.predict import class_names
 from crg.cli.shared import note, progress
+from crg.predict.files import read_names
 from crg.predict.review import MARK, MOST, known_classes, read_lines, write
 from crg.threads import processors
 
@@ -46,7 +46,7 @@ def review(
     """
     check_ours(out, MARK.encode(), "--out")
     lines, earlier = read_lines(answers), None if before is None else read_lines(before)
-    names = class_names(text) or known_classes(answers, lines)
+    names = read_names(text) or known_classes(answers, lines)
     if len(lines) > most:
         note(f"the page shows the {most} least sure of {len(lines)} images; --most shows more.")
     with locked(out), progress("thumbnails", min(most, len(lines))) as advance:

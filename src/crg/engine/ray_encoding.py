@@ -23,8 +23,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from crg.encoders import load_encoder
 from crg.encoders.base import Encoder
-from crg.extras import library
 from crg.encoding.blocks import BlockOptions, EncodedBlock, encode_blocks
+from crg.extras import library
 from crg.images.image_set import ImageSet
 from crg.threads import processors
 from crg.types import InputError

@@ -17,7 +17,7 @@ from typing import Any
 
 from crg.classifier import Classifier
 from crg.images.reading import shown
-from crg.predict.lines import unmarked
+from crg.predict.answers import unmarked
 from crg.suggest import nearest
 from crg.threads import one_blas_thread
 from crg.types import InputError, parsed_json
@@ -48,10 +48,8 @@ def read_corrections(path: Path) -> dict[str, str]:
     return _one_label_each(pairs, path)
 
 
-def digest_of(corrections: Mapping[str, str]) -> str | None:
-    """A name for some corrections; None if there are none."""
-    if not corrections:
-        return None
+def digest_of(corrections: Mapping[str, str]) -> str:
+    """A name for some corrections."""
     return hashlib.sha256(json.dumps(list(corrections.items())).encode()).hexdigest()
 
 

@@ -107,6 +107,33 @@ def read_lines(file: Path, what: str) -> list[str]:
     return names
 
 
+def read_names(text: str | None) -> tuple[str, ...] | None:
+    """The names of ``--classes``, a list or a file with one per line; None if it is not given.
+
+    >>> read_names('cat, "cup, saucer"')
+    ('cat', 'cup, saucer')
+    """
+    if text is None:
+        return None
+    if "," not in text and (text.endswith(LIST_SUFFIX) or os.path.isfile(text)):
+        return tuple(read_lines(Path(text), "class"))
+    try:  # a name may hold a comma in quotes
+        [names] = csv.reader([text], skipinitialspace=True, strict=True)
+    except (csv.Error, ValueError):
+        raise InputError(
+            "The list of --classes has a line break or an open quote: separate names by "
+            "commas, or write one per line into a file and name that."
+        ) from None
+    if len(names) == 1 and os.path.isdir(text):
+        raise InputError(f"{text} is a folder, and no list of classes: separate names by commas.")
+    if len(names) == 1:
+        raise InputError(
+            f"The list of --classes has one name, {text!r}: give at least two, separated by "
+            "commas, or a file with one per line."
+        )
+    return tuple(name.strip() for name in names)
+
+
 def _listed(table: Path, delimiter: str) -> list[Path]:
     """The column ``path`` of a table; paths are relative to the table's folder."""
     try:
@@ -138,7 +165,7 @@ def iter_arrivals(
 ) -> Iterator[Path | None]:
     """Each image of ``list_now()`` in the order of arrival, for ever; None when none is waiting.
 
-    A place that is not there for a while, such as a folder on a stick, is empty meanwhile.
+    A place that disappears for a while, such as a folder on a stick, counts as empty.
     A file that has changed since the last look is still being written and has to wait for
     the next one. One that changes after it was given is given again: it may have been taken
     in the middle of a slow copy. After ``idle`` seconds without an image the watch ends.

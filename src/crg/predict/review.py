@@ -20,9 +20,7 @@ from typing import Any
 
 from crg.atomic import replacing
 from crg.images.reading import read_image
-from crg.predict.answers import LAYOUTS, kept_settings, read_answers
-from crg.predict.lines import CORRECTED, TOP, Line, place_of
-from crg.predict.parquet import read_parquet
+from crg.predict.answers import CORRECTED, TOP, Line, kept_settings, place_of, read_answers
 from crg.types import InputError
 
 MARK = 'content="crg review"'  # by which our pages are known
@@ -38,9 +36,7 @@ def read_lines(path: Path) -> dict[str, Line]:
 
     The path of an image that was moved when it was sorted is where it is now.
     """
-    layout = LAYOUTS.get(path.suffix.lower(), "jsonl")
-    found = read_parquet(path) if layout == "parquet" else read_answers(path, layout)
-    placed = ({**line, "path": str(place_of(line))} for line in found)
+    placed = ({**line, "path": str(place_of(line))} for line in read_answers(path))
     lines = {line["path"]: line for line in placed}
     if not lines:
         raise InputError(f"{path} holds no answers yet: name a file that crg predict has filled.")
@@ -122,7 +118,7 @@ def _entry(line: Line, jpeg: bytes | None, before: Mapping[str, Line] | None) ->
     entry |= {name: _number(line[name]) for name in _NUMBERS if name in line}
     entry |= {name: True for name in ("changed", "corrected") if line.get(name) is True}
     if line.get(TOP):
-        entry[TOP] = [str(label) for label, _ in line[TOP]]
+        entry[TOP] = [str(best["label"]) for best in line[TOP]]
     if jpeg is not None:
         entry["thumbnail"] = base64.b64encode(jpeg).decode()
     earlier = None if before is None else before.get(line["path"])
@@ -132,7 +128,7 @@ def _entry(line: Line, jpeg: bytes | None, before: Mapping[str, Line] | None) ->
 
 
 def _confidence(line: Line) -> float:
-    """What the answers are sorted by; an image that could not be read comes last."""
+    """The probability to sort an answer by; an image that could not be read comes last."""
     return 2.0 if line.get("error") else _number(line.get("probability"))
 
 
@@ -169,5 +165,5 @@ def _file(name: str) -> str:
 
 
 def _source(text: str) -> str:
-    """What a policy calls an inline style or script: its digest."""
+    """The source of an inline style or script in a content security policy: its digest."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

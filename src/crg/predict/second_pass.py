@@ -9,37 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from crg.classifier import Classifier
 from crg.encoders.base import Vectors
+from crg.methods.base import Method
+from crg.methods.registry import get_method
+from crg.predict.answers import CORRECTED, Line
 from crg.predict.corrections import learn
-from crg.predict.journal import Journal
-from crg.predict.lines import CORRECTED, Line
-from crg.predict.stream import Counts, Output
+from crg.predict.stream import Journal, Output
 from crg.threads import HeldSignals, one_blas_thread
-from crg.types import InputError, SampleId
+from crg.types import InputError
 
 
-class Stored:
-    """The images of the first pass, as often as they are asked for."""
-
-    def __init__(self, lines: Sequence[Line], features: Journal) -> None:
-        """``lines`` are those of answered images, in the order of their steps."""
-        self._lines, self._features = lines, features
-
-    def __iter__(self) -> Iterator[tuple[SampleId, Vectors]]:
-        """Path and views (V, D) of each image."""
-        n_read = 0
-        for line, (step, views) in zip(self._lines, self._features, strict=False):
-            if step != line["step"]:
-                break
-            n_read += 1
-            yield line["path"], views
-        if n_read < len(self._lines):
-            raise InputError(
-                f"{self._features.path} lacks features of the first pass: start over with "
-                "--overwrite."
-            )
+def gains_by_two(method: str) -> bool:
+    """Whether a method learns images better together, once it has seen all of them."""
+    return get_method(method).finish is not Method.finish
 
 
 def second_pass(
@@ -48,36 +33,52 @@ def second_pass(
     features: Journal,
     output: Output,
     workers: int = 1,
-) -> Iterator[Counts]:
-    """Answer again what the lines ``first`` have answered; yields the counts after each.
+) -> Iterator[Any]:
+    """Answer again what the lines ``first`` have answered; yields after each image.
 
     Images that have a line in ``output`` are left as they are. What people corrected is learnt
     again, as the images that were steps are, and written last: until then the files are there.
     """
+    corrected = {line["path"]: line for line in first if line.get(CORRECTED)}
     answered = [line for line in first if "step" in line and not line.get(CORRECTED)]
     paths = {line["path"] for line in answered}
+    views: Iterator[Vectors] = iter(())
+    if any(map(output.is_new, paths)):
+        names = [line["path"] for line in answered]
+        with one_blas_thread():
+            classifier.adapter.finish(zip(names, _stored(answered, features), strict=True))
+        if corrected:
+            learn(classifier, {path: line["label"] for path, line in corrected.items()}, workers)
+        views = _stored(answered, features)
     for line in first:
         if "error" in line and line["path"] not in paths:
-            output.unreadable(Path(line["path"]), line["error"])
-    corrected = {line["path"]: line for line in first if line.get(CORRECTED)}
-    if any(output.is_new(path) for path in paths):
-        stored = Stored(answered, features)
-        with one_blas_thread():
-            classifier.adapter.finish(stored)
-        learn(classifier, {path: line["label"] for path, line in corrected.items()}, workers)
-        yield from _answers(classifier, answered, stored, output)
+            output.unreadable(line["path"], line["error"])
+        elif "step" in line and not line.get(CORRECTED):
+            seen = next(views, None)
+            if seen is not None and output.is_new(line["path"]):
+                _answer(classifier, line, seen, output)
+                yield line
     for path, line in corrected.items():
         output.corrected(path, line["label"], line["step"])
 
 
-def _answers(
-    classifier: Classifier, answered: Sequence[Line], stored: Stored, output: Output
-) -> Iterator[Counts]:
-    adapter, names = classifier.adapter, classifier.task.class_names
+def _stored(answered: Sequence[Line], features: Journal) -> Iterator[Vectors]:
+    """The views (V, D) of each image that the first pass answered."""
+    n_read = 0
+    for line, (step, views) in zip(answered, features, strict=False):
+        if step != line["step"]:
+            break
+        n_read += 1
+        yield views
+    if n_read < len(answered):
+        raise InputError(
+            f"{features.path} lacks features of the first pass: start over with --overwrite."
+        )
+
+
+def _answer(classifier: Classifier, line: Line, views: Vectors, output: Output) -> None:
     with one_blas_thread():
-        for line, (path, views) in zip(answered, stored, strict=True):
-            if output.is_new(line["path"]):
-                answer = classifier.as_answer(adapter.answer(views, path), views, line["step"])
-                with HeldSignals():
-                    output.answer(Path(line["path"]), answer, names)
-                yield output.counts
+        prediction = classifier.adapter.answer(views, line["path"])
+        answer = classifier.as_answer(prediction, views, line["step"])
+    with HeldSignals():
+        output.answer(Path(line["path"]), answer)

@@ -13,7 +13,7 @@ from fastapi.responses import FileResponse, StreamingResponse
 from msgspec import json
 from PIL import Image
 
-from crg.predict.lines import csv_line, csv_row, json_line
+from crg.predict.answers import csv_line, csv_row, json_line
 from crg.server.problems import Problem
 from crg.server.routes import BINARY, actions_of, service_of
 from crg.server.schema import problems
