@@ -27,7 +27,7 @@ from served import Process
 
 NAMES = ["red circle", "blue square", "green triangle", "yellow star"]
 IMAGES = [encoded(noise(40, 30, seed), "PNG") for seed in range(12)]
-OPTIONS = ("--snapshot-every", "9", "--max-loaded", "2")
+CONFIG = {"snapshot_every": 9, "max_loaded": 2}
 
 
 class Sender(threading.Thread):
@@ -89,13 +89,13 @@ def below(process: int) -> Iterator[tuple[int, str]]:
 
 def kill_repeatedly(folder: Path, kills: int, seed: int) -> dict[str, int]:
     """Kill a server ``kills`` times; raises AssertionError where anything is lost or differs."""
-    chance, server = random.Random(seed), Process(folder, *OPTIONS)
+    chance, server = random.Random(seed), Process(folder, **CONFIG)
     with under_load(server, seed) as senders:
         for _ in range(kills):
             wait_for_more(senders)
             time.sleep(chance.uniform(0, 0.3))
             server.stop(signal.SIGKILL)
-            server = Process(folder, *OPTIONS)
+            server = Process(folder, **CONFIG)
             for sender in senders:
                 sender.address = server.address
     return check_all(folder, server, senders)
@@ -150,7 +150,7 @@ def _check_given(client: httpx.Client, sender: Sender) -> None:
 def _check_log(folder: Path, senders: list[Sender]) -> dict[str, int]:
     """A session that learns the same events without any stop gives the same bits."""
     encoder = load_encoder("mini")
-    log, states = Log(folder / "sessions.sqlite", encoder.width), States(folder, lambda: encoder)
+    log, states = Log(folder / "sessions.sqlite", encoder.width), States(folder, encoder)
     events = 0
     for row in log.newest(2**62, 10):
         assert row.text_features is not None

@@ -18,8 +18,7 @@ from starlette.testclient import TestClient
 import crg
 from colour_encoder import ColourEncoder
 from crg.server.app import create_app
-from crg.server.limits import Limits
-from crg.server.service import Settings
+from crg.server.limits import ServerConfig
 from served import HERE, NAMES, client, png, refused, send, start
 
 OCTETS = {"Content-Type": "application/octet-stream"}
@@ -270,7 +269,7 @@ def test_the_server_says_what_it_is(served: TestClient) -> None:
     metrics = served.get("/metrics").text
     assert "crg_images_total 1.0" in metrics and 'route="/v1/sessions/{id}/images"' in metrics
     facts = served.get("/v1").json()
-    assert facts["model"] == "colours" and facts["limits"]["max_images"] == Limits().max_images
+    assert facts["model"] == "colours" and facts["limits"]["max_images"] == 32
     document = served.get("/openapi.json").json()
     assert "/v1/sessions/{id}/images" in document["paths"]
     for name, model in document["components"]["schemas"].items():
@@ -288,7 +287,7 @@ def test_images_of_a_session_are_learnt_in_their_order(tmp_path: Path) -> None:
     """Requests at once are answered as one stream in the order of their acceptance."""
 
     async def flood() -> list[Any]:
-        app = create_app(Settings(tmp_path, Limits(max_queue=1000)), ColourEncoder())
+        app = create_app(tmp_path, ServerConfig(max_queue=1000), ColourEncoder())
         async with app.router.lifespan_context(app):
             transport = httpx.ASGITransport(app)
             async with httpx.AsyncClient(transport=transport, base_url=HERE) as served:

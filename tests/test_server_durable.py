@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,14 +102,15 @@ def test_what_cannot_be_kept_is_not_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a full disk requests fail, nothing of them is learnt, and later ones go on."""
-    plain, full = Log._in_one, False
+    plain, full = Log.commit, False
 
-    def commit(log: Log, changes: list[Change]) -> None:
-        if full and any(change.owner for change in changes):
-            raise sqlite3.OperationalError("database or disk is full")
-        plain(log, changes)
+    def commit(log: Log, changes: Sequence[Change]) -> None:
+        plain(log, [*changes, fail] if full else changes)
 
-    monkeypatch.setattr(Log, "_in_one", commit)
+    def fail(_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Log, "commit", commit)
     with client(tmp_path / "a") as served, client(tmp_path / "b") as other:
         session, twin = busy_session(served), busy_session(other)
         full = True
@@ -181,8 +183,8 @@ def test_thumbnails_are_bounded_and_images_kept_only_if_asked(tmp_path: Path) ->
         found = [served.get(f"{session}/images/{step}/thumbnail") for step in range(1, 6)]
         assert [each.status_code for each in found] == [404, 404, 200, 200, 200]
         assert found[-1].headers["content-type"] == "image/jpeg"
-        refused(served.get(f"{session}/images/5"), 404, "--keep-images")
-    with client(tmp_path / "b", settings={"keep_images": True}, thumbnails=0) as served:
+        refused(served.get(f"{session}/images/5"), 404, "keep_images")
+    with client(tmp_path / "b", keep_images=True, thumbnails=0) as served:
         session, content = start(served), png("red")
         assert not send(served, session, content)["thumbnail"]
         kept = served.get(f"{session}/images/1")

@@ -47,7 +47,7 @@ def test_names_never_become_markup(stage: Stage, tmp_path: Path) -> None:
 
 def test_a_token_is_asked_for(page: Page, stage: Stage, tmp_path: Path) -> None:
     """A wrong token is refused in a sentence; with the right one everything works."""
-    with Process(tmp_path / "data", CRG_TOKEN=TOKEN) as guarded:
+    with Process(tmp_path / "data", token=TOKEN) as guarded:
         page.browser.get(f"{guarded.address}/")
         until(lambda: page.text("#login h1") == "This server needs a token")
         page.browser.find_element("id", "token").send_keys("a wrong one", Keys.ENTER)

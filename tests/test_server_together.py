@@ -17,8 +17,7 @@ from crg.images.preprocessing import Pixels
 from crg.server.app import create_app
 from crg.server.batching import Gatherer
 from crg.server.event_log import Event
-from crg.server.limits import Limits
-from crg.server.service import Settings
+from crg.server.limits import ServerConfig
 from crg.server.sse import EventStream, Hub
 from served import HERE, NAMES, png
 
@@ -42,7 +41,7 @@ async def served(
     folder: Path, encoder: ColourEncoder, **limits: int
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client that can have many requests under way."""
-    app = create_app(Settings(folder, Limits(**limits)), encoder)
+    app = create_app(folder, ServerConfig(**limits), encoder)
     transport = httpx.ASGITransport(app)
     async with (
         app.router.lifespan_context(app),
@@ -62,7 +61,7 @@ def test_images_of_all_sessions_share_batches(tmp_path: Path) -> None:
             await asyncio.to_thread(encoder.begun.wait, 30)
             others = [asyncio.create_task(_send(client, each)) for each in sessions[1:]]
             batcher = client._transport.app.state.service.batcher  # type: ignore[attr-defined]
-            await _until(lambda: batcher._gatherer._waiting.qsize() == 5)
+            await _until(lambda: len(batcher._gatherer._waiting) == 5)
             encoder.let.set()
             answers = await asyncio.gather(first, *others)
             assert all(each.json()["answers"][0]["step"] == 1 for each in answers)
@@ -121,7 +120,7 @@ def test_a_watcher_that_does_not_read_is_disconnected() -> None:
         seen = 0
         for number in range(1, 301):
             hub.publish("s", [Event(number, "answer", 0.0, {"step": number})])
-            seen += b"id: %d\n" % number in await anext(quick)
+            seen += (await anext(quick)).id == str(number)
         late = [frame async for frame in slow]
         hub.close()
         assert [frame async for frame in quick] == [] and not hub._queues
@@ -151,7 +150,7 @@ def test_a_watcher_whose_line_is_stuck_gives_its_place_back(monkeypatch: Any) ->
             return []
 
         stream = EventStream(hub.watch("s", None, nothing), hub.budget)
-        await stream({"type": "http"}, receive, send)
+        await stream({"type": "http", "method": "GET"}, receive, send)
         return hub.budget.used
 
     assert asyncio.run(run()) == 0
@@ -166,13 +165,10 @@ def test_what_a_batch_does_wrong_reaches_each_of_it() -> None:
         return [item * 2 for item in items]
 
     async def run() -> list[Any]:
-        loop = asyncio.get_running_loop()
         gatherer: Gatherer[int, int] = Gatherer("test", work)
         results: list[Any] = []
         for item in (1, 0, 2):
-            future: asyncio.Future[int] = loop.create_future()
-            gatherer.submit(item, future)
-            results += await asyncio.gather(future, return_exceptions=True)
+            results += await asyncio.gather(gatherer.submit(item), return_exceptions=True)
         await asyncio.to_thread(gatherer.close)
         return results
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 
+import numpy as np
 from PIL import Image
 
 from crg import notebook
 from crg.encoders.base import Vectors
 from crg.images.preprocessing import Pixels
-from crg.types import Prediction
+from crg.ops import softmax
+from crg.types import Prediction, Task
 
 _SIDE = 64  # pixels of the small copy that an answer keeps, at most
 
@@ -46,6 +48,25 @@ class Answer:
         below = notebook.bars(self.prediction.class_names, probs, zero_shot)
         said = f"image {self.sample_id}, step {self.step}" + ", changed" * self.changed
         return notebook.card(self.label, [said], below, _jpeg(self.pixels))
+
+
+def answer_for(
+    task: Task, prediction: Prediction, features: Vectors, step: int, sample_id: str = ""
+) -> Answer:
+    """A prediction for an image with these unit features (V, D), beside zero-shot."""
+    zero_shot = softmax(task.logit_scale * (task.text_features @ features[0]))
+    first = int(np.argmax(zero_shot))
+    return Answer(
+        label=prediction.class_name,
+        probability=float(prediction.probs[prediction.label]),
+        zero_shot_label=task.class_names[first],
+        zero_shot_probability=float(zero_shot[first]),
+        step=step,
+        sample_id=sample_id,
+        prediction=prediction,
+        zero_shot_probs=zero_shot,
+        features=features,
+    )
 
 
 def small_copy(views: Pixels) -> Pixels:

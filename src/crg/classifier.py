@@ -19,7 +19,7 @@ from PIL.Image import Image
 
 from crg import notebook, state_file
 from crg.adapter import Adapter, create, restored
-from crg.answer import Answer, small_copy
+from crg.answer import Answer, answer_for, small_copy
 from crg.encoders.base import Encoder, Vectors
 from crg.features.class_features import load_with_classes, read_class_features
 from crg.features.files import read_features
@@ -27,7 +27,6 @@ from crg.features.joining import few_for
 from crg.images.preprocessing import Pixels
 from crg.images.views import Augment, Recipe, iter_views, make_views
 from crg.methods.registry import DEFAULT, get_method
-from crg.ops import softmax
 from crg.prompts import PHOTO, Mode, encode_classes, make_task, read_descriptions
 from crg.resources import FEW, TEXT_ENCODER
 from crg.state_file import Saved
@@ -340,20 +339,7 @@ class Classifier:
         self, prediction: Prediction, features: Vectors, step: int, sample_id: str = ""
     ) -> Answer:
         """A prediction for an image with these features (V, D), beside zero-shot."""
-        task = self.task
-        zero_shot = softmax(task.logit_scale * (task.text_features @ features[0]))
-        first = int(np.argmax(zero_shot))
-        return Answer(
-            label=prediction.class_name,
-            probability=float(prediction.probs[prediction.label]),
-            zero_shot_label=task.class_names[first],
-            zero_shot_probability=float(zero_shot[first]),
-            step=step,
-            sample_id=sample_id,
-            prediction=prediction,
-            zero_shot_probs=zero_shot,
-            features=features,
-        )
+        return answer_for(self.task, prediction, features, step, sample_id)
 
 
 def _is_path(image: Any) -> bool:

@@ -21,7 +21,7 @@ _PLAIN = {
 }
 
 
-class Problem(Exception):  # noqa: N818 - the name of RFC 9457
+class ProblemError(Exception):
     """A request is refused: a status, one sentence that names the remedy, perhaps more fields."""
 
     def __init__(
@@ -32,15 +32,12 @@ class Problem(Exception):  # noqa: N818 - the name of RFC 9457
         self.headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
 
 
-KNOWN = (Problem, InputError, HTTPException, RequestValidationError, ClientDisconnect)
+def refused(error: InputError, **more: Any) -> ProblemError:
+    """Bad input as a problem."""
+    return ProblemError(422, str(error), **more)
 
 
-def refused(error: InputError, **more: Any) -> Problem:
-    """The problem that bad input is."""
-    return Problem(422, str(error), **more)
-
-
-def response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
+def response(problem: ProblemError, headers: Mapping[str, str] | None = None) -> Response:
     """A problem as an answer."""
     document = {
         "type": "about:blank",
@@ -58,28 +55,23 @@ def response(problem: Problem, headers: Mapping[str, str] | None = None) -> Resp
 
 
 def add_handlers(app: FastAPI) -> None:
-    """Have every error of the application answered by a problem document."""
-
-    async def handle(_: Request, error: Exception) -> Response:
-        return answer_to(error)
-
-    for kind in KNOWN:
-        app.add_exception_handler(kind, handle)
+    """Answer every error of the application with a problem document."""
+    for kind in (ProblemError, InputError, HTTPException, RequestValidationError, ClientDisconnect):
+        app.add_exception_handler(kind, _answer_to)
 
 
-def answer_to(error: Exception) -> Response:
-    """The problem document for an error that is one of ``KNOWN``."""
+async def _answer_to(_: Request, error: Exception) -> Response:
     match error:
-        case Problem():
+        case ProblemError():
             return response(error)
         case InputError():
             return response(refused(error))
         case HTTPException():
             detail = _PLAIN.get(error.status_code, str(error.detail))
-            return response(Problem(error.status_code, detail), error.headers)
+            return response(ProblemError(error.status_code, detail), error.headers)
         case RequestValidationError():
-            return response(Problem(422, invalid_sentence(error.errors()[0])))
-    return response(Problem(400, "The request broke off: send it again."))
+            return response(ProblemError(422, invalid_sentence(error.errors()[0])))
+    return response(ProblemError(400, "The request broke off: send it again."))
 
 
 def invalid_sentence(first: Mapping[str, Any]) -> str:

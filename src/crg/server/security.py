@@ -16,8 +16,8 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crg.server.limits import Rate
-from crg.server.metrics import Metrics
-from crg.server.problems import Problem, response
+from crg.server.metrics import Counters
+from crg.server.problems import ProblemError, response
 from crg.types import InputError
 
 _LOGGER = logging.getLogger("crg.server")
@@ -110,7 +110,7 @@ class Guard:
             return
         try:
             self._check(scope, Headers(scope=scope))
-        except Problem as problem:
+        except ProblemError as problem:
             await response(problem, _challenge(problem))(scope, receive, send)
             return
         await self._app(scope, receive, send)
@@ -120,8 +120,11 @@ class Guard:
         self._rate.check(client[0] if client else "")
         host = headers.get("host", "")
         if self._token is None and not self._is_known(host):
-            raise Problem(403, f"The host {host!r} is not known here: use localhost, or name it "
-                               "with --allow-host.")  # fmt: skip
+            raise ProblemError(
+                403,
+                f"The host {host!r} is not known here: use localhost, or name it in "
+                "allow_hosts of the --config file.",
+            )
         origin = headers.get("origin")
         if scope["method"] not in _SAFE and origin is not None:
             self._check_origin(origin.lower(), host.lower())
@@ -129,7 +132,7 @@ class Guard:
         if self._token is None or path in _OPEN or path.startswith("/static/"):
             return
         if not self._token.let_in(headers):
-            raise Problem(401, "The token is missing or wrong: send it as "
+            raise ProblemError(401, "The token is missing or wrong: send it as "
                                "Authorization: Bearer TOKEN.")  # fmt: skip
 
     def _is_known(self, host: str) -> bool:
@@ -138,8 +141,11 @@ class Guard:
 
     def _check_origin(self, origin: str, host: str) -> None:
         if origin not in self._origins and _place(origin)[1] != host:
-            raise Problem(403, "The request comes from a page of another origin: allow it with "
-                               "--allow-origin.")  # fmt: skip
+            raise ProblemError(
+                403,
+                "The request comes from a page of another origin: name that in allow_origins "
+                "of the --config file.",
+            )
 
 
 def _place(address: str) -> tuple[str, str]:
@@ -151,14 +157,14 @@ def _place(address: str) -> tuple[str, str]:
         return "", ""
 
 
-def _challenge(problem: Problem) -> Mapping[str, str]:
+def _challenge(problem: ProblemError) -> Mapping[str, str]:
     return {"WWW-Authenticate": "Bearer"} if problem.status == 401 else {}
 
 
 class Envelope:
     """Outermost: security headers on every answer, HEAD as GET, and the counting of requests."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: Counters) -> None:
         self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -188,7 +194,7 @@ class Envelope:
             _LOGGER.error("%s %s failed", method, scope["path"], exc_info=error)
             if status:
                 raise  # half of an answer has left
-            failed = Problem(500, "The server failed: its log says why, so ask who runs it.")
+            failed = ProblemError(500, "The server failed: its log says why, so ask who runs it.")
             await response(failed)(scope, receive, sealed)
         finally:
             route = getattr(scope.get("route"), "path", "")

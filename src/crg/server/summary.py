@@ -7,13 +7,13 @@ from typing import Any
 
 from msgspec import json
 
-from crg.server.event_log import Log, Row
+from crg.server.event_log import Log, StoredSession
 
 _POINTS = 100
 _CLASSES = 12  # with a curve of their own
 
 
-def summarise(log: Log, row: Row) -> dict[str, Any]:
+def summarise(log: Log, row: StoredSession) -> dict[str, Any]:
     """A session as ``GET /v1/sessions/{id}`` gives it."""
     number = row.number
     [(event, images, changed, corrections, first, last, at)] = log.rows(
@@ -45,7 +45,7 @@ def summarise(log: Log, row: Row) -> dict[str, Any]:
     }
 
 
-def brief(log: Log, row: Row) -> dict[str, Any]:
+def brief(log: Log, row: StoredSession) -> dict[str, Any]:
     """What a list of sessions shows of one."""
     [(last, at)] = log.rows(
         """SELECT (SELECT max(step) FROM events WHERE session = ?1),
@@ -63,7 +63,7 @@ def brief(log: Log, row: Row) -> dict[str, Any]:
     }
 
 
-def classes_of(log: Log, row: Row) -> list[str]:
+def classes_of(log: Log, row: StoredSession) -> list[str]:
     """The classes of a session as they are now."""
     changes = log.rows(
         """SELECT detail FROM events WHERE session = ?
