@@ -20,7 +20,7 @@ import httpx
 
 from crg.encoders import load_encoder
 from crg.server.event_log import Log
-from crg.server.learner import Learner, States
+from crg.server.learner import States
 from crg.server.summary import brief
 from made_images import encoded, noise
 from served import Process
@@ -153,8 +153,7 @@ def _check_log(folder: Path, senders: list[Sender]) -> dict[str, int]:
     log, states = Log(folder / "sessions.sqlite", encoder.width), States(folder, encoder)
     events = 0
     for row in log.newest(2**62, 10):
-        assert row.text_features is not None
-        learner = Learner(states.start(row.start, row.text_features))
+        learner = states.fresh(row)
         for some in log.events(row.number, 0):
             assert all(learner.replay(event, log, row.number) for event in some)
         keys = log.rows("SELECT key, first, last FROM keys WHERE session = ?", row.number)

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from crg.server.limits import Budget, Rate, ServerConfig, read_config
-from crg.server.problems import ProblemError
+from crg.server.schema import ProblemError
 from crg.server.security import check_address, is_loopback
 from documents import ROOT
 from made_images import claiming

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import hashlib
 import secrets
 import tempfile
@@ -18,6 +17,7 @@ from msgspec import Raw, json
 from crg import state_file
 from crg.adapter import Adapter
 from crg.classifier import Classifier
+from crg.encoders.base import Vectors
 from crg.images.views import Recipe
 from crg.methods.options import saved_options
 from crg.methods.registry import DEFAULT
@@ -25,8 +25,8 @@ from crg.plugins import check_names_no_file
 from crg.server.batching import Encoded
 from crg.server.event_log import Event, started
 from crg.server.learner import Learner
-from crg.server.problems import ProblemError
 from crg.server.requests import Upload
+from crg.server.schema import ProblemError
 from crg.server.service import Service
 from crg.server.session import Apply, Session
 from crg.server.summary import summarise
@@ -50,15 +50,9 @@ class Actions:
         self._check_room(len(classes), views)
         check_names_no_file(method, options, "a request")
         text = await service.encode_names(classes)
-        start = {
-            "classes": list(classes),
-            "logit_scale": service.encoder.logit_scale,
-            "method": method,
-            "options": dict(options),
-            "views": views,
-        }
-        adapter = await service.run(service.states.start, start, text)
-        return await self._begin(secrets.token_hex(16), start, adapter, text)
+        scale = service.encoder.logit_scale
+        adapter = await service.run(service.states.start, classes, text, scale, method, options)
+        return await self._begin(secrets.token_hex(16), adapter, views, text)
 
     async def start_from(self, state: bytes, views: int) -> dict[str, Any]:
         """Start a session with a state that ``crg`` saved."""
@@ -67,14 +61,7 @@ class Actions:
         adapter = await service.run_with_texts(self._read_state, state)
         self._check_room(adapter.task.n_classes, views)
         await service.run(service.states.save, session_id, Learner(adapter))
-        start = {
-            "classes": list(adapter.task.class_names),
-            "logit_scale": adapter.task.logit_scale,
-            "method": adapter.name,
-            "options": saved_options(adapter.config),
-            "views": views,
-        }
-        return await self._begin(session_id, start, adapter, None)
+        return await self._begin(session_id, adapter, views, None)
 
     async def images(self, session_id: str, uploads: Sequence[Upload], key: str | None) -> Outcome:
         """Learn images, and answer them."""
@@ -194,19 +181,21 @@ class Actions:
             return [Raw(detail.encode()) for _, detail in known[1]], True
 
     async def _begin(
-        self, session_id: str, start: dict[str, Any], adapter: Adapter, text: Any
+        self, session_id: str, adapter: Adapter, views: int, text: Vectors | None
     ) -> dict[str, Any]:
         service = self._service
         start = {
-            **start,
+            "classes": adapter.task.class_names,
+            "logit_scale": adapter.task.logit_scale,
             "model": service.encoder.name,
-            "config": dataclasses.asdict(adapter.config),
+            "method": adapter.name,
+            "options": saved_options(adapter.config),
+            "views": views,
             "seen": adapter.n_steps,
         }
-        created = round(time.time(), 3)
         service.n_sessions += 1
         try:
-            await service.write(started(session_id, created, start, text))
+            await service.write(started(session_id, round(time.time(), 3), start, text))
         except BaseException:
             service.n_sessions -= 1
             raise

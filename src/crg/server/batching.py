@@ -21,7 +21,7 @@ from crg.encoding.ray_cluster import TRIES, Worker, connected, room_for
 from crg.images.preprocessing import Pixels, Preprocessing
 from crg.images.reading import reading
 from crg.images.views import Recipe, views_of
-from crg.server.problems import ProblemError, refused
+from crg.server.schema import ProblemError
 from crg.threads import one_blas_thread, processors
 from crg.types import InputError
 
@@ -119,7 +119,7 @@ class Batcher:
         try:
             views, small = await loop.run_in_executor(self._readers, self._read, content, recipe)
         except InputError as error:
-            raise refused(error, image=place) from None
+            raise ProblemError(422, str(error), image=place) from None
         return await self._gatherer.submit(views), small
 
     def close(self) -> None:

@@ -67,7 +67,7 @@ class StoredSession:
     number: int
     id: str
     created: float
-    start: dict[str, Any]  # method, options, views, classes, logit scale
+    start: dict[str, Any]  # classes, logit_scale, model, method, options, views, seen
     text_features: Vectors | None  # (K, D); None: it was started from a state
 
 

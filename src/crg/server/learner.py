@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,11 +112,25 @@ class States:
         self._folder, self._encoder = folder, encoder
         self._resources: dict[str, Any] = {}
 
-    def start(self, row_start: Mapping[str, Any], text: Vectors) -> Adapter:
-        """A new adapter for the classes that a session was started with."""
-        task = Task(row_start["classes"], text, row_start["logit_scale"])
-        task = task.with_resources(self._needed(row_start["method"]))
-        return create(row_start["method"], task, **row_start["options"])
+    def start(
+        self,
+        classes: Sequence[str],
+        text: Vectors,
+        logit_scale: float,
+        method: str,
+        options: Mapping[str, Any],
+    ) -> Adapter:
+        """A new adapter for these classes with their text features (K, D)."""
+        task = Task(classes, text, logit_scale).with_resources(self._needed(method))
+        return create(method, task, **options)
+
+    def fresh(self, row: StoredSession) -> Learner:
+        """The learner of a session before its first event."""
+        if row.text_features is None:
+            raise RuntimeError(f"The state that session {row.id} was started from is lost.")
+        start = row.start
+        scale, method, options = start["logit_scale"], start["method"], start["options"]
+        return Learner(self.start(start["classes"], row.text_features, scale, method, options))
 
     def save(self, session_id: str, learner: Learner) -> None:
         """Write a snapshot; remove older ones, except the state that a session started from."""
@@ -154,9 +168,7 @@ class States:
                 return Learner(load(path, self._needed(row.start["method"])), seq)
             except InputError as error:
                 _LOGGER.warning("a snapshot of session %s is unusable: %s", row.id, error)
-        if row.text_features is None:
-            raise RuntimeError(f"The state that session {row.id} was started from is lost.")
-        return Learner(self.start(row.start, row.text_features))
+        return self.fresh(row)
 
     def _snapshots(self, session_id: str) -> list[tuple[int, Path]]:
         """Number of the last event and path of each snapshot, newest first."""

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from crg.prompts import PHOTO, check_template
-from crg.server.problems import ProblemError
+from crg.server.schema import ProblemError
 from crg.types import InputError
 
 _CLIENTS = 10_000  # whose requests are counted; the one that was away longest is forgotten

@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import uvicorn
@@ -17,11 +17,10 @@ from crg.server.app import create_app
 from crg.server.batching import encoders_on_ray
 from crg.server.limits import ServerConfig
 from crg.server.security import check_address
-from crg.server.service import Service
 from crg.types import InputError
 
+_BACKLOG = 2048  # connections that wait to be accepted, as uvicorn has it
 _SWITCH = 0.002  # seconds after which a computing thread yields to the event loop
-_STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 def serve(
@@ -55,50 +54,24 @@ def serve(
         listening = held.enter_context(_listen(host, port))
         name = f"[{host}]" if ":" in host else host
         page = f"http://{name}:{listening.getsockname()[1]}/"
-        options = uvicorn.Config(
-            app,
-            log_level="critical",  # the application logs what fails
-            access_log=False,
-            server_header=False,
-            limit_concurrency=config.max_connections,
-            timeout_keep_alive=30,
+        app.state.on_ready = lambda: on_ready(page)
+        server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                log_level="critical",  # the application logs what fails
+                access_log=False,
+                server_header=False,
+                limit_concurrency=config.max_connections,
+                timeout_keep_alive=30,
+            )
         )
         sys.setswitchinterval(_SWITCH)
-        server = _Server(options, app.state.service, lambda: on_ready(page))
-        try:
+        for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again at its end
+            signal.signal(number, lambda *_: None)
+        with contextlib.suppress(SystemExit):
             server.run(sockets=[listening])
-        except SystemExit:
-            failure = app.state.failure or InputError("The server could not start: see above.")
-            raise failure from None
-
-
-class _Server(uvicorn.Server):
-    """Ends the streams of events before it stops, which would wait for them."""
-
-    def __init__(self, config: uvicorn.Config, service: Service, on_ready: Callable[[], None]):
-        super().__init__(config)
-        self._service, self._on_ready = service, on_ready
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Stop the server on SIGTERM and Ctrl-C without raising them again: exit with 0."""
-        before = {each: signal.signal(each, self.handle_exit) for each in _STOPS}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept connections, and say so."""
-        await super().startup(sockets)
-        if not self.should_exit:
-            self._on_ready()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer what was accepted, and close."""
-        self._service.stop_watching()
-        await super().shutdown(sockets)
+        if not server.started:
+            raise app.state.failure or InputError("The server could not start: see above.")
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -107,6 +80,7 @@ def _listen(host: str, port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
+        listening.listen(_BACKLOG)  # before the page is announced
     except (OSError, OverflowError) as error:
         listening.close()
         raise InputError(

@@ -14,7 +14,7 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from crg.server.limits import Budget, ServerConfig
-from crg.server.problems import ProblemError, invalid_sentence
+from crg.server.schema import ProblemError, invalid_sentence
 from crg.types import printable
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -65,14 +65,21 @@ def parsed(model: type[Model], body: bytes) -> Model:
         raise ProblemError(422, invalid_sentence(first)) from None
 
 
-def kind_of(request: Request) -> str:
-    """The media type of the body, without parameters."""
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+def kind_of(request: Request, *wanted: str) -> str:
+    """The media type of the body, which must be one of ``wanted``; any image is ``image/*``."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    found = "image/*" if kind.startswith("image/") else kind
+    if found not in wanted:
+        listed = " or ".join(filter(None, (", ".join(wanted[:-1]), wanted[-1])))
+        raise ProblemError(415, f"The body is of type {kind or 'none'!r}: send it as {listed}.")
+    return found
 
 
-async def uploads_of(request: Request, body: bytes, config: ServerConfig) -> list[Upload]:
-    """The images of a request, as one body or as a form."""
-    if kind_of(request) == "multipart/form-data":
+async def uploads_of(
+    request: Request, body: bytes, form: bool, config: ServerConfig
+) -> list[Upload]:
+    """The images of a request, whose body is a form or one image."""
+    if form:
         uploads = await _form(request, body, config)
     else:
         uploads = [(named(request.query_params.get("name")), body)]

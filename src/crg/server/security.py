@@ -16,8 +16,8 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crg.server.limits import Rate
-from crg.server.metrics import Counters
-from crg.server.problems import ProblemError, response
+from crg.server.schema import ProblemError
+from crg.server.summary import Counters
 from crg.types import InputError
 
 _LOGGER = logging.getLogger("crg.server")
@@ -111,7 +111,7 @@ class Guard:
         try:
             self._check(scope, Headers(scope=scope))
         except ProblemError as problem:
-            await response(problem, _challenge(problem))(scope, receive, send)
+            await problem.response(_challenge(problem))(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
@@ -195,7 +195,7 @@ class Envelope:
             if status:
                 raise  # half of an answer has left
             failed = ProblemError(500, "The server failed: its log says why, so ask who runs it.")
-            await response(failed)(scope, receive, sealed)
+            await failed.response()(scope, receive, sealed)
         finally:
             route = getattr(scope.get("route"), "path", "")
             self._metrics.answered(method, route, status, time.perf_counter() - begun)

@@ -24,10 +24,10 @@ from crg.server.batching import Batcher, Encode, Gatherer
 from crg.server.event_log import Change, Event, Log, StoredSession, deleted
 from crg.server.learner import States
 from crg.server.limits import Budget, ServerConfig
-from crg.server.metrics import Counters
-from crg.server.problems import ProblemError
+from crg.server.schema import ProblemError
 from crg.server.session import Session, not_kept
 from crg.server.sse import Hub
+from crg.server.summary import Counters
 from crg.threads import one_blas_thread, processors
 
 T = TypeVar("T")
@@ -96,7 +96,8 @@ class Service:
 
     async def close(self) -> None:
         """Finish what was accepted, save snapshots, and unlock the folder."""
-        self.stop_watching()
+        self.ready = False
+        self.hub.close()
         self._sweeper.cancel()
         for session, _ in list(self._live.values()):
             await session.finish()
@@ -104,11 +105,6 @@ class Service:
                 await session.save()
         await asyncio.gather(*self._moving.values(), return_exceptions=True)
         self._held.close()
-
-    def stop_watching(self) -> None:
-        """Take no more requests, and end every stream of events."""
-        self.ready = False
-        self.hub.close()
 
     async def run(self, function: Callable[..., T], *arguments: Any) -> T:
         """Call a function that learns or reads from the disk, in a thread."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from crg.server.event_log import Event, StoredSession, happened
 from crg.server.learner import Learner
-from crg.server.problems import ProblemError
+from crg.server.schema import ProblemError
 from crg.types import InputError
 
 if TYPE_CHECKING:
