@@ -123,7 +123,7 @@ def test_a_watcher_that_does_not_read_is_disconnected() -> None:
             seen += (await anext(quick)).id == str(number)
         late = [frame async for frame in slow]
         hub.close()
-        assert [frame async for frame in quick] == [] and not hub._queues
+        assert [frame async for frame in quick] == [] and not hub.queues
         return seen, len(late)
 
     seen, late = asyncio.run(run())

@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from crg.server.limits import Budget, Rate, ServerConfig, read_config
+from crg.server.limits import ServerConfig, read_config
+from crg.server.requests import Budget
 from crg.server.schema import ProblemError
-from crg.server.security import check_address, is_loopback
+from crg.server.security import Rate, check_address, is_loopback
 from documents import ROOT
 from made_images import claiming
 from sentences import refused_in_one_sentence

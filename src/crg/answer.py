@@ -37,6 +37,12 @@ class Answer:
         """Whether adaptation chose another class than zero-shot."""
         return self.label != self.zero_shot_label
 
+    def top(self, count: int) -> list[tuple[str, float]]:
+        """The ``count`` most probable classes with their probabilities, the best first."""
+        probs, names = np.asarray(self.prediction.probs), self.prediction.class_names
+        best = np.argsort(-probs, kind="stable")[:count]
+        return [(names[k], float(probs[k])) for k in best]
+
     def __repr__(self) -> str:
         zero_shot = f"{self.zero_shot_label!r} {self.zero_shot_probability:.3f}"
         ours = f"{self.label!r}, {self.probability:.3f}"

@@ -17,11 +17,11 @@ from crg.encoders.base import Encoder
 from crg.server import schema
 from crg.server.actions import Actions
 from crg.server.batching import Encode
-from crg.server.limits import Rate, ServerConfig
+from crg.server.limits import ServerConfig
 from crg.server.requests import parsed
 from crg.server.routes import content_of, router, send_images, service_of
 from crg.server.schema import TEXT, ProblemError, body, files, problems
-from crg.server.security import COOKIE, Envelope, Guard, Token
+from crg.server.security import COOKIE, Envelope, Guard, Rate, Token
 from crg.server.service import Service
 from crg.types import InputError
 

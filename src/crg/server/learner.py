@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from crg.adapter import Adapter, create, load
 from crg.answer import answer_for
 from crg.encoders.base import Encoder, Vectors
@@ -38,14 +36,12 @@ class Learner:
         prediction = self.adapter.step(rows, step)
         unit = unit_rows(rows.reshape(-1, task.width), "features")
         answer = answer_for(task, prediction, unit, step)
-        probs = np.asarray(prediction.probs)
-        best = np.argsort(-probs, kind="stable")[:_TOP]
         detail = {
             "step": step,
             "name": name,
             "label": answer.label,
             "probability": answer.probability,
-            "top": [{"label": task.class_names[k], "probability": float(probs[k])} for k in best],
+            "top": [{"label": label, "probability": p} for label, p in answer.top(_TOP)],
             "zero_shot_label": answer.zero_shot_label,
             "zero_shot_probability": answer.zero_shot_probability,
             "changed": answer.changed,

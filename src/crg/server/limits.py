@@ -1,10 +1,7 @@
-"""What ``crg serve --config FILE`` may set, and how limits are kept."""
+"""Limits and other settings of the service, as ``crg serve --config FILE`` reads them."""
 
 from __future__ import annotations
 
-import time
-from collections import OrderedDict
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -12,10 +9,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from crg.prompts import PHOTO, check_template
-from crg.server.schema import ProblemError
 from crg.types import InputError
-
-_CLIENTS = 10_000  # whose requests are counted; the one that was away longest is forgotten
 
 Positive = Annotated[int, Meta(ge=1)]
 Natural = Annotated[int, Meta(ge=0)]
@@ -65,45 +59,3 @@ def read_config(path: Path) -> ServerConfig:
     for template in config.templates:
         check_template(template)
     return config
-
-
-class Budget:
-    """An amount that may be in use at once; whoever takes some gives it back."""
-
-    def __init__(self, most: int, what: str, remedy: str) -> None:
-        self._most, self.used = most, 0
-        self._sentence = f"{what}: {remedy}."
-
-    def take(self, amount: int) -> None:
-        """Use so much more; refuse with 429 where that is too much."""
-        if self.used + amount > self._most:
-            raise ProblemError(429, self._sentence, retry_after=1)
-        self.used += amount
-
-    def give_back(self, amount: int) -> None:
-        """Use so much less."""
-        self.used -= amount
-
-
-class Rate:
-    """A token bucket per client: so many requests per second, twice as many in a burst."""
-
-    def __init__(self, per_second: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._per_second, self._clock = per_second, clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def check(self, client: str) -> None:
-        """Count one request of this client; refuse with 429 where that is too much."""
-        now, burst = self._clock(), 2.0 * self._per_second
-        left, then = self._buckets.pop(client, (burst, now))
-        left = min(burst, left + (now - then) * self._per_second)
-        self._buckets[client] = (max(0.0, left - 1), now)
-        if len(self._buckets) > _CLIENTS:
-            self._buckets.popitem(last=False)
-        if left < 1:
-            raise ProblemError(
-                429,
-                f"This client sent more than {self._per_second} requests per second: "
-                "wait a second and send them more slowly.",
-                retry_after=1,
-            )

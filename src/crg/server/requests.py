@@ -13,7 +13,7 @@ from python_multipart.multipart import parse_options_header
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
-from crg.server.limits import Budget, ServerConfig
+from crg.server.limits import ServerConfig
 from crg.server.schema import ProblemError, invalid_sentence
 from crg.types import printable
 
@@ -22,6 +22,24 @@ Upload: TypeAlias = tuple[str | None, bytes]  # name and content of an image
 _NAME = 200  # characters of a file name that are kept
 _FIELDS = 10  # parts of a form that are no images
 JSON_BYTES = 4_000_000  # of a request that carries no image
+
+
+class Budget:
+    """An amount that may be in use at once; whoever takes some gives it back."""
+
+    def __init__(self, most: int, what: str, remedy: str) -> None:
+        self._most, self.used = most, 0
+        self._sentence = f"{what}: {remedy}."
+
+    def take(self, amount: int) -> None:
+        """Use so much more; refuse with 429 where that is too much."""
+        if self.used + amount > self._most:
+            raise ProblemError(429, self._sentence, retry_after=1)
+        self.used += amount
+
+    def give_back(self, amount: int) -> None:
+        """Use so much less."""
+        self.used -= amount
 
 
 @contextlib.asynccontextmanager

@@ -8,21 +8,22 @@ import hmac
 import ipaddress
 import logging
 import time
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from crg.server.limits import Rate
 from crg.server.schema import ProblemError
-from crg.server.summary import Counters
+from crg.server.service import Counters
 from crg.types import InputError
 
 _LOGGER = logging.getLogger("crg.server")
 COOKIE = "crg_token"
 SHORTEST_TOKEN = 16  # characters
+_CLIENTS = 10_000  # whose requests are counted; the one that was away longest is forgotten
 _OPEN = ("/", "/login", "/openapi.json", "/healthz", "/readyz")
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _HEADERS = {
@@ -86,6 +87,30 @@ class Token:
             return False
         value = cookie.value if cookie else ""
         return hmac.compare_digest(value.encode(), self.cookie.encode())
+
+
+class Rate:
+    """A token bucket per client: so many requests per second, twice as many in a burst."""
+
+    def __init__(self, per_second: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_second, self._clock = per_second, clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def check(self, client: str) -> None:
+        """Count one request of this client; refuse with 429 where that is too much."""
+        now, burst = self._clock(), 2.0 * self._per_second
+        left, then = self._buckets.pop(client, (burst, now))
+        left = min(burst, left + (now - then) * self._per_second)
+        self._buckets[client] = (max(0.0, left - 1), now)
+        if len(self._buckets) > _CLIENTS:
+            self._buckets.popitem(last=False)
+        if left < 1:
+            raise ProblemError(
+                429,
+                f"This client sent more than {self._per_second} requests per second: "
+                "wait a second and send them more slowly.",
+                retry_after=1,
+            )
 
 
 class Guard:

@@ -14,8 +14,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from crg.atomic import locked, make_folder
 from crg.encoders.base import Encoder, Vectors
@@ -23,18 +26,58 @@ from crg.prompts import encode_classes
 from crg.server.batching import Batcher, Encode, Gatherer
 from crg.server.event_log import Change, Event, Log, StoredSession, deleted
 from crg.server.learner import States
-from crg.server.limits import Budget, ServerConfig
+from crg.server.limits import ServerConfig
+from crg.server.requests import Budget
 from crg.server.schema import ProblemError
 from crg.server.session import Session, not_kept
 from crg.server.sse import Hub
-from crg.server.summary import Counters
 from crg.threads import one_blas_thread, processors
 
 T = TypeVar("T")
 _LOGGER = logging.getLogger("crg.server")
 _ID = re.compile(r"[0-9a-f]{32}")
 _WORTH_SAVING = 32  # events; fewer are replayed as fast as a snapshot is written
+_METHODS = ("GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH")
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _SWEEP = 15.0  # seconds between two looks for unused sessions
+
+
+class Counters:
+    """Counters of one service, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self._registry = own = CollectorRegistry()
+        counter, gauge = partial(Counter, registry=own), partial(Gauge, registry=own)
+        histogram = partial(Histogram, registry=own)
+        self.requests = counter(
+            "crg_requests", "Requests by route and status.", ["method", "route", "status"]
+        )
+        self.seconds = histogram(
+            "crg_request_seconds", "Time to the end of an answer.", ["route"], buckets=_SECONDS
+        )
+        self.images = counter("crg_images", "Images answered.")
+        self.changed = counter("crg_changed", "Answers that adaptation changed.")
+        self.corrections = counter("crg_corrections", "Corrections learnt.")
+        self.batch_size = histogram(
+            "crg_batch_size", "Views per call of the encoder.", buckets=_SIZES
+        )
+        self.commit_size = histogram("crg_commit_size", "Changes per commit.", buckets=_SIZES)
+        self.waiting = gauge("crg_waiting_images", "Images that wait.")
+        self.waiting_bytes = gauge("crg_waiting_bytes", "Bytes of requests.")
+        self.loaded = gauge("crg_loaded_sessions", "Sessions in memory.")
+        self.watchers = gauge("crg_watchers", "Open streams of events.")
+        self.replay_differences = counter("crg_replay_differences", "Replayed answers that differ.")
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        known = method if method in _METHODS else "other"
+        self.requests.labels(known, route, str(status)).inc()
+        self.seconds.labels(route).observe(seconds)
+
+    def text(self) -> bytes:
+        """All of them, as Prometheus reads them."""
+        return generate_latest(self._registry)
 
 
 class Service:
@@ -176,7 +219,8 @@ class Service:
                 self.metrics.changed.inc(event.detail["changed"])
             elif event.kind == "correction":
                 self.metrics.corrections.inc()
-        self.hub.publish(session.row.id, events)
+        if session.row.id in self.hub.queues:
+            self.hub.publish(session.row.id, events)
 
     def _keep(self, session: Session) -> None:
         """Note that a session was used last, and unload others where there are too many."""

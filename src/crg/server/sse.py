@@ -14,7 +14,7 @@ from sse_starlette.sse import EventSourceResponse, SendTimeoutError
 from starlette.types import Receive, Scope, Send
 
 from crg.server.event_log import Event
-from crg.server.limits import Budget
+from crg.server.requests import Budget
 
 _BEHIND = 256  # events that a watcher may be behind before it is disconnected
 _STUCK = 20.0  # seconds that a watcher may take to read what it is sent
@@ -26,26 +26,25 @@ class Hub:
     """The watchers of all sessions."""
 
     def __init__(self, most: int) -> None:
-        self._queues: defaultdict[str, set[_Queue]] = defaultdict(set)
+        self.queues: defaultdict[str, set[_Queue]] = defaultdict(set)  # by session
         self.budget = Budget(most, "Too many streams of events are open", "close one or wait")
 
     def publish(self, session_id: str, events: Sequence[Event]) -> None:
         """Send events to the watchers of a session."""
-        if session_id in self._queues:
-            for event in events:
-                detail = json.encode(event.detail).decode()
-                self._put(session_id, (event.seq, event.kind, detail))
+        for event in events:
+            detail = json.encode(event.detail).decode()
+            self._put(session_id, (event.seq, event.kind, detail))
 
     def end(self, session_id: str, deleted: bool = False) -> None:
         """Disconnect the watchers of a session; a last event says if it was deleted."""
         if deleted:
             self._put(session_id, (0, "deleted", "{}"))
-        for queue in self._queues.pop(session_id, set()):
+        for queue in self.queues.pop(session_id, set()):
             _finish(queue)
 
     def close(self) -> None:
         """Disconnect every watcher."""
-        for session_id in list(self._queues):
+        for session_id in list(self.queues):
             self.end(session_id)
 
     async def watch(
@@ -56,7 +55,7 @@ class Hub:
     ) -> AsyncGenerator[ServerSentEvent, None]:
         """Frames for one watcher: what ``read`` has after an event, then what is new."""
         queue: _Queue = asyncio.Queue(_BEHIND)
-        self._queues[session_id].add(queue)
+        self.queues[session_id].add(queue)
         try:
             yield ServerSentEvent(comment="welcome")
             while after is not None and (messages := await read(after)):
@@ -67,16 +66,16 @@ class Hub:
                 if new[0] == 0 or new[0] > (after or 0):
                     yield _frame(new)
         finally:
-            self._queues[session_id].discard(queue)
-            if not self._queues[session_id]:
-                del self._queues[session_id]
+            self.queues[session_id].discard(queue)
+            if not self.queues[session_id]:
+                del self.queues[session_id]
 
     def _put(self, session_id: str, message: Message) -> None:
-        for queue in list(self._queues.get(session_id, ())):
+        for queue in list(self.queues.get(session_id, ())):
             try:
                 queue.put_nowait(message)
             except asyncio.QueueFull:
-                self._queues[session_id].discard(queue)
+                self.queues[session_id].discard(queue)
                 _finish(queue)
 
 
