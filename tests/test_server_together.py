@@ -1,4 +1,4 @@
-"""Many at once: common batches, one key from many clients, watchers that do not read."""
+"""Many at once: order, common batches, one key from many clients, watchers that do not read."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 
+import crg
 from colour_encoder import ColourEncoder
 from crg.encoders.base import Vectors
 from crg.images.preprocessing import Pixels
@@ -23,14 +24,14 @@ from served import HERE, NAMES, png
 
 
 class HeldEncoder(ColourEncoder):
-    """Encodes only when it is let."""
+    """Encodes only when the test allows it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.begun, self.let = threading.Event(), threading.Event()
 
     def encode_images(self, pixels: Pixels) -> Vectors:
-        """What the other gives, once it may."""
+        """Encode once the test allows it."""
         self.begun.set()
         self.let.wait(30)
         return super().encode_images(pixels)
@@ -50,8 +51,27 @@ async def served(
         yield client
 
 
+def test_images_of_a_session_are_learnt_in_their_order(tmp_path: Path) -> None:
+    """Requests at once are answered as one stream in the order of their acceptance."""
+
+    async def flood() -> list[Any]:
+        async with served(tmp_path, ColourEncoder(), max_queue=1000) as client:
+            images = f"{await _start(client)}/images"
+            forms = [[("i", (f"{n}.{i}", png(NAMES[i]))) for i in range(3)] for n in range(30)]
+            sent = await asyncio.gather(*[client.post(images, files=form) for form in forms])
+            return [answer for each in sent for answer in each.json()["answers"]]
+
+    stream = sorted(asyncio.run(flood()), key=lambda each: each["step"])
+    assert [each["step"] for each in stream] == list(range(1, 91))
+    assert [each["name"] for each in stream] == [f"{n}.{i}" for n in range(30) for i in range(3)]
+    classifier = crg.Classifier(ColourEncoder(), NAMES)
+    for each in stream:
+        colour = NAMES[int(each["name"].rpartition(".")[2])]
+        assert classifier.predict(png(colour)).probability == each["probability"]
+
+
 def test_images_of_all_sessions_share_batches(tmp_path: Path) -> None:
-    """What gathers while the encoder is busy goes through it at once, whoever sent it."""
+    """Images that gather while the encoder is busy go through it at once, from all sessions."""
     encoder = HeldEncoder()
 
     async def run() -> None:
@@ -131,7 +151,7 @@ def test_a_watcher_that_does_not_read_is_disconnected() -> None:
 
 
 def test_a_watcher_whose_line_is_stuck_gives_its_place_back(monkeypatch: Any) -> None:
-    """Who takes nothing for too long is left, and the stream no longer counts."""
+    """A watcher that reads nothing for too long is disconnected, and no longer counts."""
     monkeypatch.setattr("crg.server.sse._STUCK", 0.01)
 
     async def run() -> int:
@@ -156,8 +176,8 @@ def test_a_watcher_whose_line_is_stuck_gives_its_place_back(monkeypatch: Any) ->
     assert asyncio.run(run()) == 0
 
 
-def test_what_a_batch_does_wrong_reaches_each_of_it() -> None:
-    """An exception of the work is the result of every item; the thread goes on."""
+def test_a_failing_batch_fails_each_of_its_items() -> None:
+    """An exception of the work is the result of every item; later items are done."""
 
     def work(items: list[int]) -> list[int]:
         if 0 in items:

@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from crg.server.limits import ServerConfig, read_config
-from crg.server.requests import Budget
 from crg.server.schema import ProblemError
 from crg.server.security import Rate, check_address, is_loopback
 from documents import ROOT
@@ -38,7 +37,7 @@ def test_other_addresses_need_a_token() -> None:
         check_address("127.0.0.1", "short")
 
 
-def test_with_a_token_nothing_is_told_without_it(tmp_path: Path) -> None:
+def test_with_a_token_nothing_is_answered_without_it(tmp_path: Path) -> None:
     """Every address but the page and the health checks asks for the token."""
     with client(tmp_path, token=TOKEN) as served:
         for path in CLOSED:
@@ -135,14 +134,13 @@ def test_too_much_is_refused(tmp_path: Path) -> None:
         assert "crg_waiting_bytes 0.0" in served.get("/metrics").text
 
 
-def test_a_full_queue_is_told_and_passes(tmp_path: Path) -> None:
+def test_a_full_queue_refuses_and_empties(tmp_path: Path) -> None:
     """When too many images or bytes wait, 429 says when to come again; nothing is learnt."""
     with client(tmp_path, max_queue=2, max_queue_bytes=100_000) as served:
-        session = start(served)
+        session, kind = start(served), {"Content-Type": "image/png"}
         answer = served.post(f"{session}/images", files=[("i", ("a", png()))] * 3)
         refused(answer, 429, "waiting")
         assert answer.headers["retry-after"] == "1"
-        kind = {"Content-Type": "image/png"}
         refused(served.post(f"{session}/images", content=b"x" * 100_001, headers=kind), 429)
         assert send(served, session, png())["step"] == 1
 
@@ -168,16 +166,6 @@ def test_one_client_has_so_many_requests_per_second(tmp_path: Path) -> None:
     with client(tmp_path, max_rate=1) as served:
         answers = [served.get("/v1") for _ in range(10)]
         assert answers[0].status_code == 200 and answers[-1].status_code == 429
-
-
-def test_a_budget_comes_back() -> None:
-    """What was taken and given back can be taken again."""
-    budget = Budget(5, "Too much", "wait")
-    budget.take(5)
-    with pytest.raises(ProblemError):
-        budget.take(1)
-    budget.give_back(2)
-    budget.take(2)
 
 
 def test_the_documented_settings_are_the_settings() -> None:
