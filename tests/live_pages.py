@@ -1,4 +1,4 @@
-"""The page of ``crg serve`` for tests: a server, and what a person sees and does in a browser."""
+"""The page of ``crg serve`` for tests: a server, and a browser that a person would use."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ def drawn(folder: Path) -> list[Path]:
 
 
 class Page:
-    """What a person sees of a session, and does to it."""
+    """A session in the browser, as a person sees and uses it."""
 
     def __init__(self, browser: Chrome, address: str) -> None:
         self.browser, self.api = browser, address
 
     def texts(self, selector: str) -> list[str]:
-        """What visible elements say."""
+        """Texts of visible elements."""
         script = """return [...document.querySelectorAll(arguments[0])]
           .filter(each => each.checkVisibility()).map(each => each.innerText.trim())"""
         found: list[str] = self.browser.execute_script(script, selector)
         return found
 
     def text(self, selector: str) -> str:
-        """What the first visible element says; empty if there is none."""
+        """Text of the first visible element; empty if there is none."""
         return (self.texts(selector) or [""])[0]
 
     def click(self, selector: str) -> None:
@@ -150,7 +150,7 @@ def until(holds: Callable[[], Any]) -> None:
             if holds():
                 return
         except StaleElementReferenceException:
-            pass  # the page has just drawn it anew
+            pass  # the page has just redrawn it
         time.sleep(0.02)
     assert holds()
 

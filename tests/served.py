@@ -1,4 +1,4 @@
-"""A service for tests: in this process with a tiny encoder, or as a process of its own."""
+"""A service for tests: in this process with a tiny encoder, or as a separate process."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def refused(answer: Any, status: int, *words: str) -> dict[str, Any]:
 
 
 class Process:
-    """``crg serve`` with the bundled model, as a process of its own."""
+    """``crg serve`` with the bundled model, as a separate process."""
 
     def __init__(self, data: Path, *options: str, token: str = "", **config: Any) -> None:
         command = [sys.executable, "-m", "crg", "serve", "--port", "0", "--data", str(data)]

@@ -76,7 +76,7 @@ def test_a_damaged_snapshot_is_passed_over(tmp_path: Path) -> None:
 def test_an_unused_session_leaves_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More sessions than fit are put away and come back; a state goes on from its file."""
+    """Sessions that do not fit into memory are unloaded and reloaded, also those from a state."""
     monkeypatch.setattr("crg.server.service._WORTH_SAVING", 3)
     with client(tmp_path, max_loaded=2) as served:
         state = served.get(f"{busy_session(served)}/state").content
@@ -91,7 +91,7 @@ def test_an_unused_session_leaves_the_memory(
 
 
 def test_idle_sessions_are_put_away_and_expired_ones_deleted(tmp_path: Path) -> None:
-    """A session that nobody uses leaves the memory, then the disk."""
+    """An unused session leaves memory, then the disk."""
     with client(tmp_path, idle=1, expire=3) as served:
         session = start(served)
         send(served, session, png())
@@ -104,7 +104,7 @@ def test_idle_sessions_are_put_away_and_expired_ones_deleted(tmp_path: Path) -> 
 def test_what_cannot_be_kept_is_not_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a full disk requests fail, nothing of them is learnt, and later ones go on."""
+    """With a full disk requests fail and teach nothing; later ones succeed."""
     plain, full = Log.commit, False
 
     def commit(log: Log, changes: Sequence[Change]) -> None:

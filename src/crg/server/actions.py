@@ -1,4 +1,4 @@
-"""What requests do to sessions: start, send images, correct, change classes; each once only."""
+"""Actions on sessions: start, send images, correct, change classes; each once only."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Actions:
         return await self._once(session_id, key, [body], apply)
 
     async def correct(self, session_id: str, step: int, label: str, key: str | None) -> Outcome:
-        """Learn what a person says an image shows."""
+        """Learn the label that a person gives an image."""
         number, log = (await self._service.row(session_id)).number, self._service.log
 
         def apply(learner: Learner, _: Any) -> list[Event]:
@@ -139,7 +139,7 @@ class Actions:
         return await self._once(session_id, None, [], apply)
 
     async def state(self, session_id: str) -> bytes:
-        """What a session has learnt, as ``crg.load`` reads it."""
+        """The state of a session, as ``crg.load`` reads it."""
         session, content = await self._service.session(session_id), b""
 
         def apply(learner: Learner, _: Any) -> list[Event]:

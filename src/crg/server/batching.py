@@ -79,7 +79,7 @@ class Gatherer(Generic[Item, Result]):
         error = running.exception()
         results = [error] * len(futures) if error else running.result()
         for future, result in zip(futures, results, strict=True):
-            if future.done():  # nobody waits for it any more
+            if future.done():  # its request was cancelled
                 continue
             if isinstance(result, BaseException):
                 future.set_exception(result)

@@ -1,8 +1,7 @@
 """The log on disk: one ordered list of events per session, in SQLite, synced at every commit.
 
-An event is written once, with the features of its image, its answer and the idempotency key of
-its request, in one transaction. So what is on the disk is a prefix of what happened, and what was
-answered is in it.
+One transaction writes an event with the features of its image, its answer and the idempotency key
+of its request. So the log holds a prefix of all events, with every event that was answered.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _PAGE = 500  # rows that are read at a time
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened in a session; ``detail`` is what clients see of it."""
+    """An event in a session; ``detail`` is its public form."""
 
     seq: int
     kind: Kind
@@ -149,7 +148,7 @@ class Log:
         return self.rows(query, number, after, _PAGE)
 
     def image(self, number: int, step: int) -> Event | None:
-        """What was answered to an image, with its features."""
+        """The answer to an image, with its features."""
         query = """SELECT seq, kind, at, detail, vectors FROM events JOIN features
                    USING (session, seq) WHERE session = ? AND step = ? AND kind = 'answer'"""
         for seq, kind, at, detail, vectors in self.rows(query, number, step):
@@ -163,7 +162,7 @@ class Log:
         return rows[0][0] if rows else None
 
     def known(self, number: int, key: str) -> tuple[bytes, list[tuple[str, str]]] | None:
-        """What is known of an idempotency key: the digest, and kind and detail of its events."""
+        """Digest of the request with this idempotency key, and kind and detail of its events."""
         query = "SELECT digest, first, last FROM keys WHERE session = ? AND key = ?"
         for digest, first, last in self.rows(query, number, key):
             events = "SELECT kind, detail FROM events WHERE session = ? AND seq BETWEEN ? AND ?"
@@ -171,7 +170,7 @@ class Log:
         return None
 
     def rows(self, query: str, *values: Any) -> list[Any]:
-        """What a query that only reads gives, in whatever thread."""
+        """The rows of a query that only reads; any thread may ask."""
         if not hasattr(self._here, "connection"):
             self._here.connection = self._connect()
             self._here.connection.execute("PRAGMA query_only = ON")

@@ -1,4 +1,4 @@
-"""What a session learns, event by event: the same events give the same bits, live or replayed."""
+"""Learning event by event: the same events give the same bits, live or replayed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TOP = 5
 
 @dataclass
 class Learner:
-    """What a session has learnt: an adapter, and the number of the last event that it knows."""
+    """The adapter of a session, and the number of the last event that it has learnt."""
 
     adapter: Adapter
     seq: int = 0
@@ -50,7 +50,7 @@ class Learner:
         return self._event("answer", detail, rows, thumbnail)
 
     def correct(self, image: Event, label: str) -> Event:
-        """Learn what a person says an image shows."""
+        """Learn the label that a person gives an image."""
         step = image.detail["step"]
         self.adapter.correct(image.features, label, step)
         return self._event(

@@ -25,7 +25,7 @@ JSON_BYTES = 4_000_000  # of a request that carries no image
 
 
 class Budget:
-    """An amount that may be in use at once; whoever takes some gives it back."""
+    """An amount that may be in use at once; a user gives back what it took."""
 
     def __init__(self, most: int, what: str, remedy: str) -> None:
         self._most, self.used = most, 0

@@ -1,4 +1,4 @@
-"""Who may do what: token, cookie, Host, Origin and rate; and headers on every answer."""
+"""Access control by token, cookie, Host, Origin and rate; and headers on every answer."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _RAW = [(name.lower().encode(), value.encode()) for name, value in _HEADERS.item
 
 
 def check_address(host: str, token: str | None) -> None:
-    """Refuse to listen where others can reach us without a token."""
+    """Refuse to listen without a token on an address that others can reach."""
     if token is not None and len(token) < SHORTEST_TOKEN:
         raise InputError(
             f"CRG_TOKEN has {len(token)} characters: set one of at least {SHORTEST_TOKEN}."

@@ -44,7 +44,7 @@ _SWEEP = 15.0  # seconds between two looks for unused sessions
 
 
 class Counters:
-    """Counters of one service, in a registry of their own."""
+    """Prometheus metrics of one service, in a separate registry."""
 
     def __init__(self) -> None:
         self._registry = own = CollectorRegistry()
@@ -263,7 +263,7 @@ class Service:
         return [None] * len(changes)
 
     async def _sweep(self) -> None:
-        """Unload sessions that nobody uses, and delete those that have expired."""
+        """Unload unused sessions, and delete those that have expired."""
         config = self.config
         pause = min(_SWEEP, config.idle / 2, config.expire / 2 or _SWEEP)
         while True:

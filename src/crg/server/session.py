@@ -1,6 +1,6 @@
 """A session in memory: its requests take turns, learn, and are answered once the log has them.
 
-Learning goes on while the log is written. If that fails, the session is broken: it leaves memory,
+Learning continues while the log is written. If that fails, the session is broken: it leaves memory,
 and comes back as the log has it.
 """
 
