@@ -23,7 +23,44 @@ from served import Process
 
 THINGS = class_things()[:4]
 CLASSES = [thing.name for thing in THINGS]
+HOSTILE = "<img src=x onerror=pwned=1>,\"'&</script><script>pwned=1</script>"
+TOKEN = "a token of the tests"
 BYTES = {"Content-Type": "application/octet-stream"}
+
+# A server that is busy at first, as the page sees it.
+BUSY = """
+const real = window.fetch;
+window.keys = [];
+window.fetch = (path, options) => {
+  if (!path.endsWith("/images")) return real(path, options);
+  keys.push(options.headers["Idempotency-Key"]);
+  if (keys.length > 1) return real(path, options);
+  const body = JSON.stringify({detail: "Too many images wait: try again."});
+  return Promise.resolve(new Response(body, {status: 429, headers: {"Retry-After": "1"}}));
+};
+"""
+
+# Texts whose contrast is below AA.
+CONTRAST = """
+const light = text => {
+  const [r, g, b] = text.match(/[\\d.]+/g).map(Number).slice(0, 3)
+    .map(part => (part /= 255) <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const ground = element => {
+  for (; element; element = element.parentElement) {
+    const colour = getComputedStyle(element).backgroundColor;
+    if (!/, 0\\)$/.test(colour)) return colour;
+  }
+};
+const hasText = element => element.checkVisibility()
+  && [...element.childNodes].some(node => node.nodeType === 3 && node.data.trim());
+return [...document.querySelectorAll("body *")].filter(hasText).map(element => {
+  const style = getComputedStyle(element);
+  const [a, b] = [element.closest("svg") ? style.fill : style.color, ground(element)].map(light);
+  return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), element.outerHTML.slice(0, 80)];
+}).filter(([ratio]) => ratio < 4.5);
+"""
 
 
 class Server:

@@ -25,7 +25,7 @@ from served import Process
 
 NAMES = ["red circle", "blue square", "green triangle", "yellow star"]
 IMAGES = [encoded(noise(40, 30, seed), "PNG") for seed in range(12)]
-CONFIG = {"snapshot_every": 9, "max_loaded": 2}
+CONFIG: dict[str, Any] = {"snapshot_every": 9, "max_loaded": 2}
 
 
 def test_killed_at_random_moments_nothing_is_lost(tmp_path: Path) -> None:

@@ -9,14 +9,12 @@ import httpx
 import pytest
 from selenium.webdriver import Keys
 
+import live_pages
 from browsers import SIZES, complaints, emulate, needs_browser
 from live_pages import BYTES, CLASSES, Page, Stage, answers_of, press, staged, until
 from served import Process
 
 pytestmark = needs_browser
-
-HOSTILE = "<img src=x onerror=pwned=1>,\"'&</script><script>pwned=1</script>"
-TOKEN = "a token of the tests"
 
 
 @pytest.fixture(scope="module")
@@ -140,22 +138,9 @@ def test_a_refused_image_does_not_hold_up_others(page: Page, stage: Stage, tmp_p
     assert page.text("#problem p").startswith("bad <b>.png: ")
 
 
-BUSY = """
-const real = window.fetch;
-window.keys = [];
-window.fetch = (path, options) => {
-  if (!path.endsWith("/images")) return real(path, options);
-  keys.push(options.headers["Idempotency-Key"]);
-  if (keys.length > 1) return real(path, options);
-  const body = JSON.stringify({detail: "Too many images wait: try again."});
-  return Promise.resolve(new Response(body, {status: 429, headers: {"Retry-After": "1"}}));
-};
-"""
-
-
 def test_a_busy_server_is_waited_for(page: Page, stage: Stage) -> None:
     """A 429 is shown with its sentence and tried again after Retry-After, under the same key."""
-    page.browser.execute_script(BUSY)
+    page.browser.execute_script(live_pages.BUSY)
     page.choose(*stage.images[:2])
     until(lambda: "0 of 2 images sent. Waiting: Too many images wait" in page.text("#queue-text"))
     until(lambda: len(page.cards(".file")) == 2)
@@ -166,7 +151,7 @@ def test_a_busy_server_is_waited_for(page: Page, stage: Stage) -> None:
 
 def test_what_waits_can_be_cancelled(page: Page, stage: Stage) -> None:
     """Cancel empties the queue, and other images can be sent after it."""
-    page.browser.execute_script(BUSY)
+    page.browser.execute_script(live_pages.BUSY)
     page.choose(*stage.images[:3])
     until(lambda: "Waiting: Too many images wait" in page.text("#queue-text"))
     page.click("#cancel-queue")
@@ -332,13 +317,13 @@ def test_answers_and_state_are_downloads(page: Page, stage: Stage, tmp_path: Pat
 
 def test_names_never_become_markup(stage: Stage, tmp_path: Path) -> None:
     """Class and file names that look like HTML are shown as they are, everywhere."""
-    page = stage.opened([HOSTILE, "__proto__"])
+    page = stage.opened([live_pages.HOSTILE, "__proto__"])
     odd = tmp_path / "<b onclick=pwned=1>.png"
     odd.write_bytes(stage.images[0].read_bytes())
     page.send(odd)
-    page.correct(0, HOSTILE)
-    assert page.cards(".label") == [HOSTILE] and page.cards(".file") == [odd.name]
-    until(lambda: HOSTILE in " ".join(page.texts("#class-list li")))
+    page.correct(0, live_pages.HOSTILE)
+    assert page.cards(".label") == [live_pages.HOSTILE] and page.cards(".file") == [odd.name]
+    until(lambda: live_pages.HOSTILE in " ".join(page.texts("#class-list li")))
     assert page.browser.execute_script("return typeof pwned") == "undefined"
     made = "return document.querySelectorAll('b[onclick], script:not([src]), img[onerror]').length"
     assert page.browser.execute_script(made) == 0
@@ -346,41 +331,19 @@ def test_names_never_become_markup(stage: Stage, tmp_path: Path) -> None:
 
 def test_a_token_is_asked_for(page: Page, stage: Stage, tmp_path: Path) -> None:
     """A wrong token is refused in a sentence; with the right one everything works."""
-    with Process(tmp_path / "data", token=TOKEN) as guarded:
+    with Process(tmp_path / "data", token=live_pages.TOKEN) as guarded:
         page.browser.get(f"{guarded.address}/")
         until(lambda: page.text("#login h1") == "This server needs a token")
         page.browser.find_element("id", "token").send_keys("a wrong one", Keys.ENTER)
         until(lambda: page.text("#problem p").startswith("The token is wrong"))
         page.browser.find_element("id", "token").clear()
-        page.browser.find_element("id", "token").send_keys(TOKEN, Keys.ENTER)
+        page.browser.find_element("id", "token").send_keys(live_pages.TOKEN, Keys.ENTER)
         until(lambda: page.text("#start h1") == "Start a session")
         page.browser.find_element("id", "classes").send_keys("\n".join(CLASSES))
         page.click("#new button")
         until(page.is_live)
         page.send(stage.images[0])
         assert page.browser.execute_script("return document.cookie") == ""
-
-
-CONTRAST = """
-const light = text => {
-  const [r, g, b] = text.match(/[\\d.]+/g).map(Number).slice(0, 3)
-    .map(part => (part /= 255) <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-};
-const ground = element => {
-  for (; element; element = element.parentElement) {
-    const colour = getComputedStyle(element).backgroundColor;
-    if (!/, 0\\)$/.test(colour)) return colour;
-  }
-};
-const hasText = element => element.checkVisibility()
-  && [...element.childNodes].some(node => node.nodeType === 3 && node.data.trim());
-return [...document.querySelectorAll("body *")].filter(hasText).map(element => {
-  const style = getComputedStyle(element);
-  const [a, b] = [element.closest("svg") ? style.fill : style.color, ground(element)].map(light);
-  return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), element.outerHTML.slice(0, 80)];
-}).filter(([ratio]) => ratio < 4.5);
-"""
 
 
 def test_the_page_fits_and_is_readable(page: Page, stage: Stage) -> None:
@@ -393,7 +356,7 @@ def test_the_page_fits_and_is_readable(page: Page, stage: Stage) -> None:
             emulate(page.browser, size, scheme)
             width = page.browser.execute_script("return document.scrollingElement.scrollWidth")
             assert width <= size[0]
-            assert page.browser.execute_script(CONTRAST) == []
+            assert page.browser.execute_script(live_pages.CONTRAST) == []
     page.click("#grid li:nth-child(2) .card")
     box = page.browser.execute_script(
         "return document.getElementById('picker').getBoundingClientRect()"

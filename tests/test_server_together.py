@@ -39,7 +39,7 @@ class HeldEncoder(ColourEncoder):
 
 @asynccontextmanager
 async def served(
-    folder: Path, encoder: ColourEncoder, **limits: int
+    folder: Path, encoder: ColourEncoder, **limits: Any
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client that can have many requests under way."""
     app = create_app(folder, ServerConfig(**limits), encoder)
