@@ -1,8 +1,8 @@
 """Clients of a service: as many connections as asked for, each with a session of its own.
 
 ``python benchmarks/load.py PORT CLIENTS IMAGES_PER_REQUEST VIEWS SECONDS FOLDER`` sends the files
-of a folder and prints what came of it as JSON. It writes to the sockets itself: a library for HTTP
-would take more of the processors that the service needs.
+of a folder and prints requests per second and latencies as JSON. It writes to the sockets itself: a
+library for HTTP would take more of the processors that the service needs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the service does beside the bare encoder, in turns on the same machine.
+"""The service beside the bare encoder, in turns on the same machine.
 
 ``python benchmarks/serve.py`` prints the table of docs/service.md. In each round the bare encoder
 and each number of clients have their turn; ratios are taken within a round, and medians over them.
@@ -42,25 +42,19 @@ Record = dict[str, float]
 
 @dataclass(frozen=True)
 class Load:
-    """What is sent at once."""
+    """The clients of one turn."""
 
     clients: int
     images: int = 1  # per request
     views: int = 1  # per image
-    apart: bool = False  # the encoder in a process of its own
 
     def __str__(self) -> str:
-        told = f"{self.clients} client{'s' * (self.clients > 1)}"
-        told += f", {self.images} images per request" * (self.images > 1)
-        told += ", --engine processes --replicas 1" * self.apart
-        return told + f", {self.views} views" * (self.views > 1)
+        found = f"{self.clients} client{'s' * (self.clients > 1)}"
+        found += f", {self.images} images per request" * (self.images > 1)
+        return found + f", {self.views} views" * (self.views > 1)
 
 
-_LOADS = (
-    *(Load(1), Load(8), Load(64), Load(8, images=8)),
-    *(Load(8, apart=True), Load(8, images=8, apart=True), Load(8, views=16)),
-)
-_APART = ["--engine", "processes", "--replicas", "1"]
+_LOADS = (Load(1), Load(8), Load(64), Load(8, images=8), Load(8, views=16))
 
 
 def main() -> None:
@@ -92,17 +86,16 @@ def _round(files: Sequence[Path], data: Path, given: argparse.Namespace) -> dict
     before = _bare(encoder, contents, given.seconds)
     turns = {}
     for load in _LOADS:
-        options = [*given.options, *_APART * load.apart]
-        with _served(data / str(load), options) as (port, process):
+        with _served(data / str(load), given.options) as (port, process):
             begun = sum(map(_processor_of, _with_children(process)))
-            told = _loaded(port, load, given.seconds, files[0].parent)
+            found = _loaded(port, load, given.seconds, files[0].parent)
             text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
             answered = float(text.partition("\ncrg_images_total ")[2].split()[0])
             used = sum(map(_processor_of, _with_children(process))) - begun
-            told["milliseconds"] = 1000 * used / answered
-            told["megabytes"] = sum(map(_peak_of, _with_children(process)))
-        told["images"] = told["per_second"] * load.images
-        turns[str(load)] = told
+            found["milliseconds"] = 1000 * used / answered
+            found["megabytes"] = sum(map(_peak_of, _with_children(process)))
+        found["images"] = found["per_second"] * load.images
+        turns[str(load)] = found
     after = _bare(encoder, contents, given.seconds)
     for name in before:
         both = (before[name], after[name])
@@ -153,9 +146,11 @@ def _pace(
 def _served(data: Path, options: Sequence[str]) -> Iterator[tuple[int, int]]:
     """A service of its own; its port and its process."""
     command = [sys.executable, "-m", "crg", "serve", "--port", "0", "--data", str(data)]
-    limits = ["--max-rate", "1000000"]
+    data.mkdir(parents=True)
+    (data / "serve.toml").write_text("max_rate = 1000000\n")
+    command += ["--config", str(data / "serve.toml")]
     with subprocess.Popen(
-        [*command, *limits, *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as server:
         assert server.stdout is not None
         try:
@@ -170,8 +165,8 @@ def _loaded(port: int, load: Load, seconds: float, folder: Path) -> Record:
     done = subprocess.run(
         [sys.executable, script, *numbers, str(folder)], stdout=subprocess.PIPE, check=True
     )
-    told: Record = json.loads(done.stdout)
-    return told
+    found: Record = json.loads(done.stdout)
+    return found
 
 
 def _with_children(process: int) -> list[int]:

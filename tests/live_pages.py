@@ -1,4 +1,4 @@
-"""The page of ``crg serve`` for tests: a server, and what a person sees and does in a browser."""
+"""The page of ``crg serve`` for tests: a server, and a browser that a person would use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,44 @@ from served import Process
 
 THINGS = class_things()[:4]
 CLASSES = [thing.name for thing in THINGS]
+HOSTILE = "<img src=x onerror=pwned=1>,\"'&</script><script>pwned=1</script>"
+TOKEN = "a token of the tests"
 BYTES = {"Content-Type": "application/octet-stream"}
+
+# A server that is busy at first, as the page sees it.
+BUSY = """
+const real = window.fetch;
+window.keys = [];
+window.fetch = (path, options) => {
+  if (!path.endsWith("/images")) return real(path, options);
+  keys.push(options.headers["Idempotency-Key"]);
+  if (keys.length > 1) return real(path, options);
+  const body = JSON.stringify({detail: "Too many images wait: try again."});
+  return Promise.resolve(new Response(body, {status: 429, headers: {"Retry-After": "1"}}));
+};
+"""
+
+# Texts whose contrast is below AA.
+CONTRAST = """
+const light = text => {
+  const [r, g, b] = text.match(/[\\d.]+/g).map(Number).slice(0, 3)
+    .map(part => (part /= 255) <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const ground = element => {
+  for (; element; element = element.parentElement) {
+    const colour = getComputedStyle(element).backgroundColor;
+    if (!/, 0\\)$/.test(colour)) return colour;
+  }
+};
+const hasText = element => element.checkVisibility()
+  && [...element.childNodes].some(node => node.nodeType === 3 && node.data.trim());
+return [...document.querySelectorAll("body *")].filter(hasText).map(element => {
+  const style = getComputedStyle(element);
+  const [a, b] = [element.closest("svg") ? style.fill : style.color, ground(element)].map(light);
+  return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), element.outerHTML.slice(0, 80)];
+}).filter(([ratio]) => ratio < 4.5);
+"""
 
 
 class Server:
@@ -51,20 +88,20 @@ def drawn(folder: Path) -> list[Path]:
 
 
 class Page:
-    """What a person sees of a session, and does to it."""
+    """A session in the browser, as a person sees and uses it."""
 
     def __init__(self, browser: Chrome, address: str) -> None:
         self.browser, self.api = browser, address
 
     def texts(self, selector: str) -> list[str]:
-        """What visible elements say."""
+        """Texts of visible elements."""
         script = """return [...document.querySelectorAll(arguments[0])]
           .filter(each => each.checkVisibility()).map(each => each.innerText.trim())"""
         found: list[str] = self.browser.execute_script(script, selector)
         return found
 
     def text(self, selector: str) -> str:
-        """What the first visible element says; empty if there is none."""
+        """Text of the first visible element; empty if there is none."""
         return (self.texts(selector) or [""])[0]
 
     def click(self, selector: str) -> None:
@@ -150,7 +187,7 @@ def until(holds: Callable[[], Any]) -> None:
             if holds():
                 return
         except StaleElementReferenceException:
-            pass  # the page has just drawn it anew
+            pass  # the page has just redrawn it
         time.sleep(0.02)
     assert holds()
 

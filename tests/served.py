@@ -1,9 +1,10 @@
-"""A service for tests: in this process with a tiny encoder, or as a process of its own."""
+"""A service for tests: in this process with a tiny encoder, or as a separate process."""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import signal
 import subprocess
@@ -19,8 +20,7 @@ from starlette.testclient import TestClient
 from colour_encoder import COLOURS, ColourEncoder
 from crg.encoders.base import Encoder
 from crg.server.app import create_app
-from crg.server.limits import Limits
-from crg.server.service import Settings
+from crg.server.limits import ServerConfig
 
 HERE = "http://127.0.0.1"
 NAMES = list(COLOURS)
@@ -38,12 +38,11 @@ def png(colour: str = "red", size: tuple[int, int] = (24, 20), noise: int = 0) -
 def client(
     data: Path,
     encoder: Encoder | None = None,
-    settings: dict[str, Any] | None = None,
-    **limits: int,
+    token: str | None = None,
+    **config: Any,
 ) -> Iterator[TestClient]:
     """A client of a service in this process."""
-    chosen = Settings(data, Limits(**limits), **(settings or {}))
-    app = create_app(chosen, encoder or ColourEncoder())
+    app = create_app(data, ServerConfig(**config), encoder or ColourEncoder(), token)
     with TestClient(app, HERE, raise_server_exceptions=False) as served:
         yield served
 
@@ -77,16 +76,21 @@ def refused(answer: Any, status: int, *words: str) -> dict[str, Any]:
 
 
 class Process:
-    """``crg serve`` with the bundled model, as a process of its own."""
+    """``crg serve`` with the bundled model, as a separate process."""
 
-    def __init__(self, data: Path, *options: str, **variables: str) -> None:
+    def __init__(self, data: Path, *options: str, token: str = "", **config: Any) -> None:
         command = [sys.executable, "-m", "crg", "serve", "--port", "0", "--data", str(data)]
+        if config:
+            data.mkdir(parents=True, exist_ok=True)
+            lines = [f"{name} = {json.dumps(value)}\n" for name, value in config.items()]
+            (data / "serve.toml").write_text("".join(lines))
+            command += ["--config", str(data / "serve.toml")]
         self.process = subprocess.Popen(
             [*command, *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, **variables},
+            env={**os.environ, "CRG_TOKEN": token},
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()

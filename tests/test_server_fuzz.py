@@ -45,7 +45,7 @@ def test_nothing_fails_whatever_is_sent(tmp_path: Path) -> None:
 def _fuzz(operation: Any, session: str) -> None:
     @seed(16)
     @settings(
-        max_examples=10,
+        max_examples=8,
         deadline=None,
         database=None,
         phases=[Phase.explicit, Phase.generate],

@@ -1,13 +1,164 @@
-"""A server that is killed loses nothing that it answered, and goes on to the bit."""
+"""Servers and encoders that are killed under load lose nothing and continue with the same bits."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from killed_server import kill_repeatedly
+import httpx
+import pytest
+
+from crg.encoders import load_encoder
+from crg.server.event_log import Log
+from crg.server.learner import States
+from crg.server.summary import brief
+from made_images import encoded, noise
+from served import Process
+
+NAMES = ["red circle", "blue square", "green triangle", "yellow star"]
+IMAGES = [encoded(noise(40, 30, seed), "PNG") for seed in range(12)]
+CONFIG: dict[str, Any] = {"snapshot_every": 9, "max_loaded": 2}
 
 
 def test_killed_at_random_moments_nothing_is_lost(tmp_path: Path) -> None:
     """After kill -9 under load every given answer is kept, nothing is learnt twice, bits agree."""
-    found = kill_repeatedly(tmp_path, kills=4, seed=7)
-    assert found["given"] >= 12
+    chance, server = random.Random(7), Process(tmp_path, **CONFIG)
+    with under_load(server, seed=7) as senders:
+        for _ in range(3):
+            wait_for_more(senders, 3)
+            time.sleep(chance.uniform(0, 0.3))
+            server.stop(signal.SIGKILL)
+            server = Process(tmp_path, **CONFIG)
+            for sender in senders:
+                sender.address = server.address
+    check_all(tmp_path, server, senders, at_least=9)
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds processes in /proc")
+def test_a_lost_encoder_on_ray_loses_nothing(tmp_path: Path) -> None:
+    """A replica is killed under load; every request is answered once, and bits agree."""
+    pytest.importorskip("ray")
+    with Process(tmp_path, "--engine", "ray", **CONFIG) as server:
+        with under_load(server, seed=5) as senders:
+            wait_for_more(senders, 12)
+            workers = [id for id, command in below(server.process.pid) if "ray::Worker" in command]
+            assert len(workers) == 2
+            os.kill(workers[0], signal.SIGKILL)
+            wait_for_more(senders, 24)
+        check_all(tmp_path, server, senders, at_least=36)
+
+
+class Sender(threading.Thread):
+    """Sends one request after another to a session; one without an answer is sent again."""
+
+    def __init__(self, session: str, name: str, address: str, seed: int) -> None:
+        super().__init__()
+        self.session, self.prefix, self.random = session, name, random.Random(seed)
+        self.given: dict[str, Any] = {}  # by idempotency key
+        self.address, self.ended = address, False
+
+    def run(self) -> None:
+        """Continue until the end, through any number of servers."""
+        path, content = self._next()
+        while not self.ended:
+            key, address = f"{self.prefix}-{len(self.given)}", self.address
+            try:
+                answer = httpx.post(
+                    f"{address}{self.session}/{path}",
+                    headers={"Idempotency-Key": key},
+                    timeout=60,
+                    **content,
+                )
+            except httpx.HTTPError:  # it was killed: wait for the next one
+                while address == self.address and not self.ended:
+                    time.sleep(0.01)
+                continue
+            if answer.status_code == 503:  # no encoder answered in time: send it again
+                time.sleep(float(answer.headers["Retry-After"]))
+                continue
+            assert answer.status_code == 200, answer.text
+            self.given[key] = answer.json()
+            path, content = self._next()
+
+    def _next(self) -> tuple[str, dict[str, Any]]:
+        steps = [each["answers"][0]["step"] for each in self.given.values() if "answers" in each]
+        if steps and self.random.random() < 0.2:
+            body = {"image": self.random.choice(steps), "label": self.random.choice(NAMES)}
+            return "corrections", {"json": body}
+        return "images", {"files": [("i", (self.prefix, self.random.choice(IMAGES)))]}
+
+
+def below(process: int) -> Iterator[tuple[int, str]]:
+    """Id and command of every process that this one started, and that those started."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            command = (entry / "cmdline").read_text()
+        except OSError:  # it has ended
+            continue
+        if parent == process:
+            yield int(entry.name), command
+            yield from below(int(entry.name))
+
+
+@contextlib.contextmanager
+def under_load(server: Process, seed: int) -> Iterator[list[Sender]]:
+    """Four clients send to three sessions during the block."""
+    with server.client() as client:
+        made = [client.post("/v1/sessions", json={"classes": NAMES}) for _ in range(3)]
+    sessions = [made[n % 3].headers["location"] for n in range(4)]  # two share one
+    senders = [Sender(each, str(n), server.address, seed + n) for n, each in enumerate(sessions)]
+    try:
+        for sender in senders:
+            sender.start()
+        yield senders
+    finally:
+        for sender in senders:
+            sender.ended = True
+        for sender in senders:
+            sender.join()
+
+
+def wait_for_more(senders: list[Sender], more: int) -> None:
+    """Wait until some more requests have been answered."""
+    known = sum(len(sender.given) for sender in senders)
+    while sum(len(sender.given) for sender in senders) < known + more:
+        assert all(sender.is_alive() for sender in senders), "a request was refused"
+        time.sleep(0.005)
+
+
+def check_all(folder: Path, server: Process, senders: list[Sender], at_least: int) -> None:
+    """Every given answer is kept, and what was learnt is what one process would have learnt."""
+    assert sum(len(sender.given) for sender in senders) >= at_least
+    with server, server.client() as client:
+        for sender in senders:
+            lines = client.get(f"{sender.session}/answers").text.splitlines()
+            kept = {line["event"]: line for line in map(json.loads, lines)}
+            for answer in [
+                one for each in sender.given.values() for one in each.get("answers", ())
+            ]:
+                line = kept[answer["event"]]
+                assert line.items() >= {k: answer[k] for k in line if k != "corrected"}.items()
+        assert server.stop()[0] == 0
+    encoder = load_encoder("mini")
+    log, states = Log(folder / "sessions.sqlite", encoder.width), States(folder, encoder)
+    for row in log.newest(2**62, 10):
+        learner = states.fresh(row)
+        for some in log.events(row.number, 0):
+            assert all(learner.replay(event, log, row.number) for event in some)
+        keys = log.rows("SELECT key, first, last FROM keys WHERE session = ?", row.number)
+        assert len(keys) == learner.seq == sum(last - first + 1 for _, first, last in keys)
+        mine = [each for each in senders if each.session.endswith(row.id)]
+        given = {key for sender in mine for key in sender.given}
+        assert given <= {key for key, _, _ in keys}
+        assert learner.seq <= len(given) + len(mine)  # one of each may have got no answer
+        assert brief(log, row)["images"] == learner.adapter.n_steps
+    log.close()

@@ -1,4 +1,4 @@
-"""The page of ``crg serve`` in a real browser, on a real server."""
+"""The page of ``crg serve`` in a real browser: it works, fits, is readable, trusts no name."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import httpx
 import pytest
 from selenium.webdriver import Keys
 
-from browsers import SIZES, emulate, needs_browser
+import live_pages
+from browsers import SIZES, complaints, emulate, needs_browser
 from live_pages import BYTES, CLASSES, Page, Stage, answers_of, press, staged, until
+from served import Process
 
 pytestmark = needs_browser
 
@@ -136,22 +138,9 @@ def test_a_refused_image_does_not_hold_up_others(page: Page, stage: Stage, tmp_p
     assert page.text("#problem p").startswith("bad <b>.png: ")
 
 
-BUSY = """
-const real = window.fetch;
-window.keys = [];
-window.fetch = (path, options) => {
-  if (!path.endsWith("/images")) return real(path, options);
-  keys.push(options.headers["Idempotency-Key"]);
-  if (keys.length > 1) return real(path, options);
-  const body = JSON.stringify({detail: "Too many images wait: try again."});
-  return Promise.resolve(new Response(body, {status: 429, headers: {"Retry-After": "1"}}));
-};
-"""
-
-
 def test_a_busy_server_is_waited_for(page: Page, stage: Stage) -> None:
     """A 429 is shown with its sentence and tried again after Retry-After, under the same key."""
-    page.browser.execute_script(BUSY)
+    page.browser.execute_script(live_pages.BUSY)
     page.choose(*stage.images[:2])
     until(lambda: "0 of 2 images sent. Waiting: Too many images wait" in page.text("#queue-text"))
     until(lambda: len(page.cards(".file")) == 2)
@@ -162,7 +151,7 @@ def test_a_busy_server_is_waited_for(page: Page, stage: Stage) -> None:
 
 def test_what_waits_can_be_cancelled(page: Page, stage: Stage) -> None:
     """Cancel empties the queue, and other images can be sent after it."""
-    page.browser.execute_script(BUSY)
+    page.browser.execute_script(live_pages.BUSY)
     page.choose(*stage.images[:3])
     until(lambda: "Waiting: Too many images wait" in page.text("#queue-text"))
     page.click("#cancel-queue")
@@ -324,3 +313,86 @@ def test_answers_and_state_are_downloads(page: Page, stage: Stage, tmp_path: Pat
     session = page.browser.current_url.partition("#")[2]
     answer = httpx.get(f"{stage.server.address}v1/sessions/{session}/answers").json()
     assert answer["step"] == 3
+
+
+def test_names_never_become_markup(stage: Stage, tmp_path: Path) -> None:
+    """Class and file names that look like HTML are shown as they are, everywhere."""
+    page = stage.opened([live_pages.HOSTILE, "__proto__"])
+    odd = tmp_path / "<b onclick=pwned=1>.png"
+    odd.write_bytes(stage.images[0].read_bytes())
+    page.send(odd)
+    page.correct(0, live_pages.HOSTILE)
+    assert page.cards(".label") == [live_pages.HOSTILE] and page.cards(".file") == [odd.name]
+    until(lambda: live_pages.HOSTILE in " ".join(page.texts("#class-list li")))
+    assert page.browser.execute_script("return typeof pwned") == "undefined"
+    made = "return document.querySelectorAll('b[onclick], script:not([src]), img[onerror]').length"
+    assert page.browser.execute_script(made) == 0
+
+
+def test_a_token_is_asked_for(page: Page, stage: Stage, tmp_path: Path) -> None:
+    """A wrong token is refused in a sentence; with the right one everything works."""
+    with Process(tmp_path / "data", token=live_pages.TOKEN) as guarded:
+        page.browser.get(f"{guarded.address}/")
+        until(lambda: page.text("#login h1") == "This server needs a token")
+        page.browser.find_element("id", "token").send_keys("a wrong one", Keys.ENTER)
+        until(lambda: page.text("#problem p").startswith("The token is wrong"))
+        page.browser.find_element("id", "token").clear()
+        page.browser.find_element("id", "token").send_keys(live_pages.TOKEN, Keys.ENTER)
+        until(lambda: page.text("#start h1") == "Start a session")
+        page.browser.find_element("id", "classes").send_keys("\n".join(CLASSES))
+        page.click("#new button")
+        until(page.is_live)
+        page.send(stage.images[0])
+        assert page.browser.execute_script("return document.cookie") == ""
+
+
+def test_the_page_fits_and_is_readable(page: Page, stage: Stage) -> None:
+    """Nothing scrolls sideways on a desk or a telephone, and all texts have contrast (AA)."""
+    page.send(*stage.images)
+    page.correct(0, CLASSES[0])
+    page.browser.execute_script("document.querySelector('#refused').hidden = false")
+    for size in SIZES.values():
+        for scheme in ("light", "dark"):
+            emulate(page.browser, size, scheme)
+            width = page.browser.execute_script("return document.scrollingElement.scrollWidth")
+            assert width <= size[0]
+            assert page.browser.execute_script(live_pages.CONTRAST) == []
+    page.click("#grid li:nth-child(2) .card")
+    box = page.browser.execute_script(
+        "return document.getElementById('picker').getBoundingClientRect()"
+    )
+    assert 0 <= box["left"] < box["right"] <= 390 and 0 <= box["top"] < box["bottom"] <= 844
+    press(page, Keys.ESCAPE)
+
+
+def test_a_phone_shows_images_on_its_first_screen(page: Page, stage: Stage) -> None:
+    """Curves and classes are folded there, and open with a touch; on a desk they are open."""
+    page.send(*stage.images)
+    parts = ("#curves figure", "#class-list li")
+    until(lambda: all(page.texts(part) for part in parts))
+    emulate(page.browser, SIZES["narrow"])
+    page.browser.refresh()
+    until(lambda: page.cards(".label"))
+    top = "return document.querySelector('.card').getBoundingClientRect().top"
+    assert page.browser.execute_script(top) < SIZES["narrow"][1] - 100
+    assert not any(page.texts(part) for part in parts)
+    page.click("#curves summary")
+    until(lambda: page.texts(parts[0]))
+
+
+def test_every_field_has_a_name(page: Page) -> None:
+    """Assistive technology finds a label for each input, select and button."""
+    script = """return [...document.querySelectorAll("input, select, textarea, button")]
+      .filter(each => !(each.labels?.length || each.getAttribute("aria-label")
+        || each.textContent.trim())).map(each => each.outerHTML)"""
+    assert page.browser.execute_script(script) == []
+
+
+def test_the_policy_forbids_nothing_that_the_page_does(page: Page, stage: Stage) -> None:
+    """Neither a violation of the content security policy nor an error of a script."""
+    complaints(page.browser)
+    page.send(*stage.images)
+    page.correct(0, CLASSES[0])
+    page.browser.refresh()
+    until(lambda: len(page.cards(".label")) == 6)
+    assert complaints(page.browser) == []

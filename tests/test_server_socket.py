@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,8 +16,14 @@ from typing import Any
 import httpx
 import pytest
 
+from colour_encoder import ColourEncoder
+from crg.encoders import load_encoder
+from crg.server.limits import ServerConfig
+from crg.server.main import serve
 from made_images import encoded, noise
+from sentences import refused_in_one_sentence
 from served import Process, send
+from served import client as client_of
 
 
 def some_png(seed: int) -> bytes:
@@ -30,7 +38,7 @@ CLASSES = {"classes": ["red circle", "blue square", "green triangle"]}
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     """One server for the tests that do not stop it."""
     folder = tmp_path_factory.mktemp("served")
-    with Process(folder, "--body-timeout", "1", "--max-watchers", "8") as process:
+    with Process(folder, body_timeout=1, max_watchers=8) as process:
         yield process
 
 
@@ -121,25 +129,6 @@ def test_slow_and_broken_clients_harm_nobody(server: Process) -> None:
         assert client.get(session).json()["images"] == 2
 
 
-def test_slow_and_endless_heads_are_cut_off(server: Process) -> None:
-    """A connection that says nothing, half a head or a head without end is closed in time."""
-    place = ("127.0.0.1", server.port)
-    with contextlib.ExitStack() as held:
-        silent, half, endless, later = (
-            held.enter_context(socket.create_connection(place, timeout=30)) for _ in range(4)
-        )
-        half.sendall(b"GET /healthz HTTP/1.1\r\nHost: local")
-        later.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        answer = later.recv(4096)
-        while not answer.endswith(b"ok\n"):
-            answer += later.recv(4096)
-        later.sendall(b"GET /healthz HTTP/1.1\r\n")
-        with contextlib.suppress(OSError):  # it may be closed before all is sent
-            endless.sendall(b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 400_000)
-        assert b" 431 " in endless.recv(4096)
-        assert all(b" 408 " in each.recv(4096) for each in (silent, half, later))
-
-
 def test_chunked_bodies_are_read(server: Process) -> None:
     """A body without a length is taken as it comes."""
     with server.client() as client:
@@ -168,7 +157,7 @@ def test_sigterm_finishes_what_was_accepted(tmp_path: Path) -> None:
             thread.join()
         assert code == 0 and "Traceback" not in said
     assert list((tmp_path / "states").rglob("*.crg"))
-    with Process(tmp_path) as server, server.client() as client:
+    with client_of(tmp_path, load_encoder("mini")) as client:
         kept = [json.loads(line) for line in client.get(f"{session}/answers").text.splitlines()]
         probability = {line["step"]: line["probability"] for line in kept}
         assert all(probability[each["step"]] == each["probability"] for each in given)
@@ -176,23 +165,40 @@ def test_sigterm_finishes_what_was_accepted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "variables", "words"),
+    ("options", "token", "words"),
     [
-        (["--host", "0.0.0.0"], {}, "CRG_TOKEN"),
-        (["--address", "127.0.0.1:1"], {}, "add --engine ray"),
-        (["--host", "192.0.2.1"], {"CRG_TOKEN": "x" * 16}, "cannot be listened on"),
-        ([], {"CRG_TOKEN": "short"}, "at least 16"),
-        (["--data", "/dev/null/x"], {}, "--data"),
+        ({"host": "0.0.0.0"}, "", "CRG_TOKEN"),
+        ({"address": "127.0.0.1:1"}, "", "add --engine ray"),
+        ({"host": "192.0.2.1"}, "x" * 16, "cannot be listened on"),
+        ({}, "short", "at least 16"),
+        ({"data": Path("/dev/null/x")}, "", "--data"),
     ],
 )
 def test_a_server_that_must_not_start_says_why(
-    tmp_path: Path, options: list[str], variables: dict[str, str], words: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    token: str,
+    words: str,
 ) -> None:
     """Addresses and folders that cannot be used are refused in one sentence."""
-    with pytest.raises(AssertionError) as said:
-        Process(tmp_path, *options, **variables)
-    errors = [line for line in str(said.value).splitlines() if line.startswith("Error")]
-    assert len(errors) == 1 and words in errors[0] and errors[0].endswith(".")
+    monkeypatch.setenv("CRG_TOKEN", token)
+    given = {"data": tmp_path, "host": "127.0.0.1", "port": 0, "on_ready": print, **options}
+    with kept_signals(), refused_in_one_sentence(words):
+        serve(ColourEncoder, config=ServerConfig(), **given)
+
+
+@contextlib.contextmanager
+def kept_signals() -> Iterator[None]:
+    """The signal handlers and the switch interval of this process, which a server sets."""
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    interval = sys.getswitchinterval()
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(interval)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _flood(server: Process, session: str, given: list[Any]) -> None:

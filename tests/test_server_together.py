@@ -1,4 +1,4 @@
-"""Many at once: common batches, one key from many clients, watchers that do not read."""
+"""Many at once: order, common batches, one key from many clients, watchers that do not read."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import Any
 
 import httpx
 
+import crg
 from colour_encoder import ColourEncoder
 from crg.encoders.base import Vectors
 from crg.images.preprocessing import Pixels
 from crg.server.app import create_app
 from crg.server.batching import Gatherer
 from crg.server.event_log import Event
-from crg.server.limits import Limits
-from crg.server.service import Settings
+from crg.server.limits import ServerConfig
 from crg.server.sse import EventStream, Hub
 from served import HERE, NAMES, png
 
 
 class HeldEncoder(ColourEncoder):
-    """Encodes only when it is let."""
+    """Encodes only when the test allows it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.begun, self.let = threading.Event(), threading.Event()
 
     def encode_images(self, pixels: Pixels) -> Vectors:
-        """What the other gives, once it may."""
+        """Encode once the test allows it."""
         self.begun.set()
         self.let.wait(30)
         return super().encode_images(pixels)
@@ -39,10 +39,10 @@ class HeldEncoder(ColourEncoder):
 
 @asynccontextmanager
 async def served(
-    folder: Path, encoder: ColourEncoder, **limits: int
+    folder: Path, encoder: ColourEncoder, **limits: Any
 ) -> AsyncIterator[httpx.AsyncClient]:
     """A client that can have many requests under way."""
-    app = create_app(Settings(folder, Limits(**limits)), encoder)
+    app = create_app(folder, ServerConfig(**limits), encoder)
     transport = httpx.ASGITransport(app)
     async with (
         app.router.lifespan_context(app),
@@ -51,8 +51,27 @@ async def served(
         yield client
 
 
+def test_images_of_a_session_are_learnt_in_their_order(tmp_path: Path) -> None:
+    """Requests at once are answered as one stream in the order of their acceptance."""
+
+    async def flood() -> list[Any]:
+        async with served(tmp_path, ColourEncoder(), max_queue=1000) as client:
+            images = f"{await _start(client)}/images"
+            forms = [[("i", (f"{n}.{i}", png(NAMES[i]))) for i in range(3)] for n in range(30)]
+            sent = await asyncio.gather(*[client.post(images, files=form) for form in forms])
+            return [answer for each in sent for answer in each.json()["answers"]]
+
+    stream = sorted(asyncio.run(flood()), key=lambda each: each["step"])
+    assert [each["step"] for each in stream] == list(range(1, 91))
+    assert [each["name"] for each in stream] == [f"{n}.{i}" for n in range(30) for i in range(3)]
+    classifier = crg.Classifier(ColourEncoder(), NAMES)
+    for each in stream:
+        colour = NAMES[int(each["name"].rpartition(".")[2])]
+        assert classifier.predict(png(colour)).probability == each["probability"]
+
+
 def test_images_of_all_sessions_share_batches(tmp_path: Path) -> None:
-    """What gathers while the encoder is busy goes through it at once, whoever sent it."""
+    """Images that gather while the encoder is busy go through it at once, from all sessions."""
     encoder = HeldEncoder()
 
     async def run() -> None:
@@ -62,7 +81,7 @@ def test_images_of_all_sessions_share_batches(tmp_path: Path) -> None:
             await asyncio.to_thread(encoder.begun.wait, 30)
             others = [asyncio.create_task(_send(client, each)) for each in sessions[1:]]
             batcher = client._transport.app.state.service.batcher  # type: ignore[attr-defined]
-            await _until(lambda: batcher._gatherer._waiting.qsize() == 5)
+            await _until(lambda: len(batcher._gatherer._waiting) == 5)
             encoder.let.set()
             answers = await asyncio.gather(first, *others)
             assert all(each.json()["answers"][0]["step"] == 1 for each in answers)
@@ -121,10 +140,10 @@ def test_a_watcher_that_does_not_read_is_disconnected() -> None:
         seen = 0
         for number in range(1, 301):
             hub.publish("s", [Event(number, "answer", 0.0, {"step": number})])
-            seen += b"id: %d\n" % number in await anext(quick)
+            seen += (await anext(quick)).id == str(number)
         late = [frame async for frame in slow]
         hub.close()
-        assert [frame async for frame in quick] == [] and not hub._queues
+        assert [frame async for frame in quick] == [] and not hub.queues
         return seen, len(late)
 
     seen, late = asyncio.run(run())
@@ -132,7 +151,7 @@ def test_a_watcher_that_does_not_read_is_disconnected() -> None:
 
 
 def test_a_watcher_whose_line_is_stuck_gives_its_place_back(monkeypatch: Any) -> None:
-    """Who takes nothing for too long is left, and the stream no longer counts."""
+    """A watcher that reads nothing for too long is disconnected, and no longer counts."""
     monkeypatch.setattr("crg.server.sse._STUCK", 0.01)
 
     async def run() -> int:
@@ -151,14 +170,14 @@ def test_a_watcher_whose_line_is_stuck_gives_its_place_back(monkeypatch: Any) ->
             return []
 
         stream = EventStream(hub.watch("s", None, nothing), hub.budget)
-        await stream({"type": "http"}, receive, send)
+        await stream({"type": "http", "method": "GET"}, receive, send)
         return hub.budget.used
 
     assert asyncio.run(run()) == 0
 
 
-def test_what_a_batch_does_wrong_reaches_each_of_it() -> None:
-    """An exception of the work is the result of every item; the thread goes on."""
+def test_a_failing_batch_fails_each_of_its_items() -> None:
+    """An exception of the work is the result of every item; later items are done."""
 
     def work(items: list[int]) -> list[int]:
         if 0 in items:
@@ -166,13 +185,10 @@ def test_what_a_batch_does_wrong_reaches_each_of_it() -> None:
         return [item * 2 for item in items]
 
     async def run() -> list[Any]:
-        loop = asyncio.get_running_loop()
         gatherer: Gatherer[int, int] = Gatherer("test", work)
         results: list[Any] = []
         for item in (1, 0, 2):
-            future: asyncio.Future[int] = loop.create_future()
-            gatherer.submit(item, future)
-            results += await asyncio.gather(future, return_exceptions=True)
+            results += await asyncio.gather(gatherer.submit(item), return_exceptions=True)
         await asyncio.to_thread(gatherer.close)
         return results
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from crg.server.limits import Budget, Limits, Rate
-from crg.server.problems import Problem
-from crg.server.security import check_address, is_loopback
+from crg.server.limits import ServerConfig, read_config
+from crg.server.schema import ProblemError
+from crg.server.security import Rate, check_address, is_loopback
 from documents import ROOT
 from made_images import claiming
 from sentences import refused_in_one_sentence
@@ -35,9 +37,9 @@ def test_other_addresses_need_a_token() -> None:
         check_address("127.0.0.1", "short")
 
 
-def test_with_a_token_nothing_is_told_without_it(tmp_path: Path) -> None:
+def test_with_a_token_nothing_is_answered_without_it(tmp_path: Path) -> None:
     """Every address but the page and the health checks asks for the token."""
-    with client(tmp_path, settings={"token": TOKEN}) as served:
+    with client(tmp_path, token=TOKEN) as served:
         for path in CLOSED:
             for header in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN},
                            {"Cookie": "crg_token=wrong"}, {"Cookie": "\x01"},
@@ -54,7 +56,7 @@ def test_with_a_token_nothing_is_told_without_it(tmp_path: Path) -> None:
 
 def test_a_browser_logs_in_once(tmp_path: Path) -> None:
     """POST /login gives a cookie that holds no token and opens everything, until it is deleted."""
-    with client(tmp_path, settings={"token": TOKEN}) as served:
+    with client(tmp_path, token=TOKEN) as served:
         refused(served.post("/login", json={"token": "wrong"}), 401)
         answer = served.post("/login", json={"token": TOKEN})
         cookie = answer.headers["set-cookie"]
@@ -67,11 +69,11 @@ def test_a_browser_logs_in_once(tmp_path: Path) -> None:
 
 def test_names_that_lead_here_from_elsewhere_are_refused(tmp_path: Path) -> None:
     """Without a token only loopback names and those that were allowed are answered."""
-    with client(tmp_path, settings={"allow_hosts": ("crg.example.org",)}) as served:
+    with client(tmp_path, allow_hosts=("crg.example.org",)) as served:
         for host in ("localhost:8000", "127.0.0.1", "[::1]:80", "crg.example.org"):
             assert served.get("/v1", headers={"Host": host}).status_code == 200
         for host in ("evil.example.org", "127.0.0.1.nip.io", "", "localhost@evil.org", "[::1"):
-            refused(served.get("/v1", headers={"Host": host}), 403, "--allow-host")
+            refused(served.get("/v1", headers={"Host": host}), 403, "allow_hosts")
 
 
 def test_pages_of_other_origins_change_nothing(tmp_path: Path) -> None:
@@ -83,7 +85,7 @@ def test_pages_of_other_origins_change_nothing(tmp_path: Path) -> None:
         same = served.post("/v1/sessions", **new, headers={"Origin": "http://127.0.0.1"})
         assert same.status_code == 201 and "access-control-allow-origin" not in same.headers
     friend = {"Origin": "https://friend.example.org"}
-    with client(tmp_path / "b", settings={"allow_origins": (friend["Origin"],)}) as served:
+    with client(tmp_path / "b", allow_origins=(friend["Origin"],)) as served:
         answer = served.post("/v1/sessions", **new, headers=friend)
         assert answer.headers["access-control-allow-origin"] == friend["Origin"]
         asked = {**friend, "Access-Control-Request-Method": "DELETE"}
@@ -115,9 +117,9 @@ def test_too_much_is_refused(tmp_path: Path) -> None:
         refused(served.post(images, content=iter([b"x" * 1000] * 9), headers=kind), 413)
         parts = [("i", ("a", png())), ("i", ("b", b"x" * 3001))]
         assert refused(served.post(images, files=parts), 413)["image"] == 1
-        refused(served.post(images, files=[("i", ("a", png()))] * 3), 413, "2 images")
+        refused(served.post(images, files=[("i", ("a", png()))] * 3), 413, "files is 2")
         fields = {f"f{n}": "" for n in range(20)}
-        refused(served.post(images, data=fields, files=[("i", ("a", b"x"))]), 413, "parts")
+        refused(served.post(images, data=fields, files=[("i", ("a", b"x"))]), 413, "fields is 10")
         refused(served.post(images, content=png(size=(101, 100)), headers=kind), 422, "10,000")
         refused(served.post(images, content=claiming(40_000, 40_000), headers=kind), 422, "pixels")
         refused(served.post("/v1/sessions", json={"classes": NAMES, "views": 4}), 422, "to 3")
@@ -132,14 +134,13 @@ def test_too_much_is_refused(tmp_path: Path) -> None:
         assert "crg_waiting_bytes 0.0" in served.get("/metrics").text
 
 
-def test_a_full_queue_is_told_and_passes(tmp_path: Path) -> None:
+def test_a_full_queue_refuses_and_empties(tmp_path: Path) -> None:
     """When too many images or bytes wait, 429 says when to come again; nothing is learnt."""
     with client(tmp_path, max_queue=2, max_queue_bytes=100_000) as served:
-        session = start(served)
+        session, kind = start(served), {"Content-Type": "image/png"}
         answer = served.post(f"{session}/images", files=[("i", ("a", png()))] * 3)
         refused(answer, 429, "waiting")
         assert answer.headers["retry-after"] == "1"
-        kind = {"Content-Type": "image/png"}
         refused(served.post(f"{session}/images", content=b"x" * 100_001, headers=kind), 429)
         assert send(served, session, png())["step"] == 1
 
@@ -150,14 +151,14 @@ def test_one_client_has_so_many_requests_per_second(tmp_path: Path) -> None:
     rate = Rate(10, lambda: now)
     for _ in range(20):
         rate.check("a")
-    with pytest.raises(Problem) as refusal:
+    with pytest.raises(ProblemError) as refusal:
         rate.check("a")
     assert refusal.value.status == 429
     rate.check("b")
     now = 0.25
     rate.check("a")
     rate.check("a")
-    with pytest.raises(Problem):
+    with pytest.raises(ProblemError):
         rate.check("a")
     for number in range(20_000):
         rate.check(str(number))
@@ -167,19 +168,37 @@ def test_one_client_has_so_many_requests_per_second(tmp_path: Path) -> None:
         assert answers[0].status_code == 200 and answers[-1].status_code == 429
 
 
-def test_a_budget_comes_back() -> None:
-    """What was taken and given back can be taken again."""
-    budget = Budget(5, "Too much", "wait")
-    budget.take(5)
-    with pytest.raises(Problem):
-        budget.take(1)
-    budget.give_back(2)
-    budget.take(2)
-
-
-def test_the_documented_limits_are_the_limits() -> None:
-    """docs/service.md lists every limit with its default."""
+def test_the_documented_settings_are_the_settings() -> None:
+    """docs/service.md lists every setting with its default."""
     text = (ROOT / "docs" / "service.md").read_text()
-    rows = re.findall(r"^\| `--([a-z-]+)` \| ([\d,]+) \|", text, re.MULTILINE)
-    told = {name.replace("-", "_"): int(value.replace(",", "")) for name, value in rows}
-    assert told == vars(Limits())
+    rows = re.findall(r"^\| `([a-z_]+)` \| `?([^|`]+)`? \|", text, re.MULTILINE)
+    listed = {name: value.replace(",", "") for name, value in rows}
+    defaults = msgspec.structs.asdict(ServerConfig())
+    assert listed == {name: json.dumps(value).replace(",", "") for name, value in defaults.items()}
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("max_bytes = 0", "max_bytes"),
+        ("max_bytes = '9'", "max_bytes"),
+        ("max_byte = 9", "max_byte"),
+        ("max_bytes = ", "value"),
+        ("templates = ['no place']", "no place"),
+        (None, "No such file"),
+    ],
+)
+def test_a_config_that_is_wrong_is_refused(tmp_path: Path, text: str | None, word: str) -> None:
+    """Settings that are unknown or impossible are refused in one sentence."""
+    path = tmp_path / "serve.toml"
+    if text is not None:
+        path.write_text(text)
+    with refused_in_one_sentence(word):
+        read_config(path)
+
+
+def test_a_config_sets_what_it_names(tmp_path: Path) -> None:
+    """The settings of a TOML file replace their defaults."""
+    (tmp_path / "serve.toml").write_text("max_images = 3\nallow_hosts = ['crg.example.org']\n")
+    expected = ServerConfig(max_images=3, allow_hosts=("crg.example.org",))
+    assert read_config(tmp_path / "serve.toml") == expected

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse
@@ -15,23 +14,34 @@ from starlette.middleware.cors import CORSMiddleware
 import crg
 from crg import predict
 from crg.encoders.base import Encoder
-from crg.server import downloads, problems, schema
+from crg.server import schema
 from crg.server.actions import Actions
-from crg.server.limits import Rate
-from crg.server.problems import Problem
-from crg.server.requests import JSON_BYTES, body_of, parsed
-from crg.server.routes import Direct, router, service_of
-from crg.server.security import COOKIE, Envelope, Guard, Token
-from crg.server.service import Service, Settings
+from crg.server.batching import Encode
+from crg.server.limits import ServerConfig
+from crg.server.requests import parsed
+from crg.server.routes import content_of, router, send_images, service_of
+from crg.server.schema import TEXT, ProblemError, body, files, problems
+from crg.server.security import COOKIE, Envelope, Guard, Rate, Token
+from crg.server.service import Service
 from crg.types import InputError
 
+_PLAIN = {"text/plain": TEXT}
 STATIC = Path(__file__).with_name("static")
 CARDS = Path(predict.__file__).with_name("cards")  # which the review page has, too
 
 
-def create_app(settings: Settings, encoder: Encoder, service: Service | None = None) -> FastAPI:
-    """The service for one folder and one model; its state opens and closes with the application."""
-    service = service or Service(settings, encoder)
+def create_app(
+    data: Path,
+    config: ServerConfig,
+    encoder: Encoder,
+    token: str | None = None,
+    encoders: Sequence[Encode] = (),
+) -> FastAPI:
+    """The service for one folder and one model; it opens and closes with the application.
+
+    ``encoders`` encode the images; without any, ``encoder`` does, in this process.
+    """
+    service = Service(data, config, encoder, encoders)
     app = FastAPI(
         title="CRG",
         version=crg.__version__,
@@ -41,16 +51,14 @@ def create_app(settings: Settings, encoder: Encoder, service: Service | None = N
         redoc_url=None,
     )
     app.state.service, app.state.actions = service, Actions(service)
-    app.state.failure = None  # why it could not start
-    app.state.token = token = None if settings.token is None else Token(settings.token)
-    problems.add_handlers(app)
-    app.include_router(router)
-    app.include_router(downloads.router)
+    app.state.failure, app.state.on_ready = None, lambda: None  # why it could not start
+    app.state.token = guard = None if token is None else Token(token)
+    schema.add_handlers(app)
+    app.add_route("/v1/sessions/{id}/images", send_images, ["POST"])  # FastAPI takes as long as
+    app.include_router(router)  # learning does: there it only documents this route
     _add_pages(app)
-    app.add_middleware(Direct)
-    rate = Rate(settings.limits.max_rate)
-    hosts, origins = settings.allow_hosts, settings.allow_origins
-    app.add_middleware(Guard, token=token, rate=rate, hosts=hosts, origins=origins)
+    rate, origins = Rate(config.max_rate), config.allow_origins
+    app.add_middleware(Guard, token=guard, rate=rate, hosts=config.allow_hosts, origins=origins)
     if origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"],
@@ -68,6 +76,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     except InputError as error:
         app.state.failure = error
         raise
+    app.state.on_ready()
     try:
         yield
     finally:
@@ -82,48 +91,43 @@ def _add_pages(app: FastAPI) -> None:
     async def page() -> Response:
         return FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-cache"})
 
-    @app.get("/healthz", response_class=Response, responses=_TEXT)
+    @app.get("/healthz", response_class=Response, responses=files(**_PLAIN))
     async def healthz() -> Response:
         """200 while the process lives."""
         return Response("ok\n", media_type="text/plain")
 
-    @app.get("/readyz", response_class=Response, responses={**_TEXT, **schema.problems(503)})
+    @app.get("/readyz", response_class=Response, responses=files(503, **_PLAIN))
     async def readyz(request: Request) -> Response:
         """200 while requests are taken."""
         if not service_of(request).ready:
-            raise Problem(503, "The server is starting or stopping: try again in a moment.",
+            raise ProblemError(503, "The server is starting or stopping: try again in a moment.",
                           retry_after=1)  # fmt: skip
         return Response("ready\n", media_type="text/plain")
 
-    @app.get("/metrics", response_class=Response, responses={**_TEXT, **schema.problems()})
+    @app.get("/metrics", response_class=Response, responses=files(**_PLAIN))
     async def metrics(request: Request) -> Response:
         """Counters for Prometheus."""
         text = service_of(request).metrics.text()
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    @app.post("/login", status_code=204, responses=schema.problems(400, 408, 413, 422),
-              openapi_extra=schema.body(schema.Login))  # fmt: skip
+    @app.post("/login", status_code=204, responses=problems(400, 408, 413, 422),
+              openapi_extra=body(schema.Login))  # fmt: skip
     async def login(request: Request) -> Response:
         """Exchange the token for a cookie that a browser keeps."""
-        service, token = service_of(request), request.app.state.token
-        async with body_of(request, JSON_BYTES, service.bytes, service.limits) as content:
+        token = request.app.state.token
+        async with content_of(request) as content:
             given = parsed(schema.Login, content).token
         if token is not None and not token.is_right(given):
-            raise Problem(401, "The token is wrong: ask who runs the server.")
+            raise ProblemError(401, "The token is wrong: ask who runs the server.")
         answer = Response(status_code=204)
         if token is not None:
             answer.set_cookie(COOKIE, token.cookie, httponly=True, samesite="strict",
                               secure=request.url.scheme == "https")  # fmt: skip
         return answer
 
-    @app.delete("/login", status_code=204, responses=schema.problems())
+    @app.delete("/login", status_code=204, responses=problems())
     async def logout() -> Response:
         """Have the browser forget the cookie."""
         answer = Response(status_code=204)
         answer.delete_cookie(COOKIE)
         return answer
-
-
-_TEXT: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"text/plain": {"schema": {"type": "string"}}}}
-}

@@ -1,85 +1,50 @@
-"""Common batches: a thread that takes whatever is waiting, and the encoder behind one."""
+"""Batches: whatever waits is done at once, so that images of all sessions share the encoder."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import io
-import queue
-import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from PIL import Image
 
 from crg.encoders.base import Encoder, Vectors
-from crg.images.preprocessing import Pixels
+from crg.engine.ray_encoding import (
+    TRIES,
+    Worker,
+    connected,
+    encoder_needs,
+    loading_the_same,
+    room_for,
+)
+from crg.extras import library
+from crg.images.preprocessing import Pixels, Preprocessing
 from crg.images.reading import reading
 from crg.images.views import Recipe, views_of
-from crg.server.metrics import Metrics
-from crg.server.problems import refused
+from crg.server.schema import ProblemError
+from crg.threads import one_blas_thread, processors
 from crg.types import InputError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Encode: TypeAlias = Callable[[Pixels], Vectors]  # views (n, H, W, 3) -> features (n, D)
+Encoded: TypeAlias = tuple[Vectors, bytes | None]  # features (V, D) of an image, its thumbnail
 ROWS = 32  # views per call of the encoder; more do not make it faster
-_MOMENT = 0.01  # seconds that a batch may wait for an image that is being read
 THUMBNAIL = 128  # pixels a side
 
 
-class Workers:
-    """Threads that do what they are given, at less cost than those of ``concurrent.futures``."""
-
-    def __init__(self, count: int, name: str) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._waiting: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._threads = [
-            threading.Thread(target=self._run, name=f"{name}-{n}", daemon=True)
-            for n in range(count)
-        ]
-        for thread in self._threads:
-            thread.start()
-
-    def submit(self, work: Callable[[], None]) -> None:
-        """Have something done that does not fail."""
-        self._waiting.put(work)
-
-    def do(self, work: Callable[..., Result], *arguments: Any) -> asyncio.Future[Result]:
-        """Have something done whose result is waited for in the loop."""
-        done: asyncio.Future[Result] = self._loop.create_future()
-
-        def run() -> None:
-            result: Result | BaseException
-            try:
-                result = work(*arguments)
-            except BaseException as error:
-                result = error
-            self._loop.call_soon_threadsafe(_resolve, [done], [result])
-
-        self._waiting.put(run)
-        return done
-
-    def close(self) -> None:
-        """End the threads once all is done."""
-        for _ in self._threads:
-            self._waiting.put(None)
-        for thread in self._threads:
-            thread.join()
-
-    def _run(self) -> None:
-        while (work := self._waiting.get()) is not None:
-            work()
-
-
 class Gatherer(Generic[Item, Result]):
-    """A thread that does at once all that waits; while it is busy, more can gather.
+    """Hands everything that waits to an idle worker at once; while all are busy, more gathers.
 
-    ``works`` get the items and give a result or an exception for each; every one of them has a
-    thread. Nobody waits for a batch to fill up, but a moment for those that ``expects`` says are
-    about to come.
+    ``works`` take a list of items and return a result or an exception for each; every one of them
+    has a thread. All methods belong to the event loop in which the object was made.
     """
 
     def __init__(
@@ -88,179 +53,158 @@ class Gatherer(Generic[Item, Result]):
         *works: Callable[[list[Item]], Sequence[Result | BaseException]],
         weigh: Callable[[Item], int] = lambda _: 1,
         most: int = 1_000,
-        expects: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._weigh, self._most, self._expects = weigh, most, expects
+        self._weigh, self._most = weigh, most
         self._loop = asyncio.get_running_loop()
-        self._waiting: queue.SimpleQueue[tuple[Item, asyncio.Future[Result]] | None]
-        self._waiting = queue.SimpleQueue()
-        self._threads = [
-            threading.Thread(target=self._run, args=(work,), name=name, daemon=True)
-            for work in works
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._threads = ThreadPoolExecutor(len(works), name)
+        self._idle = list(works)
+        self._waiting: deque[tuple[Item, asyncio.Future[Result]]] = deque()
 
-    def submit(self, item: Item, future: asyncio.Future[Result]) -> None:
-        """Have an item done; the future, of the loop that made this, gets the result."""
-        self._waiting.put((item, future))
+    def submit(self, item: Item) -> asyncio.Future[Result]:
+        """Add an item to the next batch; the future gets its result."""
+        future: asyncio.Future[Result] = self._loop.create_future()
+        self._waiting.append((item, future))
+        self._loop.call_soon(self._start)
+        return future
 
     def close(self) -> None:
-        """End the threads once all that was submitted is done."""
-        for _ in self._threads:
-            self._waiting.put(None)
-        for thread in self._threads:
-            thread.join()
+        """Wait for the batches that have begun, and end the threads."""
+        self._waiting.clear()
+        self._threads.shutdown()
 
-    def _run(self, work: Callable[[list[Item]], Sequence[Result | BaseException]]) -> None:
-        while (first := self._waiting.get()) is not None:
-            batch, ended = self._gathered(first)
-            try:
-                results = work([item for item, _ in batch])
-            except Exception as error:
-                results = [error] * len(batch)
-            futures = [future for _, future in batch]
-            self._loop.call_soon_threadsafe(_resolve, futures, results)
-            if ended:
-                return
+    def _start(self) -> None:
+        while self._waiting and self._idle:
+            work, batch, weight = self._idle.pop(), [], 0
+            while self._waiting and weight < self._most:
+                batch.append(self._waiting.popleft())
+                weight += self._weigh(batch[-1][0])
+            items, futures = [item for item, _ in batch], [future for _, future in batch]
+            running = self._loop.run_in_executor(self._threads, work, items)
+            running.add_done_callback(partial(self._finish, work, futures))
 
-    def _gathered(
-        self, first: tuple[Item, asyncio.Future[Result]]
-    ) -> tuple[list[tuple[Item, asyncio.Future[Result]]], bool]:
-        """All that waits by now, up to the weight, and whether the end was among it."""
-        batch, weight = [first], self._weigh(first[0])
-        while weight < self._most:
-            try:
-                following = self._waiting.get(timeout=_MOMENT if self._expects() else 0)
-            except queue.Empty:
-                break
-            if following is None:
-                return batch, True
-            batch.append(following)
-            weight += self._weigh(following[0])
-        return batch, False
+    def _finish(self, work: Any, futures: Sequence[asyncio.Future[Result]], running: Any) -> None:
+        error = running.exception()
+        results = [error] * len(futures) if error else running.result()
+        for future, result in zip(futures, results, strict=True):
+            if future.done():  # its request was cancelled
+                continue
+            if isinstance(result, BaseException):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+        self._loop.call_soon(self._free, work)  # after the callbacks of the futures
 
-
-def _resolve(
-    futures: Sequence[asyncio.Future[Result]], results: Sequence[Result | BaseException]
-) -> None:
-    for future, result in zip(futures, results, strict=True):
-        if future.done():
-            continue
-        if isinstance(result, BaseException):
-            future.set_exception(result)
-        else:
-            future.set_result(result)
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """An image that has been seen: the features of its views, and a small copy to show."""
-
-    features: Vectors  # (V, D)
-    thumbnail: bytes | None = None
-
-
-_Views: TypeAlias = tuple[Pixels, bytes | None]  # and the thumbnail
-
-
-@dataclass(frozen=True)
-class ImageEncoder:
-    """Reads images and encodes their views."""
-
-    encoder: Encoder
-    max_pixels: int
-    thumbnails: bool
-
-    def views(self, content: bytes, recipe: Recipe) -> _Views:
-        """What the encoder is to see of an image."""
-        name = "" if recipe.views == 1 else hashlib.sha256(content).hexdigest()
-        with reading(content, self.max_pixels) as image:
-            pixels = views_of(image, self.encoder.preprocessing, recipe, name, 1)
-            return pixels, thumbnail_of(image) if self.thumbnails else None
-
-    def encode(self, batch: Sequence[_Views]) -> list[Encoded]:
-        """Encode the views of several images at once."""
-        pixels = batch[0][0] if len(batch) == 1 else np.concatenate([views for views, _ in batch])
-        features = self.encoder.encode_images(pixels)
-        ends = np.cumsum([len(views) for views, _ in batch])[:-1]
-        rows = np.split(features, ends)
-        return [Encoded(each, small) for each, (_, small) in zip(rows, batch, strict=True)]
-
-
-class Encoding(Protocol):
-    """How images of all sessions become features."""
-
-    def encode(self, content: bytes, recipe: Recipe, place: int = 0) -> asyncio.Future[Encoded]:
-        """Read one image and encode its views, together with those of others.
-
-        ``place`` is that of the image in its request, for the problem that it may be.
-        """
-
-    def close(self) -> None:
-        """End once all is encoded."""
+    def _free(self, work: Any) -> None:
+        self._idle.append(work)
+        self._start()
 
 
 class Batcher:
-    """Encoding in this process: images are read by a few threads, and encoded by one."""
+    """Reads images with a thread per processor, and encodes their views in common batches."""
 
-    def __init__(self, eye: ImageEncoder, workers: int, metrics: Metrics) -> None:
-        self._eye, self._metrics = eye, metrics
-        self._loop = asyncio.get_running_loop()
-        self._readers = Workers(workers, "crg-read")
-        self._lock = threading.Lock()
-        self._reading = 0  # images
-        self._gatherer: Gatherer[_Views, Encoded]
-        self._gatherer = Gatherer(
-            "crg-encode", self._encode, weigh=lambda item: len(item[0]), most=ROWS,
-            expects=lambda: self._reading > 0,
-        )  # fmt: skip
+    def __init__(
+        self,
+        preprocessing: Preprocessing,
+        encoders: Sequence[Encode],
+        max_pixels: int,
+        thumbnails: bool,
+        on_batch: Callable[[int], None],
+    ) -> None:
+        self._preprocessing, self._max_pixels = preprocessing, max_pixels
+        self._thumbnails, self._on_batch = thumbnails, on_batch
+        self._readers = ThreadPoolExecutor(processors(), "crg-read")
+        works = [partial(self._encode, encode) for encode in encoders]
+        self._gatherer: Gatherer[Pixels, Vectors]
+        self._gatherer = Gatherer("crg-encode", *works, weigh=len, most=ROWS)
 
-    def encode(self, content: bytes, recipe: Recipe, place: int = 0) -> asyncio.Future[Encoded]:
-        """Read one image and encode its views, together with those of others."""
-        encoded: asyncio.Future[Encoded] = self._loop.create_future()
-        with self._lock:
-            self._reading += 1
-        self._readers.submit(partial(self._read, content, recipe, place, encoded))
-        return encoded
+    async def encode(self, content: bytes, recipe: Recipe, place: int = 0) -> Encoded:
+        """Read one image and encode its views together with those of others.
+
+        ``place`` is the image's place in its request, which the problem names if it is refused.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            views, small = await loop.run_in_executor(self._readers, self._read, content, recipe)
+        except InputError as error:
+            raise ProblemError(422, str(error), image=place) from None
+        return await self._gatherer.submit(views), small
 
     def close(self) -> None:
-        """End the threads once all is encoded."""
-        self._readers.close()
+        """Wait for what has begun, and end the threads."""
+        self._readers.shutdown(cancel_futures=True)
         self._gatherer.close()
 
-    def _read(
-        self, content: bytes, recipe: Recipe, place: int, encoded: asyncio.Future[Encoded]
-    ) -> None:
-        """Hand the views of an image on to the encoder."""
-        result: _Views | BaseException
-        try:
-            result = self._eye.views(content, recipe)
-        except InputError as error:
-            result = refused(error, image=place)
-        except BaseException as error:
-            result = error
-        with self._lock:
-            self._reading -= 1  # before the encoder looks whether it is to wait for more
-        if isinstance(result, BaseException):
-            self._loop.call_soon_threadsafe(_resolve, [encoded], [result])
-        else:
-            self._gatherer.submit(result, encoded)
+    def _read(self, content: bytes, recipe: Recipe) -> tuple[Pixels, bytes | None]:
+        """The views of an image, and its thumbnail."""
+        name = "" if recipe.views == 1 else hashlib.sha256(content).hexdigest()
+        with reading(content, self._max_pixels) as image:
+            pixels = views_of(image, self._preprocessing, recipe, name, 1)
+            return pixels, thumbnail_of(image) if self._thumbnails else None
 
-    def _encode(self, batch: list[_Views]) -> list[Encoded]:
-        self._metrics.batch_size.observe(sum(len(views) for views, _ in batch))
-        return self._eye.encode(batch)
+    def _encode(self, encode: Encode, batch: Sequence[Pixels]) -> list[Vectors]:
+        self._on_batch(sum(map(len, batch)))
+        features = encode(batch[0] if len(batch) == 1 else np.concatenate(batch))
+        return np.split(features, np.cumsum([len(views) for views in batch])[:-1])
+
+
+@contextlib.contextmanager
+def encoders_on_ray(
+    encoder: Encoder, load: Callable[[], Encoder], replicas: int, address: str | None = None
+) -> Iterator[list[Encode]]:
+    """Replicas of ``encoder`` on the Ray cluster at ``address``, or on one of this machine.
+
+    Ray restarts a replica that is lost, and gives it again what it was encoding.
+    """
+    ray, needs = library("ray", "ray"), encoder_needs(encoder)
+    with connected(ray, address, replicas * needs.processors):
+        remote = ray.remote(
+            num_cpus=needs.processors,
+            num_gpus=needs.gpus,
+            max_restarts=-1,
+            max_task_retries=TRIES,
+            scheduling_strategy="SPREAD",
+        )(Worker)
+        make = partial(_make_replica, loading_the_same(encoder, load))
+        actors = [remote.remote(make, None) for _ in range(min(replicas, room_for(ray, needs)))]
+        try:
+            for waiting in [actor.prepare.remote() for actor in actors]:
+                _collect(ray, waiting)
+            yield [partial(_encode_on, ray, actor) for actor in actors]
+        finally:
+            for actor in actors:
+                ray.kill(actor)
+
+
+def _make_replica(load: Callable[[], Encoder]) -> Callable[[Pixels, Any], Vectors]:
+    """The work of an actor; it runs there."""
+    encoder = load()
+
+    def encode(pixels: Pixels, _: Any) -> Vectors:
+        with one_blas_thread():
+            return encoder.encode_images(pixels)
+
+    return encode
+
+
+def _encode_on(ray: Any, actor: Any, pixels: Pixels) -> Vectors:
+    features: Vectors = _collect(ray, actor.work.remote(0, pixels))
+    return features
+
+
+def _collect(ray: Any, waiting: Any) -> Any:
+    try:
+        return ray.get(waiting)
+    except ray.exceptions.RayActorError:
+        raise ProblemError(503, "No encoder answers: wait until there is one again.",
+                      retry_after=5) from None  # fmt: skip
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from None
 
 
 def thumbnail_of(image: Image.Image) -> bytes:
     """A JPEG of an RGB image, at most ``THUMBNAIL`` pixels a side."""
-    longer, written = max(image.size), io.BytesIO()
-    whole = -(-longer // THUMBNAIL)  # blocks of so many pixels a side become one each
-    if 4 * longer >= 3 * whole * THUMBNAIL:
-        small = image.reduce(whole)  # four times as fast as resizing
-    else:
-        scale = min(1.0, THUMBNAIL / longer)
-        size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
-        small = image.resize(size, Image.Resampling.BOX)
+    scale, written = min(1.0, THUMBNAIL / max(image.size)), io.BytesIO()
+    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+    small = image.resize(size, Image.Resampling.BOX, reducing_gap=1.0)  # mostly whole blocks
     small.save(written, "JPEG", quality=75)
     return written.getvalue()

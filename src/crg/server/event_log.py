@@ -1,8 +1,7 @@
 """The log on disk: one ordered list of events per session, in SQLite, synced at every commit.
 
-An event is written once, with the features of its image, its answer and the idempotency key of
-its request, in one transaction. So what is on the disk is a prefix of what happened, and what was
-answered is in it.
+One transaction writes an event with the features of its image, its answer and the idempotency key
+of its request. So the log holds a prefix of all events, with every event that was answered.
 """
 
 from __future__ import annotations
@@ -10,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from msgspec import json
@@ -22,6 +21,7 @@ from crg.encoders.base import Vectors
 from crg.types import InputError
 
 Kind: TypeAlias = Literal["answer", "correction", "class_added", "class_removed"]
+Change: TypeAlias = Callable[[sqlite3.Connection], None]  # for ``Log.commit``
 _VERSION = 1
 _TABLES = """
 CREATE TABLE sessions (
@@ -49,7 +49,7 @@ _PAGE = 500  # rows that are read at a time
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened in a session; ``detail`` is what clients see of it."""
+    """An event in a session; ``detail`` is its public form."""
 
     seq: int
     kind: Kind
@@ -60,36 +60,14 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Key:
-    """An idempotency key, and a digest of the request that came with it."""
-
-    key: str
-    digest: bytes
-
-
-@dataclass(frozen=True)
-class Row:
+class StoredSession:
     """A session as it was started."""
 
     number: int
     id: str
     created: float
-    start: dict[str, Any]  # method, options, views, classes, logit scale
+    start: dict[str, Any]  # classes, logit_scale, model, method, options, views, seen
     text_features: Vectors | None  # (K, D); None: it was started from a state
-
-
-class Owner(Protocol):
-    """Who changes a session; broken once a change failed, for later ones build on it."""
-
-    broken: bool
-
-
-@dataclass(frozen=True)
-class Change:
-    """Something to be written."""
-
-    write: Callable[[sqlite3.Connection], None]
-    owner: Owner | None = None
 
 
 class Log:
@@ -112,37 +90,24 @@ class Log:
         for connection in (*self._readers, self._writer):
             connection.close()
 
-    def commit(self, changes: Sequence[Change]) -> list[BaseException | None]:
-        """Write all changes in one transaction; if that fails, each in one of its own."""
-        try:
-            self._in_one(changes)
-            return [None] * len(changes)
-        except Exception as error:
-            if len(changes) == 1:
-                if changes[0].owner is not None:
-                    changes[0].owner.broken = True
-                return [error]
-        return [result for change in changes for result in self.commit([change])]
-
-    def _in_one(self, changes: Iterable[Change]) -> None:
+    def commit(self, changes: Sequence[Change]) -> None:
+        """Write all changes in one transaction; if one fails, none is written."""
         self._writer.execute("BEGIN IMMEDIATE")
         try:
             for change in changes:
-                if change.owner is not None and change.owner.broken:
-                    raise sqlite3.OperationalError("the change before it was not written")
-                change.write(self._writer)
+                change(self._writer)
             self._writer.execute("COMMIT")
         except BaseException:
             with contextlib.suppress(sqlite3.Error):
                 self._writer.execute("ROLLBACK")
             raise
 
-    def find(self, session_id: str) -> Row | None:
+    def find(self, session_id: str) -> StoredSession | None:
         """A session by its id."""
         rows = self.rows("SELECT * FROM sessions WHERE id = ?", session_id)
         return self._row(rows[0]) if rows else None
 
-    def newest(self, before: int, limit: int) -> list[Row]:
+    def newest(self, before: int, limit: int) -> list[StoredSession]:
         """Sessions, those that were started last first."""
         query = "SELECT * FROM sessions WHERE number < ? ORDER BY number DESC LIMIT ?"
         return [self._row(row) for row in self.rows(query, before, limit)]
@@ -183,7 +148,7 @@ class Log:
         return self.rows(query, number, after, _PAGE)
 
     def image(self, number: int, step: int) -> Event | None:
-        """What was answered to an image, with its features."""
+        """The answer to an image, with its features."""
         query = """SELECT seq, kind, at, detail, vectors FROM events JOIN features
                    USING (session, seq) WHERE session = ? AND step = ? AND kind = 'answer'"""
         for seq, kind, at, detail, vectors in self.rows(query, number, step):
@@ -197,7 +162,7 @@ class Log:
         return rows[0][0] if rows else None
 
     def known(self, number: int, key: str) -> tuple[bytes, list[tuple[str, str]]] | None:
-        """What is known of an idempotency key: the digest, and kind and detail of its events."""
+        """Digest of the request with this idempotency key, and kind and detail of its events."""
         query = "SELECT digest, first, last FROM keys WHERE session = ? AND key = ?"
         for digest, first, last in self.rows(query, number, key):
             events = "SELECT kind, detail FROM events WHERE session = ? AND seq BETWEEN ? AND ?"
@@ -205,7 +170,7 @@ class Log:
         return None
 
     def rows(self, query: str, *values: Any) -> list[Any]:
-        """What a query that only reads gives, in whatever thread."""
+        """The rows of a query that only reads; any thread may ask."""
         if not hasattr(self._here, "connection"):
             self._here.connection = self._connect()
             self._here.connection.execute("PRAGMA query_only = ON")
@@ -218,9 +183,9 @@ class Log:
         connection.execute("PRAGMA busy_timeout = 10000")
         return connection
 
-    def _row(self, row: Any) -> Row:
+    def _row(self, row: Any) -> StoredSession:
         number, session_id, created, start, text = row
-        return Row(number, session_id, created, json.decode(start), self._vectors(text))
+        return StoredSession(number, session_id, created, json.decode(start), self._vectors(text))
 
     def _vectors(self, content: bytes | None) -> Vectors | None:
         if content is None:
@@ -240,7 +205,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def started(session_id: str, created: float, start: dict[str, Any], text: Vectors | None) -> Change:
-    """A new session, for ``Log.commit``."""
+    """Log a new session."""
     values = (session_id, created, json.encode(start).decode(), _content(text))
 
     def write(connection: sqlite3.Connection) -> None:
@@ -248,13 +213,13 @@ def started(session_id: str, created: float, start: dict[str, Any], text: Vector
             "INSERT INTO sessions (id, created, start, text_features) VALUES (?, ?, ?, ?)", values
         )
 
-    return Change(write)
+    return write
 
 
 def happened(
-    number: int, events: Sequence[Event], key: Key | None, thumbnails: int, owner: Owner
+    number: int, events: Sequence[Event], key: tuple[str, bytes] | None, thumbnails: int
 ) -> Change:
-    """New events of a session, for ``Log.commit``; only so many thumbnails stay."""
+    """Log new events of a session and the key of their request; keep ``thumbnails`` thumbnails."""
 
     def write(connection: sqlite3.Connection) -> None:
         insert = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -264,7 +229,7 @@ def happened(
             [(number, e.seq, _content(e.features)) for e in events if e.features is not None],
         )
         if key is not None:
-            values = (number, key.key, key.digest, events[0].seq, events[-1].seq)
+            values = (number, *key, events[0].seq, events[-1].seq)
             connection.execute("INSERT INTO keys VALUES (?, ?, ?, ?, ?)", values)
         shown = [(number, e.detail["step"], e.thumbnail) for e in events if e.thumbnail]
         if shown:
@@ -274,18 +239,18 @@ def happened(
                 (number, shown[-1][1] - thumbnails),
             )
 
-    return Change(write, owner)
+    return write
 
 
 def deleted(number: int) -> Change:
-    """A session and all that belongs to it go, for ``Log.commit``."""
+    """Delete a session and all that belongs to it."""
 
     def write(connection: sqlite3.Connection) -> None:
         for table in ("events", "features", "keys", "thumbnails"):
             connection.execute(f"DELETE FROM {table} WHERE session = ?", (number,))
         connection.execute("DELETE FROM sessions WHERE number = ?", (number,))
 
-    return Change(write)
+    return write
 
 
 def _columns(number: int, event: Event) -> tuple[Any, ...]:

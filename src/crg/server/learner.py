@@ -1,76 +1,56 @@
-"""What a session learns, event by event: the same events give the same bits, live or replayed."""
+"""Learning event by event: the same events give the same bits, live or replayed."""
 
 from __future__ import annotations
 
 import logging
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from crg.adapter import Adapter, create, load
+from crg.answer import answer_for
 from crg.encoders.base import Encoder, Vectors
 from crg.methods.registry import get_method
-from crg.ops import softmax
 from crg.resources import TEXT_ENCODER
-from crg.server.event_log import Event, Kind, Log, Row
+from crg.server.event_log import Event, Kind, Log, StoredSession
 from crg.types import InputError, Task, as_floats, unit_rows
 
 _LOGGER = logging.getLogger("crg.server")
 _TOP = 5
 
 
-class LostError(Exception):
-    """What was learnt is no longer where it was: the log has it."""
-
-    def __str__(self) -> str:
-        return "its owner is lost"
-
-
 @dataclass
 class Learner:
-    """An adapter and the number of the last event that it knows."""
+    """The adapter of a session, and the number of the last event that it has learnt."""
 
     adapter: Adapter
     seq: int = 0
 
-    @property
-    def n_classes(self) -> int:
-        """The number of classes to choose from."""
-        return self.adapter.task.n_classes
-
-    def save(self, path: Path) -> None:
-        """Write what was learnt as ``crg.load`` reads it."""
-        self.adapter.save(path)
-
     def answer(self, features: Any, name: str | None, thumbnail: bytes | None = None) -> Event:
-        """Learn an image and say what it shows."""
+        """Learn an image, and answer it."""
         task, step = self.adapter.task, self.adapter.n_steps + 1
         rows = as_floats(features, "features")
         prediction = self.adapter.step(rows, step)
-        original = unit_rows(rows.reshape(-1, task.width), "features")[0]
-        zero_shot = softmax(task.logit_scale * (task.text_features @ original))
-        probs, first = np.asarray(prediction.probs), int(np.argmax(zero_shot))
-        best = np.argsort(-probs, kind="stable")[:_TOP]
+        unit = unit_rows(rows.reshape(-1, task.width), "features")
+        answer = answer_for(task, prediction, unit, step)
         detail = {
             "step": step,
             "name": name,
-            "label": prediction.class_name,
-            "probability": float(probs[prediction.label]),
-            "top": [{"label": task.class_names[k], "probability": float(probs[k])} for k in best],
-            "zero_shot_label": task.class_names[first],
-            "zero_shot_probability": float(zero_shot[first]),
-            "changed": prediction.label != first,
+            "label": answer.label,
+            "probability": answer.probability,
+            "top": [{"label": label, "probability": p} for label, p in answer.top(_TOP)],
+            "zero_shot_label": answer.zero_shot_label,
+            "zero_shot_probability": answer.zero_shot_probability,
+            "changed": answer.changed,
             "thumbnail": thumbnail is not None,
         }
         return self._event("answer", detail, rows, thumbnail)
 
     def correct(self, image: Event, label: str) -> Event:
-        """Learn what a person says that an image shows."""
+        """Learn the label that a person gives an image."""
         step = image.detail["step"]
         self.adapter.correct(image.features, label, step)
         return self._event(
@@ -78,17 +58,17 @@ class Learner:
         )
 
     def add_class(self, name: str, text_feature: Vectors) -> Event:
-        """From now on choose from one class more."""
+        """Add a class."""
         self.adapter.add_class(name, text_feature)
         return self._event("class_added", self._classes(name), text_feature[None, :])
 
     def remove_class(self, name: str) -> Event:
-        """From now on choose from one class less."""
+        """Remove a class."""
         self.adapter.remove_class(name)
         return self._event("class_removed", self._classes(name))
 
     def replay(self, event: Event, log: Log, number: int) -> bool:
-        """Learn an event of the log again; False if it does not come out as it did."""
+        """Learn an event of the log again; False if the answer differs."""
         detail = event.detail
         if event.kind == "answer":
             again = self.answer(event.features, detail["name"])
@@ -116,33 +96,48 @@ class Learner:
     ) -> Event:
         self.seq += 1
         at = round(time.time(), 3)
-        told = {"event": self.seq, "at": at, **detail}
-        return Event(self.seq, kind, at, told, features, thumbnail)
+        return Event(
+            self.seq, kind, at, {"event": self.seq, "at": at, **detail}, features, thumbnail
+        )
 
 
 class States:
     """The folder of snapshots: how a session comes back to memory."""
 
-    def __init__(self, folder: Path, encoder: Callable[[], Encoder]) -> None:
-        self.folder, self._encoder = folder, encoder
+    def __init__(self, folder: Path, encoder: Encoder) -> None:
+        self._folder, self._encoder = folder, encoder
         self._resources: dict[str, Any] = {}
 
-    def start(self, row_start: Mapping[str, Any], text: Vectors) -> Adapter:
-        """A new adapter for the classes that a session was started with."""
-        task = Task(row_start["classes"], text, row_start["logit_scale"])
-        task = task.with_resources(self._needed(row_start["method"]))
-        return create(row_start["method"], task, **row_start["options"])
+    def start(
+        self,
+        classes: Sequence[str],
+        text: Vectors,
+        logit_scale: float,
+        method: str,
+        options: Mapping[str, Any],
+    ) -> Adapter:
+        """A new adapter for these classes with their text features (K, D)."""
+        task = Task(classes, text, logit_scale).with_resources(self._needed(method))
+        return create(method, task, **options)
+
+    def fresh(self, row: StoredSession) -> Learner:
+        """The learner of a session before its first event."""
+        if row.text_features is None:
+            raise RuntimeError(f"The state that session {row.id} was started from is lost.")
+        start = row.start
+        scale, method, options = start["logit_scale"], start["method"], start["options"]
+        return Learner(self.start(start["classes"], row.text_features, scale, method, options))
 
     def save(self, session_id: str, learner: Learner) -> None:
-        """Write a snapshot; older ones go, but for the state that a session was started from."""
-        (self.folder / session_id).mkdir(exist_ok=True)
-        learner.save(self.folder / session_id / f"{learner.seq}.crg")
+        """Write a snapshot; remove older ones, except the state that a session started from."""
+        (self._folder / session_id).mkdir(exist_ok=True)
+        learner.adapter.save(self._folder / session_id / f"{learner.seq}.crg")
         for seq, path in self._snapshots(session_id):
             if 0 < seq < learner.seq:
                 path.unlink(missing_ok=True)
 
-    def load(self, row: Row, log: Log) -> tuple[Learner, int, int]:
-        """A session as its log has it; which event its snapshot knew, and how much differs."""
+    def load(self, row: StoredSession, log: Log) -> tuple[Learner, int, int]:
+        """The learner of a session, the last event of its snapshot, and how many replays differ."""
         learner = self._newest(row)
         known, differences = learner.seq, 0
         for some in log.events(row.number, known):
@@ -153,44 +148,33 @@ class States:
 
     def delete(self, session_id: str) -> None:
         """Remove all snapshots of a session."""
-        shutil.rmtree(self.folder / session_id, ignore_errors=True)
+        shutil.rmtree(self._folder / session_id, ignore_errors=True)
 
     def clear(self, log: Log) -> None:
-        """Remove what a stop left behind: temporary files, and those of no session."""
-        for folder in self.folder.iterdir():
+        """Remove temporary files, and snapshots of sessions that no longer exist."""
+        for folder in self._folder.iterdir():
             if log.find(folder.name) is None:
                 self.delete(folder.name)
             for partial in folder.glob(".*"):
                 partial.unlink()
 
-    def _newest(self, row: Row) -> Learner:
+    def _newest(self, row: StoredSession) -> Learner:
         for seq, path in self._snapshots(row.id):
             try:
-                return self.saved(row, seq, path)
+                return Learner(load(path, self._needed(row.start["method"])), seq)
             except InputError as error:
-                _LOGGER.warning("a snapshot of session %s is passed over: %s", row.id, error)
-        if row.text_features is None:
-            raise RuntimeError(f"The state that session {row.id} was started from is lost.")
+                _LOGGER.warning("a snapshot of session %s is unusable: %s", row.id, error)
         return self.fresh(row)
-
-    def saved(self, row: Row, seq: int, path: Path) -> Learner:
-        """The learner that a snapshot holds."""
-        return Learner(load(path, self._needed(row.start["method"])), seq)
-
-    def fresh(self, row: Row) -> Learner:
-        """The learner that a session was started with."""
-        assert row.text_features is not None
-        return Learner(self.start(row.start, row.text_features))
 
     def _snapshots(self, session_id: str) -> list[tuple[int, Path]]:
         """Number of the last event and path of each snapshot, newest first."""
-        found = (self.folder / session_id).glob("[0-9]*.crg")
+        found = (self._folder / session_id).glob("[0-9]*.crg")
         return sorted(((int(path.stem), path) for path in found), reverse=True)
 
     def _needed(self, method: str) -> dict[str, Any]:
         """The text encoder of the server's model, for a method that needs one."""
         if TEXT_ENCODER not in get_method(method).needs:
             return {}
-        if not self._resources and hasattr(encoder := self._encoder(), "promptable"):
-            self._resources = {TEXT_ENCODER: encoder.promptable()}
+        if not self._resources and hasattr(self._encoder, "promptable"):
+            self._resources = {TEXT_ENCODER: self._encoder.promptable()}
         return self._resources

@@ -1,79 +1,61 @@
-"""What the service takes at most: every limit is an option of ``crg serve``."""
+"""Limits and other settings of the service, as ``crg serve --config FILE`` reads them."""
 
 from __future__ import annotations
 
-import time
-from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
 
-from crg.methods.options import option
-from crg.server.problems import Problem
+import msgspec
+from msgspec import Meta, Struct
 
-_CLIENTS = 10_000  # whose requests are counted; whoever was away longest is forgotten
+from crg.prompts import PHOTO, check_template
+from crg.types import InputError
 
-
-@dataclass(frozen=True)
-class Limits:
-    """Limits with their defaults; docs/service.md has the same table."""
-
-    max_bytes: int = option(20_000_000, "Bytes of one image.", at_least=1)
-    max_request_bytes: int = option(50_000_000, "Bytes of one request.", at_least=1)
-    max_pixels: int = option(50_000_000, "Pixels of one image.", at_least=1)
-    max_images: int = option(32, "Images in one request.", at_least=1)
-    max_views: int = option(64, "Views per image.", at_least=1)
-    max_classes: int = option(1_000, "Classes of one session.", at_least=2)
-    max_sessions: int = option(10_000, "Sessions, in memory or not.", at_least=1)
-    max_loaded: int = option(100, "Sessions in memory at once.", at_least=1)
-    max_queue: int = option(256, "Images that wait for their answers.", at_least=1)
-    max_queue_bytes: int = option(500_000_000, "Bytes of requests in memory.", at_least=1)
-    max_rate: int = option(1_000, "Requests per second of one client.", at_least=1)
-    max_watchers: int = option(256, "Open streams of events.", at_least=0)
-    max_connections: int = option(1_024, "Open connections.", at_least=1)
-    body_timeout: int = option(30, "Seconds that a request's head or body may take.", at_least=1)
-    idle: int = option(300, "Seconds until an unused session leaves the memory.", at_least=1)
-    expire: int = option(0, "Seconds until an unused session is deleted; 0: never.", at_least=0)
-    thumbnails: int = option(200, "Thumbnails kept per session; 0: none.", at_least=0)
-    snapshot_every: int = option(256, "Events between two snapshots.", at_least=1)
+Positive = Annotated[int, Meta(ge=1)]
+Natural = Annotated[int, Meta(ge=0)]
 
 
-class Budget:
-    """An amount that may be in use at once; whoever takes some gives it back."""
+class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings and limits of the service; docs/service.md has the same table."""
 
-    def __init__(self, most: int, what: str, remedy: str) -> None:
-        self._most, self.used = most, 0
-        self._sentence = f"{what}: {remedy}."
+    templates: Annotated[tuple[str, ...], Meta(min_length=1)] = (PHOTO,)
+    keep_images: bool = False
+    allow_hosts: tuple[str, ...] = ()
+    allow_origins: tuple[str, ...] = ()
+    max_bytes: Positive = 20_000_000  # of one image
+    max_request_bytes: Positive = 50_000_000
+    max_pixels: Positive = 50_000_000  # of one image
+    max_images: Positive = 32  # in one request
+    max_views: Positive = 64  # per image
+    max_classes: Annotated[int, Meta(ge=2)] = 1_000  # of one session
+    max_sessions: Positive = 10_000  # in memory or not
+    max_loaded: Positive = 100  # sessions in memory
+    max_queue: Positive = 256  # images that wait for their answers
+    max_queue_bytes: Positive = 500_000_000  # of requests in memory
+    max_rate: Positive = 1_000  # requests per second of one client
+    max_watchers: Natural = 256  # open streams of events
+    max_connections: Positive = 1_024
+    body_timeout: Positive = 30  # seconds that the body of a request may take
+    idle: Positive = 300  # seconds until an unused session leaves memory
+    expire: Natural = 0  # seconds until an unused session is deleted; 0: never
+    thumbnails: Natural = 200  # kept per session
+    snapshot_every: Positive = 256  # events
 
-    def take(self, amount: int) -> None:
-        """Use so much more; refuse with 429 where that is too much."""
-        if self.used + amount > self._most:
-            raise Problem(429, self._sentence, retry_after=1)
-        self.used += amount
-
-    def give_back(self, amount: int) -> None:
-        """Use so much less."""
-        self.used -= amount
+    @property
+    def limits(self) -> dict[str, int]:
+        """Every limit by its name."""
+        settings = msgspec.structs.asdict(self)
+        return {name: value for name, value in settings.items() if type(value) is int}
 
 
-class Rate:
-    """A token bucket per client: so many requests per second, twice as many in a burst."""
-
-    def __init__(self, per_second: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._per_second, self._clock = per_second, clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def check(self, client: str) -> None:
-        """Count one request of this client; refuse with 429 where that is too much."""
-        now, burst = self._clock(), 2.0 * self._per_second
-        left, then = self._buckets.pop(client, (burst, now))
-        left = min(burst, left + (now - then) * self._per_second)
-        self._buckets[client] = (max(0.0, left - 1), now)
-        if len(self._buckets) > _CLIENTS:
-            self._buckets.popitem(last=False)
-        if left < 1:
-            raise Problem(
-                429,
-                f"This client sent more than {self._per_second} requests per second: "
-                "wait a second and send them more slowly.",
-                retry_after=1,
-            )
+def read_config(path: Path) -> ServerConfig:
+    """The settings that a TOML file holds; what it leaves out has its default."""
+    try:
+        config = msgspec.toml.decode(path.read_bytes(), type=ServerConfig)
+    except (OSError, UnicodeDecodeError, RecursionError, msgspec.MsgspecError) as error:
+        raise InputError(
+            f"{path} cannot be used ({error}): docs/service.md lists the settings."
+        ) from None
+    for template in config.templates:
+        check_template(template)
+    return config

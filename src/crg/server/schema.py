@@ -1,39 +1,30 @@
-"""The bodies of requests and answers, as OpenAPI describes them."""
+"""What clients send and get, as OpenAPI describes it; errors are problem documents (RFC 9457)."""
 
 from __future__ import annotations
 
+import http
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from msgspec import json
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from crg.methods.registry import DEFAULT
-from crg.server.problems import MEDIA_TYPE
+from crg.types import InputError, printable
 
 Name = Annotated[StrictStr, Field(min_length=1, max_length=500)]
-
-
-_BRIEF = {
-    "id": "4f09c2d1a6b84e3fb0c7d5e6f7a8b9c0",
-    "created": 1763316000.0,
-    "last_used": 1763316009.5,
-    "method": DEFAULT,
-    "views": 1,
-    "images": 7,
-}
 
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-def _like(**example: Any) -> ConfigDict:
-    """A model whose description has an example of all its fields."""
-    return ConfigDict(json_schema_extra={"examples": [example]})
-
-
 class NewSession(_Strict):
-    """Classes to tell apart, and the method that adapts."""
+    """Classes to choose from, and the method that adapts."""
 
     classes: Annotated[
         list[Name],
@@ -54,14 +45,14 @@ class NewFeatures(_Strict):
 
 
 class NewCorrection(_Strict):
-    """What a person says that an image shows."""
+    """The label that a person gives an image."""
 
     image: Annotated[StrictInt, Field(ge=1, lt=2**53, examples=[7])]
     label: Annotated[Name, Field(examples=["blue square"])]
 
 
 class NewClass(_Strict):
-    """A class to be added."""
+    """A class to add."""
 
     name: Annotated[Name, Field(examples=["green triangle"])]
 
@@ -72,157 +63,46 @@ class Login(_Strict):
     token: Annotated[StrictStr, Field(max_length=1000, examples=["a secret of 16 characters"])]
 
 
-class Score(BaseModel):
-    """A class and its probability."""
-
-    model_config = _like(label="red circle", probability=0.93)
-
-    label: str
-    probability: float
-
-
-class Answer(BaseModel):
-    """What an image shows, with and without adaptation."""
-
-    model_config = _like(
-        step=7, event=9, at=1763316000.25, name="7.png", label="red circle", probability=0.93,
-        top=[{"label": "red circle", "probability": 0.93},
-             {"label": "blue square", "probability": 0.07}],
-        zero_shot_label="blue square", zero_shot_probability=0.51, changed=True, thumbnail=True,
-    )  # fmt: skip
-
-    step: int
-    event: int
-    at: float
-    name: str | None
-    label: str
-    probability: float
-    top: list[Score]
-    zero_shot_label: str
-    zero_shot_probability: float
-    changed: bool
-    thumbnail: bool
-
-
-class Answers(BaseModel):
-    """One answer for each image, in their order."""
-
-    answers: list[Answer]
-
-
-class Correction(BaseModel):
-    """A correction that was learnt."""
-
-    model_config = _like(event=10, at=1763316004.5, step=7, label="blue square", was="red circle")
-
-    event: int
-    at: float
-    step: int
-    label: str
-    was: str
-
-
-class Classes(BaseModel):
-    """A class came or went."""
-
-    model_config = _like(
-        event=11, at=1763316009.5, name="green triangle",
-        classes=["red circle", "blue square", "green triangle"],
-    )  # fmt: skip
-
-    event: int
-    at: float
-    name: str
-    classes: list[str]
-
-
-class Curves(BaseModel):
-    """Running figures, at most 100 points."""
-
-    model_config = _like(
-        step=[4, 7], probability=[0.81, 0.9], changed=[0.0, 0.33],
-        per_class={"red circle": [3, 5], "blue square": [1, 2]},
-    )  # fmt: skip
-
-    step: list[int]
-    probability: list[float]
-    changed: list[float]
-    per_class: dict[str, list[int]]
-
-
-class SessionInfo(BaseModel):
-    """A session: how it was started, and what came of it."""
-
-    model_config = _like(
-        **_BRIEF, model="mini", options={"half_life": 0.0}, classes=["red circle", "blue square"],
-        event=9, changed=1, corrections=1, per_class={"red circle": 5, "blue square": 2},
-    )  # fmt: skip
-
-    id: str
-    created: float
-    last_used: float
-    model: str
-    method: str
-    options: dict[str, Any]
-    views: int
-    classes: list[str]
-    event: int
-    images: int
-    changed: int
-    corrections: int
-    per_class: dict[str, int]
-    curves: Curves
-
-
-class SessionLine(BaseModel):
-    """A session in a list."""
-
-    model_config = _like(**_BRIEF, n_classes=2)
-
-    id: str
-    created: float
-    last_used: float
-    method: str
-    views: int
-    n_classes: int
-    images: int
-
-
-class SessionList(BaseModel):
-    """Sessions, newest first; ``next`` continues the list as ``before``."""
-
-    sessions: list[SessionLine]
-    next: Annotated[int | None, Field(examples=[42])]
-
-
-class About(BaseModel):
-    """What this server is and allows."""
-
-    model_config = _like(
-        version="0.1.0", model="mini", width=256, default_method=DEFAULT, methods=[DEFAULT],
-        templates=["a photo of a {}."], limits={"max_images": 32}, keep_images=False,
-    )  # fmt: skip
-
-    version: str
-    model: str
-    width: int
-    default_method: str
-    methods: list[str]
-    templates: list[str]
-    limits: dict[str, int]
-    keep_images: bool
-
-
-class ProblemDocument(BaseModel):
-    """An error (RFC 9457)."""
-
-    type: Annotated[str, Field(examples=["about:blank"])]
-    title: Annotated[str, Field(examples=["Unprocessable Content"])]
-    status: Annotated[int, Field(examples=[422])]
-    detail: Annotated[str, Field(examples=["The number of classes is 1: give at least two."])]
-    image: Annotated[int | None, Field(examples=[0])] = None
-
-
+# One example of every answer, from which its schema is made.
+ANSWER = {
+    "step": 7, "event": 9, "at": 1763316000.25, "name": "7.png",
+    "label": "red circle", "probability": 0.93,
+    "top": [{"label": "red circle", "probability": 0.93},
+            {"label": "blue square", "probability": 0.07}],
+    "zero_shot_label": "blue square", "zero_shot_probability": 0.51,
+    "changed": True, "thumbnail": True,
+}  # fmt: skip
+CORRECTION = {
+    "event": 10, "at": 1763316004.5, "step": 7, "label": "blue square", "was": "red circle",
+}  # fmt: skip
+CLASSES = {
+    "event": 11, "at": 1763316009.5, "name": "green triangle",
+    "classes": ["red circle", "blue square", "green triangle"],
+}  # fmt: skip
+SESSION_LINE = {
+    "id": "4f09c2d1a6b84e3fb0c7d5e6f7a8b9c0", "created": 1763316000.0, "last_used": 1763316009.5,
+    "method": DEFAULT, "views": 1, "n_classes": 2, "images": 7,
+}  # fmt: skip
+SESSION = {
+    **SESSION_LINE, "model": "mini", "options": {"half_life": 0.0},
+    "classes": ["red circle", "blue square"], "event": 9, "changed": 1, "corrections": 1,
+    "per_class": {"red circle": 5, "blue square": 2},
+    "curves": {"step": [4, 7], "probability": [0.81, 0.9], "changed": [0.0, 0.33],
+               "per_class": {"red circle": [3, 5], "blue square": [1, 2]}},
+}  # fmt: skip
+ABOUT = {
+    "version": "0.1.0", "model": "mini", "width": 256, "default_method": DEFAULT,
+    "methods": [DEFAULT], "templates": ["a photo of a {}."], "limits": {"max_images": 32},
+    "keep_images": False,
+}  # fmt: skip
+_PROBLEM = {
+    "type": "about:blank", "title": "Unprocessable Content", "status": 422,
+    "detail": "The number of classes is 1: give at least two.", "image": 0,
+}  # fmt: skip
+_MAPS = ("options", "per_class", "limits")  # fields whose keys vary
+_NULLABLE = ("name", "next")
+_OPTIONAL = ("image",)
+_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
 _REASONS = {
     400: "The request is malformed.",
     401: "The token is missing or wrong.",
@@ -237,11 +117,47 @@ _REASONS = {
     500: "The server failed.",
     503: "The server is stopping, or its disk is full.",
 }
+_PLAIN = {
+    404: "There is nothing at this address: /openapi.json lists what there is.",
+    405: "This address does not take this method: the header Allow says which it takes.",
+}
+_MEDIA_TYPE = "application/problem+json"
+BINARY = {"type": "string", "format": "binary"}
+TEXT = {"type": "string"}
+
+
+def _schema_of(example: Any) -> dict[str, Any]:
+    """The JSON schema of values like ``example``."""
+    if isinstance(example, list):
+        return {"type": "array", "items": _schema_of(example[0])}
+    if not isinstance(example, dict):
+        return {"type": _TYPES[type(example)]}
+    fields = {
+        name: {"type": "object"} if name in _MAPS else _schema_of(value)
+        for name, value in example.items()
+    }
+    for name in fields.keys() & set(_NULLABLE):
+        fields[name] = {"anyOf": [fields[name], {"type": "null"}]}
+    required = [name for name in fields if name not in _OPTIONAL]
+    return {"type": "object", "properties": fields, "required": required}
+
+
+def answers(example: Any, *statuses: int, status: int = 200) -> dict[int | str, dict[str, Any]]:
+    """The responses of a route that answers with JSON like ``example``, or with a problem."""
+    content = {"application/json": {"schema": _schema_of(example), "example": example}}
+    success = {"description": http.HTTPStatus(status).phrase, "content": content}
+    return {status: success, **problems(*statuses)}
+
+
+def files(*statuses: int, **kinds: Mapping[str, Any]) -> dict[int | str, dict[str, Any]]:
+    """The responses of a route that answers with another media type, or with a problem."""
+    content = {kind: {"schema": schema} for kind, schema in kinds.items()}
+    return {200: {"description": "OK", "content": content}, **problems(*statuses)}
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The errors of a route; some can come anywhere."""
-    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}}
+    """The problems of a route; some can come anywhere."""
+    content = {_MEDIA_TYPE: {"schema": _schema_of(_PROBLEM), "example": _PROBLEM}}
     return {
         status: {"description": _REASONS[status], "content": content}
         for status in sorted({*statuses, 401, 403, 429, 500})
@@ -253,3 +169,54 @@ def body(model: type[BaseModel], others: Mapping[str, Any] | None = None) -> dic
     schemas = {"application/json": model.model_json_schema(), **(others or {})}
     content = {kind: {"schema": schema} for kind, schema in schemas.items()}
     return {"requestBody": {"required": True, "content": content}}
+
+
+class ProblemError(Exception):
+    """A request is refused: a status, one sentence that names the remedy, perhaps more fields."""
+
+    def __init__(
+        self, status: int, detail: str, *, retry_after: int | None = None, **more: Any
+    ) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.more = status, detail, more
+        self.headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+
+    def response(self, headers: Mapping[str, str] | None = None) -> Response:
+        """The problem document."""
+        document = {
+            "type": "about:blank",
+            "title": http.HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "detail": printable(self.detail),
+            **self.more,
+        }
+        given = {**self.headers, **(headers or {})}
+        return Response(json.encode(document), self.status, given, media_type=_MEDIA_TYPE)
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Answer every error of the application with a problem document."""
+    for kind in (ProblemError, InputError, HTTPException, RequestValidationError, ClientDisconnect):
+        app.add_exception_handler(kind, _answer_to)
+
+
+async def _answer_to(_: Request, error: Exception) -> Response:
+    match error:
+        case ProblemError():
+            return error.response()
+        case InputError():
+            return ProblemError(422, str(error)).response()
+        case HTTPException():
+            detail = _PLAIN.get(error.status_code, str(error.detail))
+            return ProblemError(error.status_code, detail).response(error.headers)
+        case RequestValidationError():
+            return ProblemError(422, invalid_sentence(error.errors()[0])).response()
+    return ProblemError(400, "The request broke off: send it again.").response()
+
+
+def invalid_sentence(first: Mapping[str, Any]) -> str:
+    """The first complaint of pydantic as a sentence."""
+    where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
+    what = str(first["msg"]).rstrip(".")
+    what = f"{what[:1].lower()}{what[1:]}"
+    return f"{where or 'The body'} is not valid ({what}): see /openapi.json."

@@ -1,4 +1,4 @@
-"""Who may do what: token, cookie, Host, Origin and rate; and headers on every answer."""
+"""Access control by token, cookie, Host, Origin and rate; and headers on every answer."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ import hmac
 import ipaddress
 import logging
 import time
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from crg.server.limits import Rate
-from crg.server.metrics import Metrics
-from crg.server.problems import Problem, response
+from crg.server.schema import ProblemError
+from crg.server.service import Counters
 from crg.types import InputError
 
 _LOGGER = logging.getLogger("crg.server")
 COOKIE = "crg_token"
 SHORTEST_TOKEN = 16  # characters
+_CLIENTS = 10_000  # whose requests are counted; the one that was away longest is forgotten
 _OPEN = ("/", "/login", "/openapi.json", "/healthz", "/readyz")
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _HEADERS = {
@@ -41,7 +42,7 @@ _RAW = [(name.lower().encode(), value.encode()) for name, value in _HEADERS.item
 
 
 def check_address(host: str, token: str | None) -> None:
-    """Refuse to listen where others can reach us without a token."""
+    """Refuse to listen without a token on an address that others can reach."""
     if token is not None and len(token) < SHORTEST_TOKEN:
         raise InputError(
             f"CRG_TOKEN has {len(token)} characters: set one of at least {SHORTEST_TOKEN}."
@@ -88,6 +89,30 @@ class Token:
         return hmac.compare_digest(value.encode(), self.cookie.encode())
 
 
+class Rate:
+    """A token bucket per client: so many requests per second, twice as many in a burst."""
+
+    def __init__(self, per_second: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_second, self._clock = per_second, clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def check(self, client: str) -> None:
+        """Count one request of this client; refuse with 429 where that is too much."""
+        now, burst = self._clock(), 2.0 * self._per_second
+        left, then = self._buckets.pop(client, (burst, now))
+        left = min(burst, left + (now - then) * self._per_second)
+        self._buckets[client] = (max(0.0, left - 1), now)
+        if len(self._buckets) > _CLIENTS:
+            self._buckets.popitem(last=False)
+        if left < 1:
+            raise ProblemError(
+                429,
+                f"This client sent more than {self._per_second} requests per second: "
+                "wait a second and send them more slowly.",
+                retry_after=1,
+            )
+
+
 class Guard:
     """Refuses requests before anything of them is read."""
 
@@ -110,8 +135,8 @@ class Guard:
             return
         try:
             self._check(scope, Headers(scope=scope))
-        except Problem as problem:
-            await response(problem, _challenge(problem))(scope, receive, send)
+        except ProblemError as problem:
+            await problem.response(_challenge(problem))(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
@@ -120,8 +145,11 @@ class Guard:
         self._rate.check(client[0] if client else "")
         host = headers.get("host", "")
         if self._token is None and not self._is_known(host):
-            raise Problem(403, f"The host {host!r} is not known here: use localhost, or name it "
-                               "with --allow-host.")  # fmt: skip
+            raise ProblemError(
+                403,
+                f"The host {host!r} is not known here: use localhost, or name it in "
+                "allow_hosts of the --config file.",
+            )
         origin = headers.get("origin")
         if scope["method"] not in _SAFE and origin is not None:
             self._check_origin(origin.lower(), host.lower())
@@ -129,7 +157,7 @@ class Guard:
         if self._token is None or path in _OPEN or path.startswith("/static/"):
             return
         if not self._token.let_in(headers):
-            raise Problem(401, "The token is missing or wrong: send it as "
+            raise ProblemError(401, "The token is missing or wrong: send it as "
                                "Authorization: Bearer TOKEN.")  # fmt: skip
 
     def _is_known(self, host: str) -> bool:
@@ -138,8 +166,11 @@ class Guard:
 
     def _check_origin(self, origin: str, host: str) -> None:
         if origin not in self._origins and _place(origin)[1] != host:
-            raise Problem(403, "The request comes from a page of another origin: allow it with "
-                               "--allow-origin.")  # fmt: skip
+            raise ProblemError(
+                403,
+                "The request comes from a page of another origin: name that in allow_origins "
+                "of the --config file.",
+            )
 
 
 def _place(address: str) -> tuple[str, str]:
@@ -151,14 +182,14 @@ def _place(address: str) -> tuple[str, str]:
         return "", ""
 
 
-def _challenge(problem: Problem) -> Mapping[str, str]:
+def _challenge(problem: ProblemError) -> Mapping[str, str]:
     return {"WWW-Authenticate": "Bearer"} if problem.status == 401 else {}
 
 
 class Envelope:
     """Outermost: security headers on every answer, HEAD as GET, and the counting of requests."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: Counters) -> None:
         self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -188,8 +219,8 @@ class Envelope:
             _LOGGER.error("%s %s failed", method, scope["path"], exc_info=error)
             if status:
                 raise  # half of an answer has left
-            failed = Problem(500, "The server failed: its log says why, so ask who runs it.")
-            await response(failed)(scope, receive, sealed)
+            failed = ProblemError(500, "The server failed: its log says why, so ask who runs it.")
+            await failed.response()(scope, receive, sealed)
         finally:
             route = getattr(scope.get("route"), "path", "")
             self._metrics.answered(method, route, status, time.perf_counter() - begun)

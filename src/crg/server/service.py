@@ -9,67 +9,102 @@ import gc
 import logging
 import re
 import shutil
+import sqlite3
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
 from crg.atomic import locked, make_folder
-from crg.encoders.base import Encoder
-from crg.prompts import PHOTO
-from crg.server.batching import Batcher, Encoding, Gatherer, ImageEncoder, Workers
-from crg.server.event_log import Change, Event, Log, Row, deleted
+from crg.encoders.base import Encoder, Vectors
+from crg.prompts import encode_classes
+from crg.server.batching import Batcher, Encode, Gatherer
+from crg.server.event_log import Change, Event, Log, StoredSession, deleted
 from crg.server.learner import States
-from crg.server.limits import Budget, Limits
-from crg.server.metrics import Metrics
-from crg.server.problems import Problem
-from crg.server.sessions import Session, SessionContext, storage_problem
-from crg.server.sse import Hub, frame
+from crg.server.limits import ServerConfig
+from crg.server.requests import Budget
+from crg.server.schema import ProblemError
+from crg.server.session import Session, not_kept
+from crg.server.sse import Hub
 from crg.threads import one_blas_thread, processors
 
 T = TypeVar("T")
 _LOGGER = logging.getLogger("crg.server")
 _ID = re.compile(r"[0-9a-f]{32}")
 _WORTH_SAVING = 32  # events; fewer are replayed as fast as a snapshot is written
-_SWEEP = 15.0  # seconds between two looks for sessions that nobody uses
+_METHODS = ("GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH")
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_SWEEP = 15.0  # seconds between two looks for unused sessions
 
 
-@dataclass(frozen=True)
-class Settings:
-    """All that decides how the service behaves."""
+class Counters:
+    """Prometheus metrics of one service, in a separate registry."""
 
-    data: Path
-    limits: Limits = field(default_factory=Limits)
-    templates: tuple[str, ...] = (PHOTO,)
-    keep_images: bool = False
-    token: str | None = None
-    allow_hosts: tuple[str, ...] = ()
-    allow_origins: tuple[str, ...] = ()
+    def __init__(self) -> None:
+        self._registry = own = CollectorRegistry()
+        counter, gauge = partial(Counter, registry=own), partial(Gauge, registry=own)
+        histogram = partial(Histogram, registry=own)
+        self.requests = counter(
+            "crg_requests", "Requests by route and status.", ["method", "route", "status"]
+        )
+        self.seconds = histogram(
+            "crg_request_seconds", "Time to the end of an answer.", ["route"], buckets=_SECONDS
+        )
+        self.images = counter("crg_images", "Images answered.")
+        self.changed = counter("crg_changed", "Answers that adaptation changed.")
+        self.corrections = counter("crg_corrections", "Corrections learnt.")
+        self.batch_size = histogram(
+            "crg_batch_size", "Views per call of the encoder.", buckets=_SIZES
+        )
+        self.commit_size = histogram("crg_commit_size", "Changes per commit.", buckets=_SIZES)
+        self.waiting = gauge("crg_waiting_images", "Images that wait.")
+        self.waiting_bytes = gauge("crg_waiting_bytes", "Bytes of requests.")
+        self.loaded = gauge("crg_loaded_sessions", "Sessions in memory.")
+        self.watchers = gauge("crg_watchers", "Open streams of events.")
+        self.replay_differences = counter("crg_replay_differences", "Replayed answers that differ.")
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        known = method if method in _METHODS else "other"
+        self.requests.labels(known, route, str(status)).inc()
+        self.seconds.labels(route).observe(seconds)
+
+    def text(self) -> bytes:
+        """All of them, as Prometheus reads them."""
+        return generate_latest(self._registry)
 
 
 class Service:
-    """Sessions of one folder. ``open`` and ``close`` belong to one event loop."""
+    """The sessions of one folder. ``open`` and ``close`` belong to one event loop.
+
+    ``encoders`` encode the images; without any, ``encoder`` does, in this process.
+    """
 
     log: Log
     states: States
-    batcher: Encoding
+    batcher: Batcher
     writer: Gatherer[Change, None]
-    tools: SessionContext
-    learner_threads = processors()
 
-    def __init__(self, settings: Settings, encoder: Encoder) -> None:
-        self.settings, self.encoder, self.limits = settings, encoder, settings.limits
-        self.metrics = Metrics()
-        self.hub = Hub(self.limits.max_watchers)
+    def __init__(
+        self, data: Path, config: ServerConfig, encoder: Encoder, encoders: Sequence[Encode] = ()
+    ) -> None:
+        self.data, self.config, self.encoder = data, config, encoder
+        self._encoders = encoders or (encoder.encode_images,)
+        self.metrics = Counters()
+        self.hub = Hub(config.max_watchers)
         wait = "wait a moment and send it again"
-        self.queue = Budget(self.limits.max_queue, "Too many images are waiting", wait)
-        self.bytes = Budget(self.limits.max_queue_bytes, "Too many bytes are waiting", wait)
+        self.queue = Budget(config.max_queue, "Too many images are waiting", wait)
+        self.bytes = Budget(config.max_queue_bytes, "Too many bytes are waiting", wait)
         self.n_sessions = 0
         self.ready = False
         self._live: OrderedDict[str, tuple[Session, float]] = OrderedDict()  # and last use
-        self._moving: dict[str, asyncio.Task[None]] = {}  # sessions on their way in or out
+        self._moving: dict[str, asyncio.Task[None]] = {}  # sessions being loaded or unloaded
         self._held = contextlib.ExitStack()
         self.metrics.waiting.set_function(lambda: self.queue.used)
         self.metrics.waiting_bytes.set_function(lambda: self.bytes.used)
@@ -77,87 +112,74 @@ class Service:
         self.metrics.watchers.set_function(lambda: self.hub.budget.used)
 
     def open(self) -> None:
-        """Take the folder into possession and start the threads."""
-        try:
-            self._open()
-        except BaseException:
-            self._held.close()
-            raise
-
-    def _open(self) -> None:
-        data, limits = self.settings.data, self.limits
-        for folder in (data, data / "states", data / "images"):
-            make_folder(folder, "--data")
-        self._held.enter_context(locked(data / "sessions.sqlite"))
-        self._held.enter_context(one_blas_thread())  # threads would change the last bits
-        self.log = Log(data / "sessions.sqlite", self.encoder.width)
-        self._held.callback(self.log.close)
-        self.states = self.make_states(data / "states")
-        self.states.clear(self.log)
-        self.n_sessions = self.log.count()
-        self.readers = self._pool(2, "crg-log")
-        self.texts = self._pool(1, "crg-text")
-        learners = self._pool(self.learner_threads, "crg-learn")
-        self.batcher = self.make_batcher()
-        self._held.callback(self.batcher.close)
-        self.writer = Gatherer("crg-write", self._commit)
-        self._held.callback(self.writer.close)
-        self.tools = SessionContext(learners, self.writer, self.log, self.states, limits.thumbnails,
-                           limits.snapshot_every, self._on_events, self._on_broken)  # fmt: skip
+        """Lock the folder and start the threads."""
+        with contextlib.ExitStack() as held:
+            data, config = self.data, self.config
+            for folder in (data, data / "states", data / "images"):
+                make_folder(folder, "--data")
+            held.enter_context(locked(data / "sessions.sqlite"))
+            held.enter_context(one_blas_thread())  # threads would change the last bits
+            self.log = Log(data / "sessions.sqlite", self.encoder.width)
+            held.callback(self.log.close)
+            self.states = States(data / "states", self.encoder)
+            self.states.clear(self.log)
+            self.n_sessions = self.log.count()
+            self._threads = held.enter_context(ThreadPoolExecutor(processors() + 1, "crg-learn"))
+            self._texts = held.enter_context(ThreadPoolExecutor(1, "crg-text"))
+            preprocessing, see = self.encoder.preprocessing, self.metrics.batch_size.observe
+            self.batcher = Batcher(
+                preprocessing, self._encoders, config.max_pixels, config.thumbnails > 0, see
+            )
+            held.callback(self.batcher.close)
+            self.writer = Gatherer("crg-write", self._commit)
+            held.callback(self.writer.close)
+            self._held = held.pop_all()
         self._sweeper = asyncio.create_task(self._sweep())
         self.ready = True
 
-    def make_states(self, folder: Path) -> States:
-        """Where sessions learn: in this process."""
-        return States(folder, lambda: self.encoder)
-
-    def make_batcher(self) -> Encoding:
-        """Where images are encoded: in this process."""
-        limits = self.limits
-        eye = ImageEncoder(self.encoder, limits.max_pixels, limits.thumbnails > 0)
-        return Batcher(eye, processors(), self.metrics)
-
     async def close(self) -> None:
-        """Finish what was accepted, save snapshots, and give the folder back."""
-        self.stop_watching()
+        """Finish what was accepted, save snapshots, and unlock the folder."""
+        self.ready = False
+        self.hub.close()
         self._sweeper.cancel()
         for session, _ in list(self._live.values()):
             await session.finish()
-            if session.unsaved and not session.broken:
+            if session.unsaved:
                 await session.save()
         await asyncio.gather(*self._moving.values(), return_exceptions=True)
         self._held.close()
 
-    def stop_watching(self) -> None:
-        """Take no more requests, and disconnect whoever watches."""
-        self.ready = False
-        self.hub.close()
+    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Call a function that learns or reads from the disk, in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
 
-    async def read(self, function: Callable[..., T], *arguments: Any) -> T:
-        """What a function that reads from the disk gives, without holding up the loop."""
-        return await self.readers.do(function, *arguments)
+    async def run_with_texts(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Call a function that encodes texts, in the one thread that does."""
+        return await asyncio.get_running_loop().run_in_executor(self._texts, function, *arguments)
+
+    async def encode_names(self, names: Sequence[str]) -> Vectors:
+        """The text features of class names, (K, D)."""
+        return await self.run_with_texts(encode_classes, self.encoder, names, self.config.templates)
 
     async def write(self, change: Change) -> None:
-        """Have a change on the disk."""
-        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.writer.submit(change, written)
+        """Wait until a change is on the disk."""
         try:
-            await written
-        except Exception as error:
-            raise storage_problem(error) from None
+            await self.writer.submit(change)
+        except sqlite3.Error as error:
+            raise not_kept(error) from None
 
-    async def row(self, session_id: str) -> Row:
+    async def row(self, session_id: str) -> StoredSession:
         """A session as it was started; 404 if there is none."""
         if session_id in self._live:
             return self._live[session_id][0].row
         if _ID.fullmatch(session_id):
-            row = await self.read(self.log.find, session_id)
+            row = await self.run(self.log.find, session_id)
             if row is not None:
                 return row
-        raise Problem(404, "There is no such session: start one with POST /v1/sessions.")
+        raise ProblemError(404, "There is no such session: start one with POST /v1/sessions.")
 
     async def session(self, session_id: str) -> Session:
-        """A session in memory; it is loaded if it is not there."""
+        """A session in memory, loaded if need be."""
         while session_id not in self._live:
             if session_id not in self._moving:
                 self._move(session_id, self._load(session_id))
@@ -166,18 +188,8 @@ class Service:
             if error := task.exception():
                 raise error
         session, _ = self._live[session_id]
-        self.keep(session)
+        self._keep(session)
         return session
-
-    def keep(self, session: Session) -> None:
-        """Have a session in memory as the one that was used last."""
-        self._live[session.row.id] = (session, time.monotonic())
-        self._live.move_to_end(session.row.id)
-        excess = len(self._live) - self.limits.max_loaded
-        if excess > 0:
-            others = [each for each, _ in self._live.values() if not each.busy]
-            for other in [each for each in others if each is not session][:excess]:
-                self._unload(other)
 
     async def delete(self, session_id: str) -> None:
         """Delete a session with all that belongs to it."""
@@ -189,87 +201,95 @@ class Service:
         await self._moving[session_id]
 
     def image_path(self, session_id: str, step: int) -> Path:
-        """Where an image is kept, if it is."""
-        return self.settings.data / "images" / session_id / str(step)
+        """The file of an image, if images are kept."""
+        return self.data / "images" / session_id / str(step)
 
-    async def _load(self, session_id: str) -> None:
-        row = await self.row(session_id)
-        learner, known, differences = await self.tools.learners.do(self.states.load, row, self.log)
-        self.metrics.replay_differences.inc(differences)
-        self.keep(Session(row, learner, known, self.tools))
-
-    def _unload(self, session: Session) -> None:
-        del self._live[session.row.id]
-        if session.unsaved >= _WORTH_SAVING:
-            self._move(session.row.id, session.save())
-
-    async def _delete(self, row: Row, session: Session | None) -> None:
-        if session is not None:
-            await session.finish()
-        await self.write(deleted(row.number))
-        self.n_sessions -= 1
-        self.hub.end(row.id, frame(0, "deleted", "{}"))
-        await self.read(self.states.delete, row.id)
-        await self.read(shutil.rmtree, self.image_path(row.id, 0).parent, True)
-
-    def _move(self, session_id: str, coming: Coroutine[Any, Any, None]) -> None:
-        """Whoever wants the session waits meanwhile."""
-        task = self._moving[session_id] = asyncio.create_task(coming)
-        task.add_done_callback(lambda _: self._moving.pop(session_id))
-
-    def _on_broken(self, session: Session) -> None:
+    def on_broken(self, session: Session) -> None:
+        """Unload a session that has learnt what the log lacks."""
         live = self._live.get(session.row.id)
         if live is not None and live[0] is session:
             del self._live[session.row.id]
             self._move(session.row.id, session.finish())
 
-    def _on_events(self, session: Session, events: Sequence[Event]) -> None:
+    def on_events(self, session: Session, events: Sequence[Event]) -> None:
+        """Count and publish events that are on the disk."""
         for event in events:
             if event.kind == "answer":
                 self.metrics.images.inc()
                 self.metrics.changed.inc(event.detail["changed"])
             elif event.kind == "correction":
                 self.metrics.corrections.inc()
-        self.hub.publish(session.row.id, events)
+        if session.row.id in self.hub.queues:
+            self.hub.publish(session.row.id, events)
 
-    def _commit(self, changes: list[Change]) -> Sequence[Any]:
+    def _keep(self, session: Session) -> None:
+        """Note that a session was used last, and unload others where there are too many."""
+        self._live[session.row.id] = (session, time.monotonic())
+        self._live.move_to_end(session.row.id)
+        excess = len(self._live) - self.config.max_loaded
+        if excess > 0:
+            others = [each for each, _ in self._live.values() if not each.busy]
+            for other in [each for each in others if each is not session][:excess]:
+                self._unload(other)
+
+    async def _load(self, session_id: str) -> None:
+        row = await self.row(session_id)
+        learner, known, differences = await self.run(self.states.load, row, self.log)
+        self.metrics.replay_differences.inc(differences)
+        self._keep(Session(self, row, learner, known))
+
+    def _unload(self, session: Session) -> None:
+        del self._live[session.row.id]
+        if session.unsaved >= _WORTH_SAVING:
+            self._move(session.row.id, session.save())
+
+    async def _delete(self, row: StoredSession, session: Session | None) -> None:
+        if session is not None:
+            await session.finish()
+        await self.write(deleted(row.number))
+        self.n_sessions -= 1
+        self.hub.end(row.id, deleted=True)
+        await self.run(self.states.delete, row.id)
+        await self.run(shutil.rmtree, self.image_path(row.id, 0).parent, True)
+
+    def _move(self, session_id: str, coming: Coroutine[Any, Any, None]) -> None:
+        """Load, unload or delete in the background; requests for this session wait."""
+        task = self._moving[session_id] = asyncio.create_task(coming)
+        task.add_done_callback(lambda _: self._moving.pop(session_id))
+
+    def _commit(self, changes: list[Change]) -> list[None]:
         self.metrics.commit_size.observe(len(changes))
-        return self.log.commit(changes)
+        self.log.commit(changes)
+        return [None] * len(changes)
 
     async def _sweep(self) -> None:
-        """Let sessions that nobody uses leave the memory, and at last the disk."""
-        limits = self.limits
-        pause = min(_SWEEP, limits.idle / 2, limits.expire / 2 or _SWEEP)
+        """Unload unused sessions, and delete those that have expired."""
+        config = self.config
+        pause = min(_SWEEP, config.idle / 2, config.expire / 2 or _SWEEP)
         while True:
             await asyncio.sleep(pause)
             try:
-                if self._unload_idle(time.monotonic() - limits.idle):
-                    await self.read(_give_memory_back)
-                if limits.expire:
-                    await self._delete_expired(time.time() - limits.expire)
+                idle = [
+                    session for session, used in self._live.values()
+                    if used < time.monotonic() - config.idle and not session.busy
+                ]  # fmt: skip
+                for session in idle:
+                    self._unload(session)
+                if idle:
+                    await self.run(_return_memory)
+                if config.expire:
+                    await self._delete_expired(time.time() - config.expire)
             except Exception:
-                _LOGGER.exception("unused sessions could not be put away")
-
-    def _unload_idle(self, moment: float) -> bool:
-        """Whether there were sessions in memory that nobody has used since."""
-        sessions = [each for each, used in self._live.values() if used < moment and not each.busy]
-        for session in sessions:
-            self._unload(session)
-        return bool(sessions)
+                _LOGGER.exception("unused sessions could not be unloaded or deleted")
 
     async def _delete_expired(self, moment: float) -> None:
-        for session_id in await self.read(self.log.unused_since, moment):
-            with contextlib.suppress(Problem):
+        for session_id in await self.run(self.log.unused_since, moment):
+            with contextlib.suppress(ProblemError):
                 await self.delete(session_id)
 
-    def _pool(self, workers: int, name: str) -> Workers:
-        pool = Workers(workers, name)
-        self._held.callback(pool.close)
-        return pool
 
-
-def _give_memory_back() -> None:
-    """Let the system have what is free; glibc would keep it, several times what is in use."""
+def _return_memory() -> None:
+    """Return free memory to the system; glibc would keep several times what is in use."""
     gc.collect()
-    with contextlib.suppress(AttributeError, OSError, TypeError):  # there is another C library
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,141 +1,108 @@
-"""Who watches sessions: each event goes to every watcher, and nobody is waited for."""
+"""Server-sent events: each goes to every watcher of its session, and a slow one is dropped."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import TypeAlias
 
 from msgspec import json
-from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from sse_starlette.event import ServerSentEvent
+from sse_starlette.sse import EventSourceResponse, SendTimeoutError
+from starlette.types import Receive, Scope, Send
 
 from crg.server.event_log import Event
-from crg.server.limits import Budget
+from crg.server.requests import Budget
 
 _BEHIND = 256  # events that a watcher may be behind before it is disconnected
-HEARTBEAT = 15.0  # seconds
 _STUCK = 20.0  # seconds that a watcher may take to read what it is sent
-_END = b""
-
-
-def frame(number: int, kind: str, detail: bytes | str) -> bytes:
-    """One server-sent event."""
-    data = detail if isinstance(detail, bytes) else detail.encode()
-    return b"id: %d\nevent: %s\ndata: %s\n\n" % (number, kind.encode(), data)
+Message: TypeAlias = tuple[int, str, str]  # number, kind and detail as JSON of an event
+_Queue: TypeAlias = asyncio.Queue[Message | None]  # None: the end
 
 
 class Hub:
     """The watchers of all sessions."""
 
     def __init__(self, most: int) -> None:
-        self._queues: defaultdict[str, set[asyncio.Queue[tuple[int, bytes]]]] = defaultdict(set)
+        self.queues: defaultdict[str, set[_Queue]] = defaultdict(set)  # by session
         self.budget = Budget(most, "Too many streams of events are open", "close one or wait")
 
     def publish(self, session_id: str, events: Sequence[Event]) -> None:
-        """Send events to whoever watches the session."""
-        if session_id in self._queues:
-            for event in events:
-                data = frame(event.seq, event.kind, json.encode(event.detail))
-                self._put(session_id, event.seq, data)
+        """Send events to the watchers of a session."""
+        for event in events:
+            detail = json.encode(event.detail).decode()
+            self._put(session_id, (event.seq, event.kind, detail))
 
-    def end(self, session_id: str, last: bytes = _END) -> None:
-        """Disconnect the watchers of a session, perhaps with a last event."""
-        if last:
-            self._put(session_id, 0, last)
-        for queue in self._queues.pop(session_id, set()):
+    def end(self, session_id: str, deleted: bool = False) -> None:
+        """Disconnect the watchers of a session; a last event says if it was deleted."""
+        if deleted:
+            self._put(session_id, (0, "deleted", "{}"))
+        for queue in self.queues.pop(session_id, set()):
             _finish(queue)
 
     def close(self) -> None:
         """Disconnect every watcher."""
-        for session_id in list(self._queues):
+        for session_id in list(self.queues):
             self.end(session_id)
 
     async def watch(
         self,
         session_id: str,
         after: int | None,
-        read: Callable[[int], Awaitable[Sequence[tuple[int, str, str]]]],
-    ) -> AsyncGenerator[bytes, None]:
+        read: Callable[[int], Awaitable[Sequence[Message]]],
+    ) -> AsyncGenerator[ServerSentEvent, None]:
         """Frames for one watcher: what ``read`` has after an event, then what is new."""
-        queue: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue(_BEHIND)
-        self._queues[session_id].add(queue)
+        queue: _Queue = asyncio.Queue(_BEHIND)
+        self.queues[session_id].add(queue)
         try:
-            yield b": welcome\n\n"
-            while after is not None and (rows := await read(after)):
-                after = rows[-1][0]
-                yield b"".join(frame(*row) for row in rows)
-            async for number, data in _live(queue):
-                if number == 0 or number > (after or 0):
-                    yield data
+            yield ServerSentEvent(comment="welcome")
+            while after is not None and (messages := await read(after)):
+                for message in messages:
+                    yield _frame(message)
+                after = messages[-1][0]
+            while (new := await queue.get()) is not None:
+                if new[0] == 0 or new[0] > (after or 0):
+                    yield _frame(new)
         finally:
-            self._queues[session_id].discard(queue)
-            if not self._queues[session_id]:
-                del self._queues[session_id]
+            self.queues[session_id].discard(queue)
+            if not self.queues[session_id]:
+                del self.queues[session_id]
 
-    def _put(self, session_id: str, number: int, data: bytes) -> None:
-        for queue in list(self._queues.get(session_id, ())):
+    def _put(self, session_id: str, message: Message) -> None:
+        for queue in list(self.queues.get(session_id, ())):
             try:
-                queue.put_nowait((number, data))
+                queue.put_nowait(message)
             except asyncio.QueueFull:
-                self._queues[session_id].discard(queue)
+                self.queues[session_id].discard(queue)
                 _finish(queue)
 
 
-def _finish(queue: asyncio.Queue[tuple[int, bytes]]) -> None:
-    """Let the watcher end after what it has; one that is too far behind ends at once."""
+def _frame(message: Message) -> ServerSentEvent:
+    number, kind, detail = message
+    return ServerSentEvent(detail, event=kind, id=str(number))
+
+
+def _finish(queue: _Queue) -> None:
+    """End the watcher after what it has; one that is too far behind ends at once."""
     if queue.full():
         while not queue.empty():
             queue.get_nowait()
-    queue.put_nowait((0, _END))
+    queue.put_nowait(None)
 
 
-async def _live(queue: asyncio.Queue[tuple[int, bytes]]) -> AsyncIterator[tuple[int, bytes]]:
-    while True:
-        try:
-            number, data = await asyncio.wait_for(queue.get(), HEARTBEAT)
-        except TimeoutError:
-            yield 0, b": still here\n\n"
-            continue
-        if data == _END:
-            return
-        yield number, data
+class EventStream(EventSourceResponse):
+    """A stream of events, which counts as open until the watcher leaves or stops reading."""
 
-
-class EventStream(Response):
-    """Frames as they come; whoever does not read them is disconnected."""
-
-    media_type = "text/event-stream"
-
-    def __init__(self, frames: AsyncGenerator[bytes, None], budget: Budget) -> None:
-        super().__init__(None, 200, {"X-Accel-Buffering": "no"})
-        del self.headers["content-length"]
-        self._frames, self._budget = frames, budget
+    def __init__(self, frames: AsyncGenerator[ServerSentEvent, None], budget: Budget) -> None:
+        super().__init__(frames, send_timeout=_STUCK)
+        self._budget = budget
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until the watcher leaves, is too slow, or the session ends."""
         try:
-            sending = asyncio.create_task(self._send(send))
-            leaving = asyncio.create_task(_left(receive))
-            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
-            for task in (sending, leaving):
-                task.cancel()
-            await asyncio.gather(sending, leaving, return_exceptions=True)
+            with contextlib.suppress(SendTimeoutError):
+                await super().__call__(scope, receive, send)
         finally:
             self._budget.give_back(1)
-
-    async def _send(self, send: Send) -> None:
-        try:
-            start: Message = {"type": "http.response.start", "status": 200}
-            await send({**start, "headers": self.raw_headers})
-            async for data in self._frames:
-                async with asyncio.timeout(_STUCK):
-                    await send({"type": "http.response.body", "body": data, "more_body": True})
-            await send({"type": "http.response.body", "body": b""})
-        finally:
-            await self._frames.aclose()
-
-
-async def _left(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -7,19 +7,19 @@ from typing import Any
 
 from msgspec import json
 
-from crg.server.event_log import Log, Row
+from crg.server.event_log import Log, StoredSession
 
 _POINTS = 100
-_CLASSES = 12  # with a curve of their own
+_CLASSES = 12  # that have a curve
 
 
-def summarise(log: Log, row: Row) -> dict[str, Any]:
+def summarise(log: Log, row: StoredSession) -> dict[str, Any]:
     """A session as ``GET /v1/sessions/{id}`` gives it."""
-    number = row.number
-    [(event, images, changed, corrections, first, last, at)] = log.rows(
-        """SELECT ifnull(max(seq), 0), count(*) FILTER (WHERE kind = 'answer'),
-           ifnull(sum(changed), 0), count(*) FILTER (WHERE kind = 'correction'),
-           ifnull(min(step), 0), ifnull(max(step), 0), max(at) FROM events WHERE session = ?""",
+    number, classes = row.number, classes_of(log, row)
+    [(event, changed, corrections, first, last)] = log.rows(
+        """SELECT ifnull(max(seq), 0), ifnull(sum(changed), 0),
+           count(*) FILTER (WHERE kind = 'correction'), ifnull(min(step), 0), ifnull(max(step), 0)
+           FROM events WHERE session = ?""",
         number,
     )
     labels = log.rows(
@@ -28,16 +28,11 @@ def summarise(log: Log, row: Row) -> dict[str, Any]:
         number,
     )
     return {
-        "id": row.id,
-        "created": row.created,
-        "last_used": at or row.created,
+        **brief(log, row, classes),
         "model": row.start["model"],
-        "method": row.start["method"],
-        "options": row.start["config"],
-        "views": row.start["views"],
-        "classes": classes_of(log, row),
+        "options": row.start["options"],
+        "classes": classes,
         "event": event,
-        "images": images,
         "changed": changed,
         "corrections": corrections,
         "per_class": dict(labels),
@@ -45,8 +40,8 @@ def summarise(log: Log, row: Row) -> dict[str, Any]:
     }
 
 
-def brief(log: Log, row: Row) -> dict[str, Any]:
-    """What a list of sessions shows of one."""
+def brief(log: Log, row: StoredSession, classes: list[str] | None = None) -> dict[str, Any]:
+    """The line of a session in a list."""
     [(last, at)] = log.rows(
         """SELECT (SELECT max(step) FROM events WHERE session = ?1),
            (SELECT at FROM events WHERE session = ?1 ORDER BY seq DESC LIMIT 1)""",
@@ -58,12 +53,12 @@ def brief(log: Log, row: Row) -> dict[str, Any]:
         "last_used": at or row.created,
         "method": row.start["method"],
         "views": row.start["views"],
-        "n_classes": len(classes_of(log, row)),
+        "n_classes": len(classes or classes_of(log, row)),
         "images": 0 if last is None else last - row.start["seen"],
     }
 
 
-def classes_of(log: Log, row: Row) -> list[str]:
+def classes_of(log: Log, row: StoredSession) -> list[str]:
     """The classes of a session as they are now."""
     changes = log.rows(
         """SELECT detail FROM events WHERE session = ?

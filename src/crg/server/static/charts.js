@@ -3,7 +3,7 @@ import {make, percent} from "./dom.js";
 
 const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [360, 125, 38, 10, 8, 22];
 const WINDOW = 10;  // points of a running mean
-const LINES = 6;  // classes with a line of their own
+const LINES = 6;  // classes that have a line
 
 function svg(tag, attributes, text) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);

@@ -1,4 +1,4 @@
-// One session on the page: what happens in it comes as server-sent events, whoever causes it.
+// One session on the page: every event in it, from any client, comes as a server-sent event.
 import {createCamera} from "./camera.js";
 import {drawCounts, drawFraction} from "./charts.js";
 import {$, complain, createPicker, make, percent, say, several} from "./dom.js";
