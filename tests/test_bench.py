@@ -92,7 +92,7 @@ def test_options_for_a_source_that_is_not_there_are_reported() -> None:
 def test_clean_shapes_are_chosen_by_their_name() -> None:
     """They are called shapes:clean."""
     listed = _bench(f"{ROWS}[[data]]\nshapes = ['clean', 'fog']\n", "--list", "--only", "clean")
-    assert "source  shapes:clean (rendered)" in listed.output and "fog" not in listed.output
+    assert "dataset shapes:clean (rendered)" in listed.output and "fog" not in listed.output
 
 
 def test_truncated_lines_are_reported() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from crg.engine import RunSpec
-from crg.engine.cluster import run_all_on_ray
+from crg.engine.ray import run_all_on_ray
+from made_experiments import spec
 from ray_told import told_by
 from sentences import refused_in_one_sentence
 
@@ -58,4 +58,4 @@ def test_a_cluster_of_our_own_ends_with_the_grid(told: dict[str, Any]) -> None:
 def test_a_cluster_that_does_not_answer_is_reported() -> None:
     """An address where nobody listens gives one sentence at once."""
     with refused_in_one_sentence("127.0.0.1:1 cannot be used", "--address"):
-        next(run_all_on_ray([RunSpec("a.npz", "crg")], address="127.0.0.1:1"))
+        next(run_all_on_ray([spec("a.npz", "crg")], address="127.0.0.1:1"))

@@ -1,8 +1,8 @@
 """What is kept of finished experiments: the page, the tables and archived runs.
 
 ``python tools/keep_results.py results docs/results`` writes report.html, tables.md and, for each
-results file, NAME.jsonl.gz with an archived run under each number of the file, which ``crg rerun``
-repeats and checks.
+results file, NAME.jsonl.gz with an archived run under each number of the file, which
+``crg bench --rerun`` repeats and checks.
 """
 
 from __future__ import annotations

@@ -57,14 +57,12 @@ class MethodResult:
     gain: Contrast | None = None  # over zero-shot; None for zero-shot itself
     rival: Contrast | None = None  # against the most accurate other method of its kind
     step: Contrast | None = None  # against the most similar variant above it
-    change: Contrast | None = None  # against itself in the first setting (streams: of the gain)
-    best: bool = False  # highest mean accuracy of the complete methods that adapt without labels
+    best: bool = False  # see ``is_best``
     ece: Spread | None = None
     nll: Spread | None = None
     worst_class_accuracy: Spread | None = None
     purity: Spread | None = None
     peak_bytes: int | None = None
-    mislabelled: float | None = None  # fraction of cache insertions with injected label noise
     reliability: tuple[tuple[int, float, float], ...] = ()  # count, confidence, accuracy
     learning: Curve = ()  # running accuracy against images seen
     purity_over_time: Curve = ()
@@ -74,7 +72,6 @@ class MethodResult:
     lines: tuple[int, ...] = ()  # of the results file: the argument of ``crg rerun``
     options: Mapping[str, Any] = field(default_factory=dict)  # all of them, defaults included
     right: Correctness | None = None
-    base: Correctness | None = None  # of zero-shot in the same runs; None for zero-shot itself
 
     @property
     def is_baseline(self) -> bool:
@@ -82,9 +79,10 @@ class MethodResult:
         return is_baseline(self.row)
 
     @property
-    def is_candidate(self) -> bool:
-        """Whether it may be marked best: measured in all orders, online and without labels."""
-        return self.status == "measured" and self.accuracy is not None and not self.row.kind
+    def remark(self) -> str | None:
+        """Why it was not measured in all orders; None if it was."""
+        parts = [self.status if self.status != "measured" else "", self.reason]
+        return ": ".join(filter(None, parts)) or None
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ class Experiment:
     comparisons: tuple[Comparison, ...]
     missing: tuple[Source, ...] = ()
     gallery: Mapping[str, tuple[ShownImage, ...]] = field(default_factory=dict)  # by dataset
-    machine: Mapping[str, str] = field(default_factory=dict)  # versions and machine of the runs
+    machine: Mapping[str, Sequence[str]] = field(default_factory=dict)  # values by name
     notes: tuple[str, ...] = ()
     path: str = ""  # the results file
 
@@ -205,8 +203,8 @@ def _nothing_to_show(given: Sequence[Path], ledgers: Sequence[Ledger]) -> str:
     entries = [entry for ledger in ledgers for entry in ledger.entries.values()]
     if any(isinstance(entry, Result) and entry.digest is not None for entry in entries):
         return (
-            f"{named} holds archived runs only, which are kept for crg rerun: open the page beside "
-            "them, or draw what a new crg bench measures."
+            f"{named} holds archived runs only, which are kept for crg bench --rerun: open the "
+            "page beside them, or draw the results of a new crg bench."
         )
     left_out = [line for ledger in ledgers for line in ledger.left_out.items()]
     why = f" (line {left_out[0][0]} {left_out[0][1]})" if left_out else ""
@@ -249,17 +247,14 @@ class _Reader:
         for cell in self.outline.cells:
             cells[cell.source, cell.setting].append(cell)
         for place, source in enumerate(self.outline.sources):
-            first: list[MethodResult] = []
             for number, setting in enumerate(self.outline.settings):
                 mine = cells.get((place, number))
                 if source.missing is not None or mine is None:
                     continue
                 rows = [self._row(source, n, mine) for n in range(len(self.outline.rows))]
-                rows = self._with_rivals(rows)
-                rows = [self._with_change(a, b) for a, b in zip(rows, first, strict=False)] or rows
-                first = first or (rows if number == 0 else [])
                 scored = [self.runs[c.key].n_scored for c in mine if c.key in self.runs]
-                yield Comparison(source, setting, tuple(rows), min(scored, default=None))
+                n_scored = min(scored, default=None)
+                yield Comparison(source, setting, tuple(self._with_rivals(rows)), n_scored)
 
     def _row(self, source: Source, number: int, cells: Sequence[Cell]) -> MethodResult:
         """One method with its figures, against zero-shot on the same streams."""
@@ -285,7 +280,6 @@ class _Reader:
             lines=tuple(self.lines[run.key] for run in runs),
             options=runs[0].options,
             right=right,
-            base=base,
         )
 
     def _status(self, cells: Sequence[Cell], keys: Sequence[str]) -> tuple[str, str]:
@@ -303,15 +297,14 @@ class _Reader:
         return ("failed", why) if failures else ("not run", "Not reached: run crg bench again.")
 
     def _with_rivals(self, rows: Sequence[MethodResult]) -> list[MethodResult]:
-        means = [_mean(each) for each in rows if each.is_candidate]
-        top, found = max(means, default=None), []
+        found = []
         for place, mine in enumerate(rows):
             other, like = _rival(mine, rows), _most_like(mine, rows[:place])
             if mine.right is None or mine.is_baseline:
                 other = like = None
             found.append(replace(
                 mine,
-                best=mine.is_candidate and _mean(mine) == top,
+                best=is_best(mine, rows),
                 rival=self._against(mine, other),
                 step=self._against(mine, like),
             ))  # fmt: skip
@@ -322,20 +315,15 @@ class _Reader:
             return None
         return contrast(mine.right, other.right, other.row.label, self.n_orders)
 
-    def _with_change(self, later: MethodResult, earlier: MethodResult) -> MethodResult:
-        """Against itself in the first setting; of streams, the gain: tasks may differ."""
-        of_gains = self.outline.figure == "streams"
-        now, then = (
-            each.right.minus(each.base) if of_gains and each.right else each.right
-            for each in (later, earlier)
-        )
-        moved = contrast(now, then, self.outline.settings[0].label, self.n_orders)
-        return replace(later, change=moved)
+
+def is_best(mine: MethodResult, rows: Iterable[MethodResult]) -> bool:
+    """Whether it is the most accurate of those measured in all orders, online, without labels."""
+    candidates = [each for each in rows if each.status == "measured" and not each.row.kind]
+    return mine in candidates and _mean(mine) == max(map(_mean, candidates)) > -1
 
 
 def _mean(result: MethodResult) -> float:
-    assert result.accuracy is not None
-    return result.accuracy.mean
+    return -1.0 if result.accuracy is None else result.accuracy.mean
 
 
 def _rival(mine: MethodResult, rows: Iterable[MethodResult]) -> MethodResult | None:
@@ -362,29 +350,25 @@ def _most_like(mine: MethodResult, above: Sequence[MethodResult]) -> MethodResul
     return min(reversed(same), key=differing) if same and mine.options else None
 
 
-def _machine(runs: Iterable[Result]) -> dict[str, str]:
-    """Times, versions and machine; where runs differ, every value."""
-    found: dict[str, dict[str, None]] = {}
-    times = []
+def _machine(runs: Iterable[Result]) -> dict[str, list[str]]:
+    """Versions and machine of the runs, every distinct value, and when they were measured."""
+    found: dict[str, dict[str, None]] = defaultdict(dict)
     for run in runs:
-        times.append(run.time)
-        for name, value in (*run.versions.items(), *run.machine.items()):
+        for name, value in ({"measured": run.time} | run.versions | run.machine).items():
             if value is not None:
-                found.setdefault(name, {})[str(value)] = None
-    times = sorted(filter(None, times))
-    when = {"measured": f"{times[0]} to {times[-1]}"} if times else {}
-    return {**when, **{name: ", ".join(values) for name, values in found.items()}}
+                found[name][str(value)] = None
+    return {name: list(values) for name, values in found.items()}
 
 
-def _notes(outline: Outline, machine: Mapping[str, str]) -> list[str]:
+def _notes(outline: Outline, machine: Mapping[str, Sequence[str]]) -> list[str]:
     """Caveats that concern the whole experiment."""
     notes = ["Reduced form (--quick)."] if outline.quick else []
     count = len(outline.seeds)
     if count < ENOUGH_ORDERS:
         orders = "1 stream order" if count == 1 else f"{count} stream orders"
         notes.append(f"{orders}: nothing is called significant with fewer than {ENOUGH_ORDERS}.")
-    if any(", " in machine.get(name, "") for name in ("host", "processor")):
+    if any(len(machine.get(name, ())) > 1 for name in ("host", "processor")):
         notes.append("Runs of several machines: their times cannot be compared.")
-    if ", " in machine.get("crg", ""):
-        notes.append(f"Runs of several versions of crg: {machine['crg']}.")
+    if len(machine.get("crg", ())) > 1:
+        notes.append(f"Runs of several versions of crg: {', '.join(machine['crg'])}.")
     return notes
