@@ -31,11 +31,11 @@ def grid(place: Path) -> list[RunSpec]:
 
 
 def killed_in_mid_grid(place: Path, specs: list[RunSpec]) -> dict[str, Any]:
-    """On a cluster of its own, where a worker is killed once."""
-    told: list[int] = []
+    """On a new cluster, where a worker is killed once."""
+    printed: list[int] = []
     there = answers(
         run_all_on_ray(
-            specs, _TWO, on_progress=lambda each, done, total: told.append(int(each.key))
+            specs, _TWO, on_progress=lambda each, done, total: printed.append(int(each.key))
         )
     )
     here = answers(run_all(specs))  # where it has struck already
@@ -43,7 +43,7 @@ def killed_in_mid_grid(place: Path, specs: list[RunSpec]) -> dict[str, Any]:
         "killed": n_struck(place),
         "the same": here == there,
         "failures": sorted(each for each in there.values() if isinstance(each, str)),
-        "told of": sorted(set(told)),
+        "reported": sorted(set(printed)),
         "ended": not ray.is_initialized(),
     }
 
@@ -59,14 +59,14 @@ def given_up_and_stopped(place: Path, specs: list[RunSpec]) -> dict[str, Any]:
     runs = run_all_on_ray([late[0], specs[0], late[1]])
     first = next(runs)[0].method
     runs.close()
-    told = {
+    printed = {
         "lost": [each for each in lost.values() if isinstance(each, str)],
         "first": first,
         "left alone": ray.is_initialized(),
         "free again": ray.get(ray.remote(num_cpus=_TWO)(lambda: True).remote(), timeout=60),
     }
     ray.shutdown()
-    return told
+    return printed
 
 
 def main(place: Path) -> dict[str, Any]:

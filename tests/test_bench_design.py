@@ -168,7 +168,7 @@ def test_the_quick_form_changes_what_it_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", MISTAKES)
-def test_mistakes_are_told_with_file_place_and_remedy(text: str, tmp_path: Path) -> None:
+def test_mistakes_are_reported_with_file_place_and_remedy(text: str, tmp_path: Path) -> None:
     """Each kind of mistake is one sentence that begins with the file."""
     ending = "" if "[[data]]" in text or "title = " == text else f"\n{FILES}"
     path = save_experiment(tmp_path, f"{text}{ending}")

@@ -42,7 +42,7 @@ def test_every_row_has_a_cell_for_every_order(tmp_path: Path) -> None:
     assert decode(encode(made.outline)) == made.outline
 
 
-def test_a_source_tells_what_it_is(tmp_path: Path) -> None:
+def test_a_source_describes_its_data(tmp_path: Path) -> None:
     """Numbers of images, classes and views, the digest, and where text features come from."""
     (tmp_path / "data").mkdir()
     save_raw(tmp_path / "data" / "dtd.npz", text_kind="simulated")
@@ -53,7 +53,7 @@ def test_a_source_tells_what_it_is(tmp_path: Path) -> None:
 
 
 def test_missing_datasets_stay_in_the_outline(tmp_path: Path) -> None:
-    """They are sources without cells that tell what would bring them."""
+    """They are sources without cells that say how to get them."""
     text = f'{ROWS}[[data]]\ndatasets = ["dtd"]\nmodels = ["RN50"]\n{FILES}'
     outline = planned(tmp_path, text).outline
     assert "crg encode dtd" in str(outline.sources[0].missing)
@@ -79,7 +79,7 @@ def test_data_without_labels_are_not_run(tmp_path: Path) -> None:
 
 
 def test_shapes_without_labelled_images_ask_for_shots(tmp_path: Path) -> None:
-    """What is rendered gets them from the file of the experiment."""
+    """The file of the experiment says how many are rendered."""
     text = '[[row]]\nmethod = "gda"\n[[data]]\nshapes = ["clean"]\nimages = 4\nviews = 1\n'
     made = planned(tmp_path, text)
     assert [source.name for source in made.outline.sources] == ["shapes:clean"]
@@ -218,10 +218,10 @@ def test_shapes_are_rendered_once(tmp_path: Path) -> None:
     text += "images = 6\nviews = 2\nshots = 1\ngenerated = 2\n"
     design = read_design(save_experiment(tmp_path, text))
     sources = find_sources(design, (), tmp_path)
-    told: list[str] = []
-    first = plan(design, sources, tmp_path, on_encoding=lambda name, now: told.append(name))
+    said: list[str] = []
+    first = plan(design, sources, tmp_path, on_encoding=lambda name, now: said.append(name))
     [source] = first.outline.sources
-    assert set(told) == {"shapes:fog:3"}
+    assert set(said) == {"shapes:fog:3"}
     assert source.n_views == 2 and source.model == "mini" and source.prompts
     assert all(cell.reason is None for cell in first.outline.cells)
     assert [each.few is None for each in first.specs].count(False) == 1  # of gda

@@ -113,7 +113,7 @@ def test_a_writer_notices_a_file_that_was_replaced(tmp_path: Path) -> None:
 
 
 def test_a_failed_run_is_a_line_and_is_tried_again(tmp_path: Path) -> None:
-    """The others go on; the failure says why; it does not count as done."""
+    """The others are run; the failure says why and does not count as done."""
     plugin = tmp_path / "failing.py"
     plugin.write_text(FAILING)
     data, out = save_stream(tmp_path / "a.npz"), tmp_path / "small.jsonl"

@@ -52,20 +52,20 @@ def test_what_cannot_be_used_below_a_folder_is_reported(small_blocks: None, tmp_
     np.savez(tmp_path / "weights.npz", weights=np.zeros(3))
     header = save_store(tmp_path / "store") / "store.json"
     header.write_text(header.read_text().replace("RN50", "RN51"))
-    told: dict[str, str] = {}
-    found = discover([tmp_path], lambda path, why: told.update({path.name: why}))
+    said: dict[str, str] = {}
+    found = discover([tmp_path], lambda path, why: said.update({path.name: why}))
     assert [each.name for each in found] == ["good"] and not found[0].is_named
-    assert set(told) == {"empty.npz", "broken.npz", "gone.npz", "weights.npz", "store"}
-    assert "is empty: write it again" in told["empty.npz"]
-    assert "damaged" in told["broken.npz"] and "does not exist" in told["gone.npz"]
-    assert "holds no 'image_features'" in told["weights.npz"]
+    assert set(said) == {"empty.npz", "broken.npz", "gone.npz", "weights.npz", "store"}
+    assert "is empty: write it again" in said["empty.npz"]
+    assert "damaged" in said["broken.npz"] and "does not exist" in said["gone.npz"]
+    assert "holds no 'image_features'" in said["weights.npz"]
 
 
 def test_a_folder_with_nothing_in_it_is_reported(tmp_path: Path) -> None:
     """Nothing is found, and the folder is named."""
-    told: list[str] = []
-    assert discover([tmp_path], lambda path, why: told.append(why)) == ()
-    assert told == [f"there is nothing in {tmp_path} that can be used."]
+    said: list[str] = []
+    assert discover([tmp_path], lambda path, why: said.append(why)) == ()
+    assert said == [f"there is nothing in {tmp_path} that can be used."]
 
 
 def test_a_file_that_is_named_twice_counts_once(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_stores_are_matched_by_dataset_and_model(small_blocks: None, tmp_path: P
 
 
 def test_missing_datasets_are_sources_that_say_so(small_blocks: None, tmp_path: Path) -> None:
-    """What is there has a path, what is not has the command that would make it."""
+    """A dataset that is there has a path, a missing one the command that encodes it."""
     sources = _sources(tmp_path, CATALOGUED, save_store(tmp_path / "store"))
     assert sources["dtd, RN50"].path == str(tmp_path / "store")
     missing = sources["eurosat, RN50"]
@@ -125,7 +125,7 @@ def test_files_are_what_no_dataset_took(small_blocks: None, tmp_path: Path) -> N
     assert alone["dtd, RN50"].dataset == "dtd"
 
 
-def test_files_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
+def test_files_of_the_same_name_have_paths_as_names(tmp_path: Path) -> None:
     """Their paths are their names."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
@@ -148,7 +148,7 @@ def test_shapes_have_places_of_their_own(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_part_of_no_sequence(tmp_path: Path) -> None:
-    """Those that can be read follow each other without it; it stays a source that will tell why."""
+    """Those that can be read follow each other without it; it stays a source that says why."""
     for name in ("a", "c"):
         save_stream(tmp_path / f"{name}.npz", seed=len(name))
     save_raw(tmp_path / "b.npz", image_features=np.full((12, 8), np.nan, np.float32))

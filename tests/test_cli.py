@@ -109,7 +109,7 @@ def test_compare_takes_a_file_twice_and_equal_names(folder: Path) -> None:
 
 
 def test_compare_continues_and_names_truncated_lines(folder: Path) -> None:
-    """What is whole in the results file is not run again."""
+    """Complete runs in the results file are not run again."""
     save_stream(folder / "a.npz")
     words = ["compare", "a.npz", "--methods", "tda", "--orders", "2", "--workers", "1"]
     _crg(*words)

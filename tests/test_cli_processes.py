@@ -1,4 +1,4 @@
-"""The command line as processes of its own: pipes, terminals, Ctrl-C and workers."""
+"""The command line in other processes: pipes, terminals, Ctrl-C and workers."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from crg.cli.progress import display
 
 @pytest.fixture
 def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """What a terminal is sent."""
+    """The output to a terminal."""
     sent = io.StringIO()
 
     def terminal(**options: object) -> Console:
@@ -52,7 +52,7 @@ def test_a_failure_is_printed_at_once_and_counted(screen: io.StringIO) -> None:
 def test_a_reason_is_printed_once_and_counted_at_the_end(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Twenty runs that fail for one reason are two lines; another reason is a line of its own."""
+    """Twenty runs that fail for one reason are two lines; another reason is another line."""
     with display("runs", 21, lines=True) as shown:
         for number in range(20):
             shown.finished(f"run {number}", failure="one class only.")

@@ -200,7 +200,7 @@ def test_lines_that_lack_something_are_refused(made: Path) -> None:
 
 
 def test_a_line_loads_no_plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A results file may come from a stranger: whoever repeats a run names its plug-in."""
+    """A results file may come from a stranger: the user must name its plug-in."""
     monkeypatch.chdir(tmp_path)
     plugin = ("--plugin", str(save_plugin(tmp_path)))
     words = ("compare", str(save_stream(tmp_path / "a.npz")), "--methods", "constant")

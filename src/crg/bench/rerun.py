@@ -36,7 +36,7 @@ _NUMBER = re.compile(r"[+-]?\d+")
 
 
 def measured_values(run: Result) -> dict[str, Any]:
-    """Everything that must be the same when a run is repeated, each under a name of its own."""
+    """Everything that must be the same when a run is repeated, by name."""
     named: dict[str, Any] = {"n_samples": run.n_samples}
     for part, prefix in (("options", "options: "), ("metrics", ""), ("zero_shot", "zero_shot: ")):
         values: Mapping[str, Any] = getattr(run, part)
@@ -132,7 +132,7 @@ def _by_key(start: str, files: Sequence[Path]) -> tuple[str, Result]:
 
 
 def check_trusted(run: Result, given: Sequence[str]) -> None:
-    """Refuse plug-ins that nobody named: a line may come from a stranger."""
+    """Refuse plug-ins that the user did not name: a line may come from a stranger."""
     named = {Path(each).stem for each in given}
     missing = [each for each in run.plugins if Path(each).stem not in named]
     if missing:
