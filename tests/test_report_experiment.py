@@ -19,9 +19,9 @@ from crg.results.measurements import correct_rows
 from crg.results.papers import bundled_papers
 from crg.results.schema import LABELLED_IMAGES, Cell, Outline, Row, Setting, Source
 from crg.streams import Scenario
-from crg.streams.synthetic import gaussian_stream
 from crg.types import InputError, Result
 from made_results import PLAIN, Book, measured, share
+from synthetic import gaussian_stream
 
 A, B = Row("a", "crg", {"x": 1}), Row("b", "tda")
 FEW = Row("few", "gda", needs=(LABELLED_IMAGES,))
