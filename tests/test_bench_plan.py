@@ -25,6 +25,18 @@ EXPERIMENTS = ROOT / "experiments"
 FEW = {"few_features": raw_values()["image_features"][:6], "few_labels": np.arange(6) % 3}
 
 
+def _data(folder: Path) -> Path:
+    """The folder of the data."""
+    (folder / "data").mkdir()
+    return folder / "data"
+
+
+def _save_two(folder: Path, *names: str) -> None:
+    data = _data(folder)
+    for name in names:
+        save_stream(data / f"{name}.npz", seed=len(name))
+
+
 def _cells(outline: Outline, label: str) -> list[Cell]:
     return [cell for cell in outline.cells if outline.rows[cell.row].label == label]
 
@@ -44,8 +56,7 @@ def test_every_row_has_a_cell_for_every_order(tmp_path: Path) -> None:
 
 def test_a_source_describes_its_data(tmp_path: Path) -> None:
     """Numbers of images, classes and views, the digest, and where text features come from."""
-    (tmp_path / "data").mkdir()
-    save_raw(tmp_path / "data" / "dtd.npz", text_kind="simulated")
+    save_raw(_data(tmp_path) / "dtd.npz", text_kind="simulated")
     [source] = planned(tmp_path).outline.sources
     assert (source.name, source.dataset, source.text_kind) == ("dtd", "dtd", "simulated")
     assert (source.n_samples, source.n_classes, source.n_views) == (12, 3, 1)
@@ -71,8 +82,7 @@ def test_needs_that_are_not_met_are_reasons(tmp_path: Path) -> None:
 
 def test_data_without_labels_are_not_run(tmp_path: Path) -> None:
     """Every cell says that there are no labels."""
-    (tmp_path / "data").mkdir()
-    save_raw(tmp_path / "data" / "bare.npz", labels=None)
+    save_raw(_data(tmp_path) / "bare.npz", labels=None)
     made = planned(tmp_path)
     assert made.specs == ()
     assert _reasons(made.outline, "crg") == ["bare has no labels: store labels in it."]
@@ -103,8 +113,7 @@ def test_a_file_that_nobody_named_and_nobody_can_use_is_missing(tmp_path: Path) 
 
 def test_more_shots_than_there_are_is_no_row(tmp_path: Path) -> None:
     """A row that asks for more labelled images than a class has would be another row."""
-    (tmp_path / "data").mkdir()
-    save_raw(tmp_path / "data" / "few.npz", **FEW)
+    save_raw(_data(tmp_path) / "few.npz", **FEW)
     rows = "".join(
         f'[[row]]\nlabel = "{count}"\nmethod = "tip_adapter"\noptions = {{ shots = {count} }}\n'
         for count in (2, 3)
@@ -116,8 +125,7 @@ def test_more_shots_than_there_are_is_no_row(tmp_path: Path) -> None:
 
 def test_methods_that_forget_run_in_one_order(tmp_path: Path) -> None:
     """Unless the seed decides which images come; zero-shot runs in every order."""
-    (tmp_path / "data").mkdir()
-    save_raw(tmp_path / "data" / "few.npz", **FEW)
+    save_raw(_data(tmp_path) / "few.npz", **FEW)
     settings = "".join(
         f'[[setting]]\norder = "{order}"\n' for order in ("by_class", "out_of_distribution")
     )
@@ -159,9 +167,7 @@ def test_options_that_labels_had_a_part_in_are_marked(line: str, tmp_path: Path)
 
 def test_published_presets_run_where_there_is_one(tmp_path: Path) -> None:
     """The file that is called dtd has one, the other has none and says so."""
-    (tmp_path / "data").mkdir()
-    for name in ("dtd", "mine"):
-        save_stream(tmp_path / "data" / f"{name}.npz", seed=len(name))
+    _save_two(tmp_path, "dtd", "mine")
     made = planned(tmp_path, f'[[row]]\nmethod = "tda"\npreset = "published"\n{FILES}')
     assert _reasons(made.outline, "tda") == ["There is no published preset of tda for mine."]
     [options] = {tuple(each.given.items()) for each in made.specs if each.method == "tda"}
@@ -170,9 +176,7 @@ def test_published_presets_run_where_there_is_one(tmp_path: Path) -> None:
 
 def test_settings_for_one_dataset_hold_there_only(tmp_path: Path) -> None:
     """On other sources the row has its own options."""
-    (tmp_path / "data").mkdir()
-    for name in ("dtd", "mine"):
-        save_stream(tmp_path / "data" / f"{name}.npz", seed=len(name))
+    _save_two(tmp_path, "dtd", "mine")
     row = '[[row]]\nmethod = "tda"\noptions = { positive_size = 2 }\n'
     row += "per_dataset = { dtd = { positive_size = 9 } }\n"
     made = planned(tmp_path, row + FILES)
@@ -182,9 +186,7 @@ def test_settings_for_one_dataset_hold_there_only(tmp_path: Path) -> None:
 
 def test_domains_run_on_sequences_and_all_else_on_single_sources(tmp_path: Path) -> None:
     """There is no cell for any other pair, and the run knows the files that follow."""
-    (tmp_path / "data").mkdir()
-    for name in ("one", "two"):
-        save_stream(tmp_path / "data" / f"{name}.npz", seed=len(name))
+    _save_two(tmp_path, "one", "other")
     settings = "[[setting]]\n" + '[[setting]]\norder = "domains"\n'
     made = planned(tmp_path, ROWS + settings + FILES)
     pairs = {(cell.source, cell.setting) for cell in made.outline.cells}
@@ -234,8 +236,7 @@ def test_shapes_are_rendered_once(tmp_path: Path) -> None:
 def test_keys_are_unique(name: str, tmp_path: Path) -> None:
     """In every experiment of the project, runs of one key are the same, and others are not."""
     text = (EXPERIMENTS / f"{name}.toml").read_text()
-    (tmp_path / "data").mkdir()
-    save_raw(tmp_path / "data" / "few.npz", **FEW)
+    save_raw(_data(tmp_path) / "few.npz", **FEW)
     design = read_design(save_experiment(tmp_path, text))
     design = replace(design, data=(DataDesign(files=True),))
     made = plan(design, find_sources(design, discover([tmp_path / "data"]), tmp_path), tmp_path)

@@ -18,7 +18,14 @@ import numpy as np
 from msgspec.structs import replace
 
 import crg.parts
-from crg.bench.design import PUBLISHED, Design, RowDesign, SettingDesign
+from crg.bench.design import (
+    PUBLISHED,
+    DataDesign,
+    Design,
+    RowDesign,
+    SettingDesign,
+    completed,
+)
 from crg.bench.rendered import OnEncoding, render_store
 from crg.datasets.catalog import TRAIN, find_entry, get_entry
 from crg.engine import read_once, read_with_few
@@ -211,6 +218,32 @@ def plan(
                 earlier = specs.setdefault(spec.key, spec)
                 specs[spec.key] = spec if spec.memory else earlier
     return Plan(_outline(design, seeds, known, cells), tuple(specs.values()))
+
+
+def plan_files(
+    paths: Sequence[str],
+    rows: Sequence[RowDesign],
+    orders: int,
+    first_seed: int = 0,
+    few: str | None = None,
+    plugins: Sequence[str] = (),
+) -> Plan:
+    """A comparison of methods on feature files; methods that cannot run are refused."""
+    places = "\n".join(map(_resolved, paths))
+    names = ", ".join(dict.fromkeys(Path(path).stem for path in paths))
+    design = Design(
+        name=f"compare-{hashlib.sha256(places.encode()).hexdigest()[:8]}",
+        title=f"Comparison on {names}",
+        rows=tuple(rows),
+        data=(DataDesign(files=True),),
+        orders=orders,
+    )
+    sources = [Source(path, Path(path).stem, path, few=few) for path in paths]
+    planned = plan(completed(design), sources, Path(), plugins, first_seed=first_seed)
+    for cell in planned.outline.cells:
+        if cell.reason is not None:
+            raise InputError(cell.reason)
+    return planned
 
 
 def narrowed(whole: Plan, chosen: Collection[str], done: Collection[str]) -> Plan:

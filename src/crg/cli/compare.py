@@ -17,8 +17,8 @@ import click
 from rich.console import Group
 from rich.text import Text
 
-from crg.bench.design import RowDesign, design_of_files
-from crg.bench.plan import Plan, plan
+from crg.bench.design import RowDesign
+from crg.bench.plan import Plan, plan_files
 from crg.bench.run import EngineOptions, begin, missing, no_longer_shown, run_specs
 from crg.cli.progress import display
 from crg.cli.shared import (
@@ -40,7 +40,6 @@ from crg.report.layout import short_tables, summary
 from crg.report.tables import to_terminal
 from crg.results import ledger
 from crg.results.ledger import Ledger
-from crg.results.schema import Source
 from crg.suggest import nearest
 from crg.types import InputError
 
@@ -167,19 +166,15 @@ def compare(
     paths = list(first.values())
     if len(paths) < len(named):
         note("a file that was given twice counts once.")
-    design = design_of_files(paths, parse_methods(texts, pairs), orders)
-    sources = [Source(path, Path(path).stem, path, few=few) for path in paths]
-    planned = plan(design, sources, Path(), loaded_plugins(), first_seed=seed)
-    for cell in planned.outline.cells:
-        if cell.reason is not None:
-            raise InputError(cell.reason)
+    rows = parse_methods(texts, pairs)
+    planned = plan_files(paths, rows, orders, seed, few, loaded_plugins())
     with _results(None if no_results else results_path) as path:
         known = read_results(path)
         for sentence in no_longer_shown(planned, known):
             note(sentence)
         options = EngineOptions(workers=workers)
         failed = run_missing(planned, known, options, is_kept=not no_results)
-        print_experiments(experiments_of(known.refresh(), design.name), as_json)
+        print_experiments(experiments_of(known.refresh(), planned.outline.name), as_json)
     end_with(failed)
 
 
