@@ -1,4 +1,4 @@
-"""Results files whose figures the tests chose themselves, so that every answer is known."""
+"""Results files made of chosen answers, so that every figure is known."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ import numpy as np
 
 from crg.report.experiment import Experiment, read_experiments
 from crg.results.measurements import packed_bits
-from crg.results.provenance import Origin, failed_run, make_run
-from crg.results.schema import Cell, Outline, Row, Setting, Source
-from crg.types import Result
+from crg.results.provenance import failed_run, surroundings
+from crg.results.schema import Cell, Data, Outline, Result, Setting, Source, Variant
+from crg.streams.orders import shuffled
 
 Bits = np.ndarray[Any, Any]
-BASE = Row("zero_shot", "zero_shot")
+BASE = Variant("zero_shot", "zero_shot")
 PLAIN = Source("toy", dataset="toy", n_samples=200, n_classes=4, n_views=1, model="mini")
 SHUFFLED = Setting("shuffled")
 
 
 def share(n_right: int, n: int = 200, first: int = 0) -> Bits:
-    """``n`` images of which ``n_right``, from the ``first`` on, are answered rightly."""
+    """``n`` images of which ``n_right``, from the ``first`` on, are answered correctly."""
     return (np.arange(n) >= first) & (np.arange(n) < first + n_right)
 
 
 def measured(right: Bits, seed: int, scored: Bits | None = None, **more: Any) -> dict[str, Any]:
-    """Metrics of a run that answered these rows of the file rightly, in an order of its own."""
+    """Metrics of a run that answered these rows of the file correctly."""
     kept = np.ones(len(right), dtype=bool) if scored is None else scored
-    order = np.random.default_rng(seed).permutation(np.flatnonzero(kept))
+    order = np.flatnonzero(kept)[shuffled(int(kept.sum()), seed)]
     accuracy = float(right[kept].mean())
     found = {
         "accuracy": accuracy,
@@ -46,16 +46,16 @@ def measured(right: Bits, seed: int, scored: Bits | None = None, **more: Any) ->
         "mislabelled": None,
         "ms_per_step_median": 0.5,
     }
-    told = {} if scored is None else {"streamed": packed_bits(kept)}
-    return {**found, **told, **more}
+    streamed = {} if scored is None else {"streamed": packed_bits(kept)}
+    return {**found, **streamed, **more}
 
 
 class Book:
-    """A results file in the making: add runs row by row, then read what they say."""
+    """A results file to be: add runs method by method, then read the experiment."""
 
     def __init__(
         self,
-        rows: Sequence[Row],
+        rows: Sequence[Variant],
         figure: str = "table",
         orders: int = 5,
         sources: Sequence[Source] = (PLAIN,),
@@ -84,36 +84,40 @@ class Book:
             cell = self.expect(label, seed, source, setting)
             yardstick = np.zeros_like(answers) if base is None else base
             run = Result(
+                data=Data("toy.npz", "0" * 64),
                 method=self.rows[cell.row].method,
-                options=dict(options or self.rows[cell.row].options),
+                given={},
                 seed=seed,
+                key=str(cell.key),
+                options=dict(options or self.rows[cell.row].options),
                 metrics=measured(answers, seed, **metrics),
                 zero_shot=measured(yardstick, seed, metrics.get("scored")),
                 n_samples=len(answers),
                 seconds=1.0,
+                **surroundings(),
             )
-            record = msgspec.to_builtins(make_run(run, Origin("toy.npz", "0" * 64), {}))
-            self.records.append({**record, "key": cell.key})
+            self.records.append(msgspec.to_builtins(run))
 
     def expect(self, label: str, seed: int = 0, source: int = 0, setting: int = 0) -> Cell:
         """A cell of the outline, run or not."""
-        row = next(n for n, each in enumerate(self.rows) if each.label == label)
         key = f"{source}-{setting}-{label}-{seed}"
-        self.cells.append(Cell(source, setting, row, seed, key))
+        self.cells.append(Cell(source, setting, self._row(label), seed, key))
         return self.cells[-1]
+
+    def _row(self, label: str) -> int:
+        return [each.label for each in self.rows].index(label)
 
     def fail(self, key: str, reason: str) -> None:
         """A run that failed."""
         self.records.append(msgspec.to_builtins(failed_run(key, reason)))
 
     def refuse(self, label: str, reason: str) -> None:
-        """A row that the experiment does not run, and why."""
-        row = next(n for n, each in enumerate(self.rows) if each.label == label)
-        self.cells.append(Cell(0, 0, row, 0, None, reason))
+        """A method that the experiment does not run, and why."""
+        self.cells.append(Cell(0, 0, self._row(label), 0, None, reason))
 
     @property
     def outline(self) -> Outline:
-        """What the experiment consists of so far."""
+        """The outline of the experiment so far."""
         facts = {"name": "toys", "title": "Toys", "about": "Made up.", **self.more}
         return Outline(
             figure=self.figure, rows=self.rows, sources=self.sources, settings=self.settings,
@@ -122,7 +126,7 @@ class Book:
 
     def write(self, path: Path) -> Path:
         """The outline and then the runs, a line each."""
-        outline = msgspec.to_builtins(self.outline.as_line())
+        outline = msgspec.to_builtins(self.outline)
         with path.open("a", encoding="utf-8") as file:
             file.writelines(json.dumps(each) + "\n" for each in (outline, *self.records))
         return path

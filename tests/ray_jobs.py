@@ -56,20 +56,20 @@ def job(place: Path, out: str, load: Callable[[], Encoder] | None, bad: int = -1
 
 
 def all_jobs(place: Path) -> dict[str, str | bool]:
-    """A job on a cluster of its own that loses an actor, and others on the user's cluster."""
+    """A job on a new cluster that loses an actor, and others on the user's cluster."""
     job(place, "local", None)
-    told: dict[str, str | bool] = {}
+    printed: dict[str, str | bool] = {}
     deadly = functools.partial(OnceDeadlyEncoder, place / "marker")
-    told["lost"] = job(place, "lost", deadly)
-    told["ended"] = not ray.is_initialized()
+    printed["lost"] = job(place, "lost", deadly)
+    printed["ended"] = not ray.is_initialized()
     ray.init(address="local", num_cpus=_TWO, include_dashboard=False, log_to_driver=False)
-    told["weights"] = job(place, "other", functools.partial(HashEncoder, "hash", "new"))
-    told["unreadable"] = job(place, "corrected", HashEncoder, bad=33)
-    told["corrected"] = job(place, "corrected", HashEncoder)
-    told["left alone"] = ray.is_initialized()
+    printed["weights"] = job(place, "other", functools.partial(HashEncoder, "hash", "new"))
+    printed["unreadable"] = job(place, "corrected", HashEncoder, bad=33)
+    printed["corrected"] = job(place, "corrected", HashEncoder)
+    printed["left alone"] = ray.is_initialized()
     ray.shutdown()
     same = contents(place / "local")
-    return told | {
+    return printed | {
         f"{out} is the same": contents(place / out) == same for out in ("lost", "corrected")
     }
 

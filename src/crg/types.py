@@ -210,19 +210,6 @@ class Step:
     purity: float | None = None  # fraction of cached images with the right label, at checkpoints
 
 
-@dataclass(frozen=True)
-class Result:
-    """The measurements of one run, with everything needed to repeat it."""
-
-    method: str
-    options: Mapping[str, Any]  # the whole configuration, defaults included
-    seed: int
-    metrics: Mapping[str, Any]
-    zero_shot: Mapping[str, Any]  # the same metrics for zero-shot on the same stream
-    n_samples: int
-    seconds: float
-
-
 def as_floats(values: Any, what: str) -> Array:
     """``values`` as a floating-point array: half precision and integers become float32."""
     array: Array = values

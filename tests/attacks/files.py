@@ -34,7 +34,7 @@ from crg.predict.corrections import check, read_corrections
 from crg.prompts import read_descriptions
 from crg.report.experiment import read_experiments
 from crg.results import ledger
-from crg.results.schema import Row
+from crg.results.schema import Variant
 from encoding_fakes import dots, run
 from made_files import raw_values
 from made_results import Book, share
@@ -197,7 +197,7 @@ def _read_while_cut(folder: Path, size: int) -> None:
 
 @functools.cache
 def _results() -> list[bytes]:
-    book = Book((Row("tda", "tda"), Row("crg", "crg", {"alpha": 2}, tuned=True)), orders=2)
+    book = Book((Variant("tda", "tda"), Variant("crg", "crg", {"alpha": 2}, tuned=True)), orders=2)
     for label, right in (("zero_shot", 20), ("tda", 24), ("crg", 30)):
         bins = [[20, 0.3, 0.2], [20, 0.9, 0.7]]
         book.add(label, share(right, 40), share(20, 40), reliability=bins, purity=0.5)
@@ -206,7 +206,7 @@ def _results() -> list[bytes]:
 
 
 def results(dice: random.Random, place: Path) -> Outcome:
-    """Results files with a damaged or edited line, as crg report and crg rerun read them."""
+    """Results files with a damaged or edited line, as crg report and bench --rerun read them."""
     lines = list(_results())
     for _ in range(dice.randint(1, 3)):
         number = dice.randrange(len(lines))
@@ -215,12 +215,12 @@ def results(dice: random.Random, place: Path) -> Outcome:
     content = b"\n".join(lines) + b"\n"
     path.write_bytes(bent(dice, content) if dice.random() < 0.2 else content)
     said: list[str] = []
-    left_out = ledger.left_out_notes(path, ledger.read(path).left_out)
+    left_out = ledger.read(path).notes()
     if dice.random() < 0.1:
         done = command("report", path, "--out", place / "page.html")
         return "refused" if done.exit_code else "handled"
     if dice.random() < 0.3:
-        done = command("rerun", f"{path}:{dice.randint(1, len(lines))}")
+        done = command("bench", "--rerun", f"{path}:{dice.randint(1, len(lines))}")
         return "refused" if done.exit_code else "handled"
     was_refused = refused(lambda: read_experiments([path], on_note=said.append))
     return "refused" if was_refused or left_out else "handled"

@@ -27,7 +27,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--figures", metavar="FOLDER", type=click.Path(path_type=Path, file_okay=False),
               help="Write the figures as PDF as well.")  # fmt: skip
 @click.option("--reported", type=_FILE,
-              help="TOML file with numbers of papers to show beside.")  # fmt: skip
+              help="TOML file with numbers from papers to show alongside.")  # fmt: skip
 def report(
     results: tuple[Path, ...],
     out: Path | None,
@@ -37,9 +37,9 @@ def report(
     figures: Path | None,
     reported: Path | None,
 ) -> None:
-    """Show what crg bench has measured: RESULTS are its files, or folders of them.
+    """Show the results of crg bench: RESULTS are its files, or folders of them.
 
-    The page needs nothing but itself and can be read without a network. With --markdown, --latex
+    The page is one file that needs no network. With --markdown, --latex
     or --figures alone no page is written; add --out for both.
 
     \b

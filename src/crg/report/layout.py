@@ -1,15 +1,15 @@
-"""Which tables experiments have: the main table, the win/tie/loss grid, and one per dataset."""
+"""The tables of experiments: the main table, the win/tie/loss grid, and one per dataset."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
-from crg.report.contrasts import Contrast, Spread, tally
-from crg.report.experiment import Comparison, Experiment, MethodResult
+from crg.report.contrasts import tally
+from crg.report.experiment import Comparison, Experiment, MethodResult, is_best
 from crg.report.tables import (
-    GAIN,
     METHOD,
     Column,
     Table,
@@ -21,19 +21,15 @@ from crg.report.tables import (
     spread_text,
 )
 from crg.results.papers import Reported
-from crg.results.schema import LABELLED_IMAGES, Row, Setting, Source
-from crg.streams import Scenario
-
-TUNED = "tuned with labels"
-LABELS = "uses labels"
-OFFLINE = "offline"  # sees all images before it answers
+from crg.results.schema import Source, Variant
+from crg.streams import SHUFFLED
 
 
-def row_name(row: Row) -> str:
-    """The label with what must not be overlooked: labels that went into it."""
-    labels = TUNED if row.tuned else LABELS if LABELLED_IMAGES in row.needs else ""
-    flags = ", ".join(flag for flag in (labels, OFFLINE if row.offline else "") if flag)
-    return f"{row.label} ({flags})" if flags else row.label
+def row_name(row: Variant) -> str:
+    """The label, flagged if labels were used or if it answers at the end of the stream."""
+    flags = ["tuned with labels" if row.tuned else "uses labels"] * row.uses_labels
+    flags += ["offline"] * row.offline  # it sees all images before it answers
+    return f"{row.label} ({', '.join(flags)})" if flags else row.label
 
 
 def source_name(source: Source) -> str:
@@ -42,7 +38,7 @@ def source_name(source: Source) -> str:
 
 
 def sources_name(comparisons: Sequence[Comparison]) -> str:
-    """The name of a dataset, and of what else it was measured with."""
+    """The name of a dataset and of the further sets of class names it was measured with."""
     first = comparisons[0].source
     names = dict.fromkeys(source_name(each.source) for each in comparisons)
     return "; ".join(name.removeprefix(f"{first.name}, ") for name in names)
@@ -52,58 +48,87 @@ def _reported(number: Reported) -> str:
     return f"{number.value:.2f}" + ("*" if number.notes else "")
 
 
-_COLUMNS: tuple[tuple[Column, Callable[[MethodResult], Any]], ...] = (
-    (METHOD, lambda each: row_name(each.row)),
-    (Column("accuracy %", spread_text), lambda each: each.accuracy),
-    (GAIN, lambda each: each.gain),
-    (Column("to best other", rival_text), lambda each: each.rival),
-    (Column("ECE %", mean_percent), lambda each: each.ece),
-    (Column("NLL", lambda each: f"{each.mean:.3f}"), lambda each: each.nll),
-    (Column("worst class %", mean_percent), lambda each: each.worst_class),
-    (Column("cache purity %", mean_percent), lambda each: each.purity),
-    (Column("peak MB", lambda each: f"{each / 1e6:.0f}"), lambda each: each.peak_bytes),
-    (Column("in papers %", _reported), lambda each: each.reported),
-    (Column("lines", lines_text), lambda each: each.lines or None),
-)
-_STEP: tuple[Column, Callable[[MethodResult], Any]] = (
-    Column("to the row it extends", rival_text),
-    lambda each: each.step,
-)
+_FIGURES = {  # attributes of a MethodResult
+    "accuracy": Column("accuracy %", spread_text),
+    "gain": Column("gain over zero-shot", gain_text),
+    "rival": Column("to best other", rival_text),
+    "step": Column("to the variant it extends", rival_text),
+    "ece": Column("ECE %", mean_percent, is_optional=True),
+    "nll": Column("NLL", lambda each: f"{each.mean:.3f}", is_optional=True),
+    "worst_class_accuracy": Column("worst class %", mean_percent),
+    "purity": Column("cache purity %", mean_percent, is_optional=True),
+    "peak_bytes": Column("peak MB", lambda each: f"{each / 1e6:.0f}"),
+    "reported": Column("in papers %", _reported),
+    "lines": Column("lines", lines_text),
+    "remark": Column("remarks", is_text=True),
+}
+_SHORT = ("accuracy", "gain", "ece", "nll", "purity", "remark")
+
+
+def _table(results: Sequence[MethodResult], names: Sequence[str], title: str) -> Table:
+    """A row per method, with the figures of these names as far as there are any."""
+    columns = (METHOD, *(_FIGURES[name] for name in names))
+    rows = [(row_name(each.row), *(getattr(each, name) for name in names)) for each in results]
+    best = frozenset((n, 1) for n, each in enumerate(results) if each.best)
+    return Table(columns, tuple(rows), title, best).without_empty_columns()
 
 
 def comparison_table(comparison: Comparison, figure: str = "table") -> Table:
     """All figures of all methods on one dataset in one setting."""
-    facts = [(_STEP if c.title == "to best other" and figure == "waterfall" else (c, value))
-             for c, value in _COLUMNS]  # fmt: skip
+    unused = ("remark", "rival" if figure == "waterfall" else "step")
     shown = [each for each in comparison.results if each.accuracy]
-    rows = tuple(tuple(value(each) for _, value in facts) for each in shown)
-    best = frozenset((n, 1) for n, each in enumerate(shown) if each.best)
+    title = f"{source_name(comparison.source)}: {comparison.n_scored} images scored"
     numbers = [each.reported for each in shown if each.reported]
     sources = dict.fromkeys(f"In papers: {number.source}." for number in numbers)
     odd = dict.fromkeys(f"* {note}" for number in numbers for note in number.notes)
-    table = Table(
-        tuple(column for column, _ in facts),
-        rows,
-        f"{source_name(comparison.source)}: {comparison.n_scored} images scored",
-        best,
-        (*sources, *odd, *(f"{each.row.label}: {said}" for each in shown for said in each.stated)),
-    )
-    return table.without_empty_columns()
+    stated = (f"{each.row.label}: {said}" for each in shown for said in each.stated)
+    table = _table(shown, [name for name in _FIGURES if name not in unused], title)
+    return replace(table, notes=(*sources, *odd, *stated))
 
 
 def short_table(comparison: Comparison) -> Table:
-    """Accuracy and gain of every method, and why some were not run: for a terminal."""
-    columns = (METHOD, Column("accuracy %", spread_text), GAIN, Column("remarks", is_text=True))
-    rows = tuple(
-        (row_name(each.row), each.accuracy, each.gain, _remark(each)) for each in comparison.results
-    )
-    best = frozenset((n, 1) for n, each in enumerate(comparison.results) if each.best)
-    return Table(columns, rows, source_name(comparison.source), best).without_empty_columns()
+    """The main figures of every method, and why some were not run: for a terminal."""
+    return _table(comparison.results, _SHORT, source_name(comparison.source))
 
 
-def _remark(result: MethodResult) -> str | None:
-    parts = [result.status if result.status != "measured" else "", result.reason]
-    return ": ".join(filter(None, parts)) or None
+def short_tables(experiment: Experiment) -> list[Table]:
+    """A short table per dataset and setting; the title counts images, classes and orders."""
+    several = len(experiment.outline.settings) > 1
+    orders, tables = _counted(len(experiment.outline.seeds), "order"), []
+    for each in experiment.comparisons:
+        table, source = short_table(each), each.source
+        setting = f", {each.setting.label}" if several else ""
+        facts = f"{_counted(source.n_samples, 'image')}, {source.n_classes} classes, {orders}"
+        tables.append(replace(table, title=f"{table.title}{setting}: {facts}"))
+    return tables
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def summary(experiment: Experiment) -> dict[str, Any]:
+    """The figures of an experiment with one setting as JSON values, by dataset and method."""
+    names = ("path", "sha256", "n_samples", "n_classes", "n_views")
+    found = experiment.comparisons
+    return {
+        "files": {c.source.name: {r.row.label: _figures(r) for r in c.results} for c in found},
+        "seeds": list(experiment.outline.seeds),
+        "data": {c.source.name: {each: getattr(c.source, each) for each in names} for c in found},
+    }
+
+
+def _figures(result: MethodResult) -> dict[str, Any]:
+    gain, spreads = result.gain, ("ece", "nll", "purity", "worst_class_accuracy")
+    means = {name: getattr(result, name) for name in spreads}
+    return {
+        "method": result.row.method,
+        "options": dict(result.row.options),
+        "accuracy": result.accuracy and asdict(result.accuracy),
+        **{name: spread and spread.mean for name, spread in means.items()},
+        "gain": gain and {**asdict(gain.interval), "verdict": gain.verdict},
+        "best": result.best,
+    }
 
 
 def settings_table(comparisons: Sequence[Comparison]) -> Table:
@@ -122,7 +147,7 @@ def settings_table(comparisons: Sequence[Comparison]) -> Table:
     columns = (
         METHOD,
         *(Column(each.setting.label, _accuracy_and_gain) for each in comparisons),
-        Column("lines", lines_text),
+        _FIGURES["lines"],
     )
     return Table(columns, tuple(rows), sources_name(comparisons), frozenset(best))
 
@@ -161,7 +186,7 @@ def mean_table(experiment: Experiment) -> Table | None:
 
 
 def tables_of(experiment: Experiment) -> list[Table]:
-    """The tables of an experiment, one or two per dataset; methods by settings where several."""
+    """The tables of an experiment: one or two per dataset, methods by settings if several."""
     figure = experiment.outline.figure
     tables: list[Table] = []
     if figure == "noise":
@@ -182,7 +207,9 @@ def _usual(experiments: Iterable[Experiment]) -> dict[str, Comparison]:
     for experiment in experiments:
         for each in experiment.comparisons:
             mine = found.get(each.source.name)
-            if is_usual(each.setting) and not each.source.then:
+            scenario = each.setting.scenario
+            is_usual = scenario.order == SHUFFLED and not scenario.mislabelled
+            if is_usual and not each.source.then:
                 if mine is None or len(_plain(each)) > len(_plain(mine)):
                     found[each.source.name] = each
     return found
@@ -219,7 +246,7 @@ def _main_table(title: str, comparisons: Sequence[Comparison]) -> Table:
         (row, column)
         for column, each in enumerate(plain, start=1)
         for row, method in enumerate(methods)
-        if method in each and each[method].accuracy == _top(each.values())
+        if method in each and is_best(each[method], each.values())
     }
     columns = (METHOD, *(Column(source_name(each.source), _main_cell) for each in comparisons))
     return Table(columns, tuple(rows), title, frozenset(best))
@@ -237,48 +264,24 @@ def _main_cell(result: MethodResult) -> str:
     return gain_text(result.gain)
 
 
-def _top(results: Iterable[MethodResult]) -> Spread | None:
-    """The highest accuracy of those that adapt as images come, without labels."""
-    known = [each.accuracy for each in results if each.accuracy and not each.row.kind]
-    return max(known, key=lambda each: each.mean, default=None)
-
-
 def tally_table(experiments: Sequence[Experiment]) -> Table:
     """Win / tie / loss against zero-shot: methods in default options by experiments."""
-    plain = [_plain(each) for experiment in experiments for each in experiment.comparisons]
-    methods: dict[str, str] = {}
-    counts: list[dict[str, tuple[int, int, int]]] = []
-    for experiment in experiments:
-        gains: dict[str, list[Contrast | None]] = {}
-        for comparison in experiment.comparisons:
-            for method, each in _plain(comparison).items():
-                if not each.is_baseline:
-                    methods.setdefault(method, row_name(each.row))
-                    gains.setdefault(method, []).append(each.gain)
-        counts.append({method: tally(found) for method, found in gains.items()})
-    rows = tuple(
-        (name, *(each.get(method) for each in counts), _sum(each.get(method) for each in counts))
-        for method in _ordered(plain)
-        if (name := methods.get(method))
-    )
-    titles = [each.outline.title for each in experiments]
-    columns = (METHOD, *(Column(title, tally_text) for title in titles), Column("all", tally_text))
-    return Table(columns, rows, "Win / tie / loss against zero-shot")
-
-
-def tally_text(count: tuple[int, int, int]) -> str:
-    """Significantly better / not significant / significantly worse."""
-    return " / ".join(map(str, count))
-
-
-def _sum(counts: Iterable[tuple[int, int, int] | None]) -> tuple[int, int, int]:
-    known = [each for each in counts if each is not None]
-    wins, ties, losses = (sum(each[n] for each in known) for n in range(3))
-    return wins, ties, losses
+    plain = [[_plain(each) for each in experiment.comparisons] for experiment in experiments]
+    rows = []
+    for method in _ordered(each for some in plain for each in some):
+        found = [[each[method] for each in some if method in each] for some in plain]
+        results = [each for some in found for each in some]
+        if not results[0].is_baseline:
+            counts = [tally(each.gain for each in some) if some else None for some in found]
+            total = tally(each.gain for each in results)
+            rows.append((row_name(results[0].row), *counts, total))
+    titles = [*(each.outline.title for each in experiments), "all"]
+    columns = (METHOD, *(Column(t, lambda count: " / ".join(map(str, count))) for t in titles))
+    return Table(columns, tuple(rows), "Win / tie / loss against zero-shot")
 
 
 def not_run_line(experiment: Experiment) -> str:
-    """What was not run, in one line: missing datasets, then methods with their reasons."""
+    """Missing datasets and methods that were not run, with their reasons, in one line."""
     models: dict[str, list[str]] = {}
     for source in experiment.missing:
         models.setdefault(source.dataset or source.name, []).append(source.model or "")
@@ -286,7 +289,7 @@ def not_run_line(experiment: Experiment) -> str:
     for dataset, its in models.items():
         missing.setdefault(" and ".join(filter(None, its)), []).append(dataset)
     parts = [
-        f"datasets that are not here{f', {model}' if model else ''}: {', '.join(names)}"
+        f"datasets not found{f', {model}' if model else ''}: {', '.join(names)}"
         for model, names in missing.items()
     ]
     reasons: dict[str, dict[str, None]] = {}
@@ -309,9 +312,3 @@ def whole_text(
         parts.append(heading.format(experiment.outline.title, experiment.path))
         parts += [render(table) for table in tables_of(experiment)]
     return "\n\n".join(parts) + "\n"
-
-
-def is_usual(setting: Setting) -> bool:
-    """Whether it is the plain task: a shuffled stream without label noise."""
-    scenario = setting.scenario
-    return scenario.order == Scenario().order and not scenario.mislabelled

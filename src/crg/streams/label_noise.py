@@ -1,11 +1,10 @@
-"""Label noise: a fraction of what a cache takes in is filed under a wrong class on purpose.
+"""Injected label noise: a fraction of a cache's insertions gets a wrong class.
 
-It is how an experiment finds out what wrong entries in a cache cost. The share is of insertions,
-not of offers: a queue that is less full takes what the right one would refuse, so that of equal
-shares of offers a small cache would suffer more than a large one, and methods could not be
-compared. Chance decides by the seed and the name of the image, in any process alike, and what
-was kept so far decides how likely a hit is. Evaluation sets it up; a method neither knows of it
-nor sees a label.
+It measures what cache errors cost. The fraction is of insertions, not of offers: a queue that is
+less full accepts images that the right one would refuse, so equal fractions of offers would hurt
+a small cache more than a large one. The seed and the name of the image decide, alike in every
+process, and insertions so far decide how likely a hit is. Evaluation sets it up; a method neither
+knows of it nor sees a label.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from crg.types import InputError, SampleId
 
 
 class LabelNoise:
-    """The ``filing`` of a cache by which a ``share`` of its insertions goes to a wrong class.
+    """The ``filing`` of a cache by which a ``fraction`` of its insertions goes to a wrong class.
 
     The fraction of hits among insertions is never further from it than one insertion, unless the
     wrong queues refuse everything.
@@ -29,11 +28,11 @@ class LabelNoise:
     """
 
     def __init__(
-        self, share: float, truth: Mapping[SampleId, int], n_classes: int, seed: int
+        self, fraction: float, truth: Mapping[SampleId, int], n_classes: int, seed: int
     ) -> None:
-        if not 0.0 <= share <= 1.0:
-            raise InputError(f"The share to mislabel is {share}: give one from 0 to 1.")
-        self.share = share
+        if not 0.0 <= fraction <= 1.0:
+            raise InputError(f"The fraction to mislabel is {fraction}: give one from 0 to 1.")
+        self.fraction = fraction
         self.insertions = 0  # images that found a place in the cache
         self.mislabelled = 0  # those of them that got a wrong class on purpose
         self._truth, self._n_classes, self._seed = truth, n_classes, seed
@@ -47,7 +46,7 @@ class LabelNoise:
         """
         chance, choice = _two_numbers(self._seed, sample_id)
         # hits that are missing so far, with this image; a whole one is made up for at once
-        missing = self.share * (self.insertions + 1) - self.mislabelled
+        missing = self.fraction * (self.insertions + 1) - self.mislabelled
         wrong = label if chance >= missing else self._wrong(label, sample_id, choice)
         self._is_hit = wrong != label
         return wrong
