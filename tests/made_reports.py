@@ -9,7 +9,7 @@ from pathlib import Path
 from PIL import Image
 
 from crg.report.experiment import Experiment, read_experiments
-from crg.results.schema import LABELLED_IMAGES, Row, Setting, Source
+from crg.results.schema import LABELLED_IMAGES, Variant, Setting, Source
 from crg.streams import Scenario
 from made_results import Book, share
 
@@ -22,15 +22,15 @@ ABSENT = tuple(
     Source(f"{name}, RN50", name, model="RN50", missing="no store: run crg encode.")
     for name in ("sun397", "eurosat", "food101")
 )
-METHODS = (Row("tda", "tda"), Row("crg", "crg"))
+METHODS = (Variant("tda", "tda"), Variant("crg", "crg"))
 PNG = io.BytesIO()
 Image.new("RGB", (8, 8), (200, 40, 60)).save(PNG, "PNG")
 
 
 def table(**more: object) -> Book:
     """Methods on two datasets, with a failure, a refusal, labels, tuning and a nasty name."""
-    rows = (*METHODS, Row(NASTY, "dpe"), Row("gda", "gda", needs=(LABELLED_IMAGES,)),
-            Row("crg, tuned", "crg", {"alpha": 2}, tuned=True), Row("tpt", "tpt"))  # fmt: skip
+    rows = (*METHODS, Variant(NASTY, "dpe"), Variant("gda", "gda", needs=(LABELLED_IMAGES,)),
+            Variant("crg, tuned", "crg", {"alpha": 2}, tuned=True), Variant("tpt", "tpt"))  # fmt: skip
     book = Book(rows, sources=(SHAPES, TEXTURES, *ABSENT), **{"name": "table", **more})  # type: ignore[arg-type]
     for source in (0, 1):
         for label, n in (("zero_shot", 100), ("tda", 60), ("crg", 150), (NASTY, 104), ("gda", 180),
@@ -80,7 +80,7 @@ def streams() -> Book:
 
 def sweep() -> Book:
     """One number varied."""
-    rows = [Row(f"M = {n}", "crg", {"queue_size": n}, x=n) for n in (8, 10, 12)]
+    rows = [Variant(f"M = {n}", "crg", {"queue_size": n}, x=n) for n in (8, 10, 12)]
     book = Book(rows, "sweep", name="sweep", sources=(SHAPES,), x_title="slots per class")
     for label, n in (("zero_shot", 100), ("M = 8", 120), ("M = 10", 130), ("M = 12", 125)):
         book.add(label, share(n), share(100))
@@ -89,7 +89,7 @@ def sweep() -> Book:
 
 def heat() -> Book:
     """Two numbers varied."""
-    rows = [Row(f"a={a}, b={b}", "crg", {"a": a, "b": b}) for a in (1, 2) for b in (0.1, 0.2)]
+    rows = [Variant(f"a={a}, b={b}", "crg", {"a": a, "b": b}) for a in (1, 2) for b in (0.1, 0.2)]
     book = Book(rows, "heat", name="heat", sources=(SHAPES,))
     for place, row in enumerate(rows):
         book.add(row.label, share(110 + 5 * place), share(100))
@@ -98,7 +98,7 @@ def heat() -> Book:
 
 def ablation() -> Book:
     """Parts added one by one."""
-    rows = [Row("cache", "crg", {"g": False}), Row("all", "crg", {"g": True})]
+    rows = [Variant("cache", "crg", {"g": False}), Variant("all", "crg", {"g": True})]
     book = Book(rows, "waterfall", name="ablation", sources=(SHAPES,))
     for label, n in (("cache", 110), ("all", 150)):
         book.add(label, share(n), share(100), options={"g": label == "all"})

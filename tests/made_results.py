@@ -12,12 +12,11 @@ import numpy as np
 
 from crg.report.experiment import Experiment, read_experiments
 from crg.results.measurements import packed_bits
-from crg.results.provenance import Origin, failed_run, make_run
-from crg.results.schema import Cell, Outline, Row, Setting, Source
-from crg.types import Result
+from crg.results.provenance import failed_run, surroundings
+from crg.results.schema import Cell, Data, Outline, Result, Setting, Source, Variant
 
 Bits = np.ndarray[Any, Any]
-BASE = Row("zero_shot", "zero_shot")
+BASE = Variant("zero_shot", "zero_shot")
 PLAIN = Source("toy", dataset="toy", n_samples=200, n_classes=4, n_views=1, model="mini")
 SHUFFLED = Setting("shuffled")
 
@@ -55,7 +54,7 @@ class Book:
 
     def __init__(
         self,
-        rows: Sequence[Row],
+        rows: Sequence[Variant],
         figure: str = "table",
         orders: int = 5,
         sources: Sequence[Source] = (PLAIN,),
@@ -84,16 +83,19 @@ class Book:
             cell = self.expect(label, seed, source, setting)
             yardstick = np.zeros_like(answers) if base is None else base
             run = Result(
+                data=Data("toy.npz", "0" * 64),
                 method=self.rows[cell.row].method,
-                options=dict(options or self.rows[cell.row].options),
+                given={},
                 seed=seed,
+                key=str(cell.key),
+                options=dict(options or self.rows[cell.row].options),
                 metrics=measured(answers, seed, **metrics),
                 zero_shot=measured(yardstick, seed, metrics.get("scored")),
                 n_samples=len(answers),
                 seconds=1.0,
+                **surroundings(),
             )
-            record = msgspec.to_builtins(make_run(run, Origin("toy.npz", "0" * 64), {}))
-            self.records.append({**record, "key": cell.key})
+            self.records.append(msgspec.to_builtins(run))
 
     def expect(self, label: str, seed: int = 0, source: int = 0, setting: int = 0) -> Cell:
         """A cell of the outline, run or not."""
@@ -122,7 +124,7 @@ class Book:
 
     def write(self, path: Path) -> Path:
         """The outline and then the runs, a line each."""
-        outline = msgspec.to_builtins(self.outline.as_line())
+        outline = msgspec.to_builtins(self.outline)
         with path.open("a", encoding="utf-8") as file:
             file.writelines(json.dumps(each) + "\n" for each in (outline, *self.records))
         return path

@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 import tomllib
 from collections.abc import Iterator
-from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,8 @@ from click.testing import CliRunner
 import crg
 from crg.cli import main
 from crg.datasets.catalog import catalogue
-from crg.results.papers import AVERAGE, bundled_papers, known_experiments, with_papers
-from crg.results.schema import Row, Source
+from crg.results.papers import AVERAGE, Papers, bundled_papers, known_experiments, with_papers
+from crg.results.schema import Variant, Source
 from made_results import Book, share
 from sentences import refused_in_one_sentence
 
@@ -77,7 +76,9 @@ def test_what_is_not_known_is_none(entry: tuple[str, str, str, str]) -> None:
 
 def test_slips_of_the_paper_are_reported() -> None:
     """What the CRG paper has wrong is said where its number is used, and nowhere else."""
-    theirs = replace(PAPERS, prints=tuple(p for p in PAPERS.prints if "CRG paper" in p.source))
+    [file] = PAPERS.files
+    tables = tuple(each for each in file.table if "CRG paper" in file.sources[each.source])
+    theirs = Papers(msgspec.structs.replace(file, table=tables))
     wrong = theirs.number("robustness", "RN50", "imagenet-v2", "coop")
     right = PAPERS.number("robustness", "RN50", "imagenet-v2", "coop")
     assert wrong is not None and right is not None and right.value == 55.40
@@ -222,7 +223,7 @@ def test_the_command_puts_them_beside_what_was_measured(tmp_path: Path) -> None:
     source = Source("imagenet-a, ViT-B-16", dataset="imagenet-a", n_samples=200, n_classes=4,
                     n_views=1, model="ViT-B-16:openai", prompts=("a {}.", "one {}."))  # fmt: skip
     imagenet = msgspec.structs.replace(source, name="imagenet", dataset="imagenet")
-    book = Book([Row("crg", "crg")], sources=(source, imagenet), reported="robustness")
+    book = Book([Variant("crg", "crg")], sources=(source, imagenet), reported="robustness")
     for label in ("zero_shot", "crg"):
         book.add(label, share(120), base=share(100))
         book.add(label, share(120), base=share(100), source=1)

@@ -9,15 +9,15 @@ import pytest
 import readme_table
 from crg.report.layout import whole_text
 from crg.report.tables import to_markdown
-from crg.results.schema import Row, Source
+from crg.results.schema import Variant, Source
 from documents import ROOT, code_blocks
 from made_results import Book, share
 
 README = ROOT / "README.md"
 EMPTY = "# A title\n\n<!-- results:begin -->\nold\n<!-- results:end -->\n\nThe end.\n"
-ROWS = [Row("crg", "crg"), Row("crg, no cache", "crg", {"positive": False}),
-        Row("crg, second pass", "crg", offline=True), Row("gda", "gda", needs=("labelled images",)),
-        Row("anchored", "anchored")]  # fmt: skip
+ROWS = [Variant("crg", "crg"), Variant("crg, no cache", "crg", {"positive": False}),
+        Variant("crg, second pass", "crg", offline=True), Variant("gda", "gda", needs=("labelled images",)),
+        Variant("anchored", "anchored")]  # fmt: skip
 SOURCES = [Source("pets24"), Source("dtd", text_kind="simulated"), Source("shapes:night:3")]
 
 

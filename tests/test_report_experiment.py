@@ -17,27 +17,39 @@ from crg.report.page import distinct
 from crg.results import ledger, provenance
 from crg.results.measurements import correct_rows
 from crg.results.papers import bundled_papers
-from crg.results.schema import LABELLED_IMAGES, Cell, Outline, Row, Setting, Source
+from crg.results.schema import (
+    LABELLED_IMAGES,
+    Cell,
+    Data,
+    Outline,
+    Result,
+    RunSpec,
+    Setting,
+    Source,
+    Variant,
+)
 from crg.streams import Scenario
 from crg.streams.synthetic import gaussian_stream
-from crg.types import InputError, Result
+from crg.types import InputError
 from made_results import PLAIN, Book, measured, share
 
-A, B = Row("a", "crg", {"x": 1}), Row("b", "tda")
-FEW = Row("few", "gda", needs=(LABELLED_IMAGES,))
-TUNED = Row("own settings", "tda", {"x": 2}, tuned=True)
-TWICE = Row("tda, second pass", "tda", offline=True)
+A, B = Variant("a", "crg", {"x": 1}), Variant("b", "tda")
+FEW = Variant("few", "gda", needs=(LABELLED_IMAGES,))
+TUNED = Variant("own settings", "tda", {"x": 2}, tuned=True)
+TWICE = Variant("tda, second pass", "tda", offline=True)
 
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[str, int], Result]]:
     """A results file of real runs in five orders, with a truncated line, and these runs."""
-    features, rows = gaussian_stream(n=60, n_classes=4, width=12), (Row("z", "zero_shot"), B)
+    features, rows = gaussian_stream(n=60, n_classes=4, width=12), (Variant("z", "zero_shot"), B)
     path = tmp_path_factory.mktemp("real") / "real.jsonl"
     runs = {(row.label, seed): run(features, row.method, seed=seed)
             for row in rows for seed in range(5)}  # fmt: skip
-    records = [provenance.make_run(each, provenance.Origin("s.npz", "1"), {})
-               for each in runs.values()]  # fmt: skip
+    records = [
+        provenance.make_run(each, RunSpec(Data("s.npz", "1"), each.method, {}, each.seed))
+        for each in runs.values()
+    ]
     cells = [
         Cell(0, 0, ["z", "b"].index(label), seed, record.key)
         for (label, seed), record in zip(runs, records, strict=True)
@@ -45,9 +57,8 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[str
     outline = Outline("real", "Real", "", "table", rows, (Source("s", n_samples=60),),
                       (Setting("shuffled"),), tuple(range(5)), tuple(cells))  # fmt: skip
     path.write_text('{"schema": 1, "key": "truncated\n')
-    ledger.append(path, outline.as_line())
-    for record in records:
-        ledger.append(path, record)
+    for line in (outline, *records):
+        ledger.append(path, line)
     return path, runs
 
 
@@ -61,7 +72,7 @@ def test_the_figures_of_a_row_are_those_of_its_runs(real: Any) -> None:
         ("accuracy", table.of("b").accuracy),
         ("ece", table.of("b").ece),
         ("nll", table.of("b").nll),
-        ("worst_class_accuracy", table.of("b").worst_class),
+        ("worst_class_accuracy", table.of("b").worst_class_accuracy),
         ("purity", table.of("b").purity),
     ):
         assert spread is not None
@@ -101,8 +112,8 @@ def test_a_truncated_line_is_told_and_not_fatal(real: Any) -> None:
 
 def test_what_became_of_rows(tmp_path: Path) -> None:
     """Failed, incomplete, not reached, refused: each with its reason; a retried failure is gone."""
-    c, d = Row("c", "dpe"), Row("d", "crg")
-    book = Book([A, B, c, d, Row("e", "tda", {"x": 3})])
+    c, d = Variant("c", "dpe"), Variant("d", "crg")
+    book = Book([A, B, c, d, Variant("e", "tda", {"x": 3})])
     book.add("e", share(9))
     for seed in range(5):
         cells = [book.expect(label, seed) for label in ("a", "b")]
@@ -181,7 +192,7 @@ def test_what_papers_print_stands_beside_the_row(tmp_path: Path) -> None:
         "i", dataset="imagenet-a", model="ViT-B-16:openai", prompts=("a photo of a {}.",)
     )
     book = Book(
-        [B, TUNED, Row("other options", "tda", {"x": 4})], sources=(source,), reported="robustness"
+        [B, TUNED, Variant("other options", "tda", {"x": 4})], sources=(source,), reported="robustness"
     )
     for label in ("zero_shot", "b", "own settings", "other options"):
         book.add(label, share(9))
@@ -313,7 +324,7 @@ def test_rows_with_labels_are_no_rivals_of_rows_without(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("alone", [FEW, TUNED, TWICE], ids=lambda row: row.label)
-def test_a_row_that_has_no_equal_has_no_rival(tmp_path: Path, alone: Row) -> None:
+def test_a_row_that_has_no_equal_has_no_rival(tmp_path: Path, alone: Variant) -> None:
     """Labels, or all images before the first answer: others are no rivals of such a row."""
     book = Book([A, alone])
     book.add("a", share(120), base=share(100))
@@ -351,7 +362,7 @@ def test_changes_over_settings_are_compared(tmp_path: Path) -> None:
 
 def test_a_step_is_measured_from_the_row_most_like_it(tmp_path: Path) -> None:
     """Of the rows above with the same method, the one with the fewest other options."""
-    rows = [Row("start", "crg"), Row("+ more", "crg"), Row("apart", "crg"), B]
+    rows = [Variant("start", "crg"), Variant("+ more", "crg"), Variant("apart", "crg"), B]
     book = Book(rows, "waterfall")
     options = ({"p": 0, "q": 0, "r": 0}, {"p": 1, "q": 0, "r": 0}, {"p": 0, "q": 0, "r": 9})
     for row, given in zip(rows, options, strict=False):

@@ -16,15 +16,15 @@ from crg.cli import main
 from crg.methods.registry import get_method, list_methods
 from crg.report import page
 from crg.report.experiment import Experiment, read_experiments
-from crg.report.figures import CAPTIONS, drawings_of, pens_of, save_pdf, to_svg
+from crg.report.figures import CAPTIONS, drawings_of, styles_of, save_pdf, to_svg
 from crg.report.layout import tables_of
-from crg.results.schema import Row, Setting, Source
+from crg.results.schema import Variant, Setting, Source
 from crg.streams import Scenario
 from crg.types import InputError
 from made_reports import NASTY, every_experiment, noise, table
 from made_results import Book, share
 
-A = Row("a", "tda")
+A = Variant("a", "tda")
 
 
 @pytest.fixture(scope="module")
@@ -111,8 +111,8 @@ def test_the_same_runs_appear_once(tmp_path: Path) -> None:
 def test_figures_are_valid_and_take_the_colour_of_the_page(all_of_them: list[Experiment]) -> None:
     """Every kind gives an SVG that parses, has text in it, and no colour of its own for letters."""
     for experiment in all_of_them:
-        for drawing in drawings_of(experiment):
-            svg = to_svg(drawing.figure, f"{experiment.outline.name} & {NASTY}")
+        for _, figure in drawings_of(experiment):
+            svg = to_svg(figure, f"{experiment.outline.name} & {NASTY}")
             root = ElementTree.fromstring(svg)
             assert root.get("role") == "img" and "width" not in root.attrib
             assert list(root.iter("{http://www.w3.org/2000/svg}text"))
@@ -122,24 +122,24 @@ def test_figures_are_valid_and_take_the_colour_of_the_page(all_of_them: list[Exp
 def test_ids_of_two_figures_do_not_meet(all_of_them: list[Experiment]) -> None:
     """Clip paths of panels on one page have names of their own."""
     one, other = (
-        set(re.findall(r' id="([^"]+)"', to_svg(each.figure, str(n))))
-        for n, each in enumerate(drawings_of(all_of_them[0]))
+        set(re.findall(r' id="([^"]+)"', to_svg(figure, str(n))))
+        for n, (_, figure) in enumerate(drawings_of(all_of_them[0]))
     )
     assert one and not one & other
 
 
 def test_a_method_has_one_pen_everywhere() -> None:
     """The colour belongs to the method in any company; variants differ in line or marker."""
-    alone, among = pens_of([Row("crg", "crg")]), pens_of([Row("tda", "tda"), Row("crg", "crg")])
+    alone, among = styles_of([Variant("crg", "crg")]), styles_of([Variant("tda", "tda"), Variant("crg", "crg")])
     assert alone["crg"] == among["crg"] != among["tda"]
-    variants = pens_of([Row("b", "crg", {"x": 1}), Row("a", "crg"), Row("mine", "own_method")])
+    variants = styles_of([Variant("b", "crg", {"x": 1}), Variant("a", "crg"), Variant("mine", "own_method")])
     assert variants["a"].colour == variants["b"].colour != variants["mine"].colour
     assert variants["a"] != variants["b"] and variants["a"] == alone["crg"]
-    passes = pens_of([Row("crg", "crg"), Row("crg, second pass", "crg", offline=True)])
+    passes = styles_of([Variant("crg", "crg"), Variant("crg, second pass", "crg", offline=True)])
     assert passes["crg"] != passes["crg, second pass"]
     ours = [each for each in list_methods() if get_method(each).__module__.startswith("crg.")]
-    builtin = [Row(name, name) for name in ours]
-    assert len({pen.colour for pen in pens_of(builtin).values()}) == len(builtin)
+    builtin = [Variant(name, name) for name in ours]
+    assert len({pen.colour for pen in styles_of(builtin).values()}) == len(builtin)
 
 
 def test_one_panel_shows_images_with_their_own_and_with_more_names(tmp_path: Path) -> None:
@@ -151,15 +151,15 @@ def test_one_panel_shows_images_with_their_own_and_with_more_names(tmp_path: Pat
         book.add("zero_shot", share(100), share(100), source=place, setting=place)
         book.add("a", share(120), share(100), source=place, setting=place)
     experiment = book.read(tmp_path)
-    [drawing], [table] = drawings_of(experiment), tables_of(experiment)
-    assert drawing.title == table.title == "pets; names of 2 files (simulated text)"
+    [(title, _)], [table] = drawings_of(experiment), tables_of(experiment)
+    assert title == table.title == "pets; names of 2 files (simulated text)"
     assert [column.title for column in table.columns][1:3] == ["own names", "all names"]
 
 
 def test_the_noise_figure_shows_accuracy_against_wrong_labels(tmp_path: Path) -> None:
     """The heights of the line are the accuracies that were made up."""
-    [drawing] = drawings_of(noise().read(tmp_path))
-    axes = drawing.figure.axes[0]
+    [(_, figure)] = drawings_of(noise().read(tmp_path))
+    axes = figure.axes[0]
     lines = {c.get_label(): c.lines[0].get_xydata().tolist() for c in axes.containers}
     assert lines["crg"] == [[0.0, 60.0], [0.3, 45.0], [0.6, 30.0]]
     assert axes.get_xlabel() == "wrong labels, %"

@@ -37,7 +37,7 @@ from crg.report.tables import (
     to_terminal,
 )
 from crg.results.measurements import packed_bits
-from crg.results.schema import Row, Setting, Source
+from crg.results.schema import Variant, Setting, Source
 from crg.streams import Scenario
 from crg.streams.orders import shuffled
 from made_reports import NASTY, ablation, every_experiment, streams, table
@@ -53,7 +53,7 @@ def all_of_them(tmp_path_factory: pytest.TempPathFactory) -> list[Experiment]:
 def on_screen(shown: Table, width: int = 200) -> str:
     """A table as a terminal shows it."""
     console = Console(width=width, record=True, file=io.StringIO())
-    console.print(to_terminal(shown, width, ("c",)))
+    console.print(to_terminal(shown, width))
     return console.export_text()
 
 
@@ -148,7 +148,7 @@ def test_a_cold_start_has_its_first_images(all_of_them: list[Experiment]) -> Non
 def test_what_was_not_run_is_one_line(tmp_path: Path) -> None:
     """Missing datasets and refused methods, each reason once."""
     line = not_run_line(table().read(tmp_path))
-    assert line.count("\n") == 0 and "not here, RN50: sun397, eurosat, food101" in line
+    assert line.count("\n") == 0 and "not found, RN50: sun397, eurosat, food101" in line
     assert "tpt (needs a text encoder)" in line
 
 
@@ -165,7 +165,7 @@ def test_nothing_in_a_name_is_markup(all_of_them: list[Experiment]) -> None:
 
 def test_a_narrow_terminal_loses_what_is_least_needed() -> None:
     """Columns are left out whole, never cut."""
-    columns = (Column("m", is_text=True), Column("b"), Column("c"))
+    columns = (Column("m", is_text=True), Column("b"), Column("c", is_optional=True))
     shown = Table(columns, (("x" * 20, "y" * 20, "z" * 20),))
     assert "z" in on_screen(shown, 80) and "z" not in on_screen(shown, 60)
     assert "y" * 20 in on_screen(shown, 60)
@@ -186,7 +186,7 @@ def test_the_whole_text_has_every_experiment(all_of_them: list[Experiment]) -> N
     assert whole_text(all_of_them, to_markdown, "## {}").count("\n## ") == len(all_of_them)
 
 
-A = Row("a", "crg", {"x": 1})
+A = Variant("a", "crg", {"x": 1})
 MINE = [share(120, first=10 * seed) for seed in range(5)]
 BASE = share(100)
 
@@ -254,7 +254,7 @@ def test_curves_and_first_images(tmp_path: Path) -> None:
 def test_label_noise_has_a_table_of_means_over_the_datasets(tmp_path: Path) -> None:
     """Each cell is the plain mean of the datasets; what lacks one of them is left out."""
     settings = [Setting(f"q = {q}", Scenario(mislabelled=q)) for q in (0.0, 0.3)]
-    rows, sources = [Row("a", "tda"), Row("b", "crg")], [Source("one"), Source("two")]
+    rows, sources = [Variant("a", "tda"), Variant("b", "crg")], [Source("one"), Source("two")]
     book = Book(rows, "noise", sources=sources, settings=settings)
     for source in range(2):
         for setting in range(2):

@@ -23,7 +23,7 @@ from crg.report.experiment import read_experiments
 from crg.results import ledger, provenance
 from crg.results.ledger import left_out_notes
 from crg.results.provenance import Origin, failed_run, make_run, run_key
-from crg.results.schema import ArchivedRun, Row, decode, encode
+from crg.results.schema import ArchivedRun, Variant, decode, encode
 from crg.types import InputError, Result
 from made_results import Book, share
 from sentences import refused_in_one_sentence
@@ -216,7 +216,7 @@ Line = dict[str, Any]
 @pytest.fixture
 def made(tmp_path: Path) -> Path:
     """A results file with an outline, five runs of a method, and a gallery."""
-    book = Book([Row("a", "tda")])
+    book = Book([Variant("a", "tda")])
     book.add("a", share(90), scored=share(150))
     image = {"id": "1", "png": "", "truth": "x", "answers": {}}
     book.records.append({"schema": 1, "kind": "gallery", "key": "g", "experiment": "toys",

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from crg import metrics
 from crg.adapter import Adapter, create
@@ -23,11 +24,12 @@ from crg.methods.registry import BASELINE, DEFAULT, get_method
 from crg.resources import GENERATED
 from crg.results.measurements import Measurements
 from crg.results.measurements import correct_rows as correct_rows  # for those who read a run
+from crg.results.schema import Data, Result
 from crg.streams import Scenario
 from crg.streams.label_noise import LabelNoise
 from crg.streams.orders import NO_CLASS, Stream, lay_out
 from crg.threads import one_blas_thread
-from crg.types import InputError, Result, SampleId, Step
+from crg.types import InputError, SampleId, Step
 
 N_CHECKPOINTS = 20
 _BLOCK = 32  # images that share one check of their features
@@ -156,10 +158,21 @@ def run(
     if method == BASELINE and settings == dataclasses.asdict(get_method(BASELINE).Config()):
         baseline = measured
     elif order is None:
-        baseline = _zero_shot(features, dataclasses.replace(scenario or Scenario(), passes=1), seed)
+        baseline = _zero_shot(features, replace(scenario or Scenario(), passes=1), seed)
     else:
         baseline = _measured(create(BASELINE, stream.features.task), stream)
-    return Result(method, settings, seed, measured, baseline, len(stream.rows), seconds)
+    return Result(
+        data=Data("", features.sha256),
+        method=method,
+        given=dict(options or {}),
+        seed=seed,
+        scenario=scenario or Scenario(),
+        options=settings,
+        metrics=measured,
+        zero_shot=baseline,
+        n_samples=len(stream.rows),
+        seconds=seconds,
+    )
 
 
 @functools.lru_cache(maxsize=16)
@@ -174,7 +187,7 @@ def _stream(
 ) -> Stream:
     if order is None:
         return lay_out(features, scenario or Scenario(), seed)
-    other = scenario and dataclasses.replace(scenario, mislabelled=0.0, passes=1)
+    other = scenario and replace(scenario, mislabelled=0.0, passes=1)
     if other not in (None, Scenario()):
         raise InputError("There is both an order and a scenario with another: give one of them.")
     return Stream(features, _checked_order(order, len(features)), features.labels)

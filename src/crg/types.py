@@ -217,19 +217,6 @@ class Step:
     purity: float | None = None  # share of cached images rightly labelled, at checkpoints
 
 
-@dataclass(frozen=True)
-class Result:
-    """What one run measured, with everything needed to repeat it."""
-
-    method: str
-    options: Mapping[str, Any]  # the whole configuration, defaults included
-    seed: int
-    metrics: Mapping[str, Any]
-    zero_shot: Mapping[str, Any]  # the same metrics for zero-shot on the same stream
-    n_samples: int
-    seconds: float
-
-
 def as_floats(values: Any, what: str) -> Array:
     """``values`` as a floating-point array: half precision and integers become float32."""
     array: Array = values

@@ -33,7 +33,7 @@ from crg.predict.corrections import check, read_corrections
 from crg.prompts.descriptions import read_descriptions
 from crg.report.experiment import read_experiments
 from crg.results import ledger
-from crg.results.schema import Row
+from crg.results.schema import Variant
 from encoding_fakes import dots, run
 from made_files import raw_values
 from made_results import Book, share
@@ -199,7 +199,7 @@ def _read_while_cut(folder: Path, size: int) -> None:
 
 @functools.cache
 def _results() -> list[bytes]:
-    book = Book((Row("tda", "tda"), Row("crg", "crg", {"alpha": 2}, tuned=True)), orders=2)
+    book = Book((Variant("tda", "tda"), Variant("crg", "crg", {"alpha": 2}, tuned=True)), orders=2)
     for label, right in (("zero_shot", 20), ("tda", 24), ("crg", 30)):
         bins = [[20, 0.3, 0.2], [20, 0.9, 0.7]]
         book.add(label, share(right, 40), share(20, 40), reliability=bins, purity=0.5)

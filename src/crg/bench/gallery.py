@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from crg.bench.plan import Plan
-from crg.bench.sources import Prospect
+from crg.bench.rendered import draw, shapes_in
 from crg.datasets import load_dataset
 from crg.datasets.catalog import find_entry
 from crg.engine import read_once
@@ -23,40 +22,36 @@ from crg.features.files import Features
 from crg.images.image_set import Source as ImageSource
 from crg.images.reading import read_image
 from crg.results.measurements import predicted_rows
-from crg.results.schema import Gallery, Outline, Run, ShownImage
+from crg.results.schema import Gallery, Outline, Result, ShownImage, Source
 from crg.types import InputError
 
-SHOWN_METHODS = (
-    "zero_shot",
-    "tda",
-    "dpe",
-    "crg",
-    "anchored",
-)  # rows of these in their default options
+# Rows of these methods with their default options.
+SHOWN_METHODS = ("zero_shot", "tda", "dpe", "crg", "anchored")
 SIDE = 72  # pixels
 MOST = 12  # images per source
 
 Numbers = np.ndarray[Any, Any]
 
 
-def galleries(plan: Plan, runs: Mapping[str, Run], root: Path | None = None) -> list[Gallery]:
+def galleries(
+    outline: Outline, runs: Mapping[str, Result], root: Path | None = None
+) -> list[Gallery]:
     """One line per source that has images on which its rows disagree."""
     made = []
-    for number, prospect in enumerate(plan.prospects):
-        answers = _answers(plan.outline, number, runs)
-        if len(answers) < 2 or prospect.several or prospect.missing is not None:
+    for number, source in enumerate(outline.sources):
+        answers = _answers(outline, number, runs)
+        if len(answers) < 2 or source.then or source.missing is not None:
             continue
-        images = _images(prospect, root)
-        features = read_once(str(prospect.paths[0]))
-        shown = _shown(features, answers, images) if images else ()
+        images = _images(source, root)
+        shown = _shown(read_once(source.path), answers, images) if images else ()
         if shown:
-            name, source = plan.outline.name, prospect.name
-            key = f"gallery:{name}:{source}"
-            made.append(Gallery(experiment=name, source=source, images=shown, key=key))
+            key = f"gallery:{outline.name}:{source.name}"
+            line = Gallery(experiment=outline.name, source=source.name, images=shown, key=key)
+            made.append(line)
     return made
 
 
-def _answers(outline: Outline, source: int, runs: Mapping[str, Run]) -> dict[str, Numbers]:
+def _answers(outline: Outline, source: int, runs: Mapping[str, Result]) -> dict[str, Numbers]:
     """By label of a row its answers in the first order of the first setting."""
     found = {}
     for cell in outline.cells:
@@ -96,15 +91,15 @@ def _spread_evenly(rows: Sequence[int]) -> list[int]:
     return [rows[place] for place in places]
 
 
-def _images(prospect: Prospect, root: Path | None) -> dict[str, ImageSource]:
-    """The images by id; none where they cannot be found."""
-    if prospect.shapes:
-        dataset = prospect.shapes[0].stream()
-    elif root is None or find_entry(prospect.dataset) is None:
+def _images(source: Source, root: Path | None) -> dict[str, ImageSource]:
+    """The images by id; none where they are not available."""
+    if shapes := shapes_in(Path(source.path).name):
+        dataset = draw(shapes)
+    elif root is None or find_entry(source.dataset) is None:
         return {}
     else:
         try:
-            dataset = load_dataset(prospect.dataset, root=root)
+            dataset = load_dataset(source.dataset, root=root)
         except InputError:
             return {}
     return dict(zip(dataset.ids, dataset.sources, strict=True))

@@ -7,28 +7,37 @@ run is known before the first run.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import hashlib
+import inspect
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
+import crg.parts
 from crg.bench.design import PUBLISHED, Design, RowDesign, SettingDesign
-from crg.bench.rendered import Tell
-from crg.bench.sources import Prospect, origin_of
+from crg.bench.rendered import OnEncoding, render_store
 from crg.datasets.catalog import TRAIN, find_entry, get_entry
-from crg.engine import RunSpec, read_once, read_with_few
+from crg.engine import read_once, read_with_few
 from crg.features.files import Features
 from crg.methods.options import build_config
 from crg.methods.registry import BASELINE, get_method, typed_options, whole_config
 from crg.presets import PRESET, presets_of
 from crg.resources import FEW, GENERATED, TEXT_ENCODER, check_needs
-from crg.results.provenance import Origin, run_key
-from crg.results.schema import LABELLED_IMAGES, Cell, Outline, Row, Setting, Source
-from crg.streams import Scenario
+from crg.results.provenance import run_key
+from crg.results.schema import (
+    LABELLED_IMAGES,
+    Cell,
+    Data,
+    Outline,
+    RunSpec,
+    Setting,
+    Source,
+    Variant,
+)
 from crg.types import InputError, Task
 
 SEED = "seed"  # the option of methods that train
@@ -41,14 +50,14 @@ _NEEDS = {
 }
 
 
-def as_row(request: RowDesign) -> Row:
+def as_variant(request: RowDesign) -> Variant:
     """The row as tables show it."""
     kind = get_method(request.method)
     needs = kind.needs_with(build_config(request.method, kind.Config, request.options))
     options: dict[str, Any] = typed_options(request.method, request.options)
     options |= {PRESET: PUBLISHED} if request.preset == PUBLISHED else {}
     options |= {f"on {name}": dict(given) for name, given in request.per_dataset.items()}
-    return Row(
+    return Variant(
         label=request.label,
         method=request.method,
         options=options,
@@ -82,11 +91,11 @@ def trains_with_seed(request: RowDesign) -> bool:
     return SEED in {field.name for field in fields} - given
 
 
-def why_not(request: RowDesign, prospect: Prospect, features: Features) -> str | None:
+def why_not(request: RowDesign, source: Source, features: Features) -> str | None:
     """One sentence that says why a row is not run on these images; None if it is."""
-    dataset = prospect.dataset
+    dataset = source.dataset
     if features.labels is None:
-        return _no_labels(prospect)
+        return _no_labels(source)
     if request.several_views and _own_views(features) == 1:
         return f"{dataset} has one view per image: encode it with --views."
     options = options_on(request, dataset)
@@ -96,7 +105,7 @@ def why_not(request: RowDesign, prospect: Prospect, features: Features) -> str |
         kind = get_method(request.method)
         needs = kind.needs_with(build_config(request.method, kind.Config, options))
         if FEW in needs and features.few_features is None:
-            return _no_labelled_images(request.method, prospect)
+            return _no_labelled_images(request.method, source)
         check_needs(request.method, needs, _equipped(features, needs))
     except InputError as error:
         return str(error)
@@ -124,27 +133,27 @@ def _equipped(features: Features, needs: Sequence[str]) -> Task:
     return equipped(features.task, needs, features.model)
 
 
-def _no_labels(prospect: Prospect) -> str:
-    is_store = prospect.paths[0].is_dir()
+def _no_labels(source: Source) -> str:
+    is_store = Path(source.path).is_dir()
     remedy = "encode images whose classes are known" if is_store else "store labels in it"
-    return f"{prospect.dataset} has no labels: {remedy}."
+    return f"{source.dataset} has no labels: {remedy}."
 
 
-def _no_labelled_images(method: str, prospect: Prospect) -> str:
+def _no_labelled_images(method: str, source: Source) -> str:
     """What is said where a source has none, and what would bring them."""
-    dataset, needs = prospect.dataset, f"Method {method!r} needs labelled images"
-    if prospect.shapes:
+    dataset, needs = source.dataset, f"Method {method!r} needs labelled images"
+    if source.is_rendered:
         return f"{needs}: ask for shots beside the shapes in [[data]]."
-    if prospect.model is None and not prospect.paths[0].is_dir():
-        return f"{needs}: store few_features and few_labels in {prospect.paths[0]}."
-    if prospect.model is None or TRAIN not in get_entry(dataset).splits:
+    if source.model is None and not Path(source.path).is_dir():
+        return f"{needs}: store few_features and few_labels in {source.path}."
+    if source.model is None or TRAIN not in get_entry(dataset).splits:
         return (
             f"{needs} but {dataset} has none to train with: "
             "give a feature file with few_features and few_labels."
         )
     return (
         f"{needs}: run crg encode {dataset} --split train --shots 16 --views 1 "
-        f"--model {prospect.model} --root FOLDER --out STORE and name STORE with --data."
+        f"--model {source.model} --root FOLDER --out STORE and name STORE with --data."
     )
 
 
@@ -161,62 +170,47 @@ def _own_views(features: Features) -> int:
     return features.n_views - (features.generated or 0)
 
 
-@dataclass(frozen=True)
-class Job:
-    """One run that a cell waits for; ``name`` is what people see."""
-
-    name: str
-    spec: RunSpec
-    origin: Origin
-
-    @property
-    def key(self) -> str:
-        """What the run is found by among results."""
-        return self.spec.key
-
-
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Plan:
     """What is to be run, each run once however many cells wait for it."""
 
     outline: Outline
-    jobs: tuple[Job, ...]
-    prospects: tuple[Prospect, ...]  # one per source of the outline; unusable ones say why
-    plugins: tuple[str, ...] = ()
+    specs: tuple[RunSpec, ...]
 
 
 def plan(
     design: Design,
-    prospects: Sequence[Prospect],
+    sources: Sequence[Source],
     folder: Path,
     plugins: Sequence[str] = (),
     workers: int = 1,
-    tell: Tell = lambda name, progress: None,
+    on_encoding: OnEncoding = lambda name, now: None,
     first_seed: int = 0,
 ) -> Plan:
-    """Render, read and check everything, and lay out the cells."""
+    """Render, read and check everything, and lay out the cells.
+
+    The outline has all sources: with their facts, or with the reason why they cannot be used.
+    """
     seeds = tuple(range(first_seed, first_seed + design.orders))
-    sources: list[Source] = []
-    known: list[Prospect] = []
+    known: list[Source] = []
     cells: list[Cell] = []
-    jobs: dict[str, Job] = {}
-    for number, given in enumerate(prospects):
-        for shapes in given.shapes:
-            shapes.render_stream(folder, workers, tell)
-            shapes.render_labelled(folder, workers)
-        prospect, features = _read(given)
-        known.append(prospect)
+    specs: dict[str, RunSpec] = {}
+    for source in sources:
+        if source.is_rendered:
+            for path in filter(None, (*source.paths, source.few)):
+                render_store(Path(path).name, folder, workers, on_encoding)
+        source, features = _read(source)
+        known.append(source)
         if features is None:
-            sources.append(_absent(prospect))
             continue
-        laid = _Layout(design, prospect, features, number, seeds, tuple(plugins))
-        sources.append(laid.source)
-        for cell, job in laid.cells():
-            cells.append(cell)
-            if job is not None:
-                jobs[job.key] = _merged(jobs.get(job.key), job)
-    outline = _outline(design, seeds, sources, cells)
-    return Plan(outline, tuple(jobs.values()), tuple(known), tuple(plugins))
+        refusals = [why_not(row, source, features) for row in design.rows]
+        known[-1] = _with_facts(source, features)
+        for cell, spec in _cells(design, known[-1], refusals, seeds, plugins):
+            cells.append(replace(cell, source=len(known) - 1))
+            if spec is not None:
+                earlier = specs.setdefault(spec.key, spec)
+                specs[spec.key] = spec if spec.memory else earlier
+    return Plan(_outline(design, seeds, known, cells), tuple(specs.values()))
 
 
 def narrowed(whole: Plan, chosen: Collection[str], done: Collection[str]) -> Plan:
@@ -232,132 +226,119 @@ def narrowed(whole: Plan, chosen: Collection[str], done: Collection[str]) -> Pla
     cells = [replace(cell, row=place[cell.row]) for cell in about.cells if cell.row in place]
     rows = tuple(about.rows[number] for number in kept)
     wanted = {cell.key for cell in cells if rows[cell.row].label in chosen}
-    return replaced(
-        whole,
-        outline=replace(about, rows=rows, cells=tuple(cells)),
-        jobs=tuple(job for job in whole.jobs if job.key in wanted),
+    return Plan(
+        replace(about, rows=rows, cells=tuple(cells)),
+        tuple(spec for spec in whole.specs if spec.key in wanted),
     )
 
 
-def count_runs(design: Design, prospects: Sequence[Prospect]) -> int:
+def count_runs(design: Design, sources: Sequence[Source]) -> int:
     """How many runs there are at most; what a source lacks is known only once it is read."""
     seeds = tuple(range(design.orders))
     return sum(
         len(seeds_of(row, setting, seeds))
-        for prospect in prospects
-        if prospect.missing is None
+        for source in sources
+        if source.missing is None
         for setting in design.settings
-        if setting.several == prospect.several
+        if setting.several == source.order
         for row in design.rows
     )
 
 
-class _Layout:
-    """The cells of one source."""
-
-    def __init__(
-        self,
-        design: Design,
-        prospect: Prospect,
-        features: Features,
-        number: int,
-        seeds: tuple[int, ...],
-        plugins: tuple[str, ...],
-    ) -> None:
-        self.design, self.prospect, self.number = design, prospect, number
-        self.seeds, self.plugins = seeds, plugins
-        few = prospect.few
-        self.labelled = None if few is None else (str(few), read_once(str(few)).sha256)
-        self.source = _source(prospect, features)
-        self.refusals = [why_not(row, prospect, features) for row in design.rows]
-
-    def cells(self) -> Iterator[tuple[Cell, Job | None]]:
-        """Each cell, with the run it waits for unless there is a reason against it."""
-        fitting = [
-            (place, setting)
-            for place, setting in enumerate(self.design.settings)
-            if setting.several == self.prospect.several
-        ]
-        for place, setting in fitting:
-            for row, request in enumerate(self.design.rows):
-                for index in seeds_of(request, setting, self.seeds):
-                    cell = Cell(self.number, place, row, self.seeds[index])
-                    if self.refusals[row] is not None:
-                        yield replace(cell, reason=self.refusals[row]), None
-                        continue
-                    measured = self.design.memory and index == 0
-                    first = place == fitting[0][0]
-                    job = self._job(request, setting, cell.seed, measured and first)
-                    yield replace(cell, key=job.key), job
-
-    def _job(self, row: RowDesign, setting: SettingDesign, seed: int, memory: bool) -> Job:
-        source, method = self.source, row.method
-        options = options_on(row, self.prospect.dataset)
-        assert options is not None  # or there would be a refusal
-        options = {**options, SEED: seed} if trains_with_seed(row) else options
-        few = self.labelled if FEW in get_method(method).needs else None
-        scenario = replaced(setting.scenario, passes=row.passes)
-        origin = replaced(
-            origin_of(source.path, source.sha256, method, self.plugins, few),
-            then=tuple(str(Path(path).resolve()) for path in source.then),
-            scenario=_unusual(scenario),
-        )
-        spec = RunSpec(
-            path=source.path,
-            method=method,
-            options=options,
-            seed=seed,
-            few=None if few is None else few[0],
-            then=source.then,
-            scenario=scenario,
-            measure_memory=memory,
-            key=run_key(origin, method, whole_config(method, options), seed),
-        )
-        name = f"{source.name}, {setting.label}, {row.label}, order {seed}"
-        return Job(name, spec, origin)
+def _cells(
+    design: Design,
+    source: Source,
+    refusals: Sequence[str | None],
+    seeds: tuple[int, ...],
+    plugins: Sequence[str],
+) -> Iterator[tuple[Cell, RunSpec | None]]:
+    """The cells of one source, each with its run unless there is a reason against it."""
+    few = source.few and Data(_resolved(source.few), read_once(source.few).sha256)
+    fitting = [n for n, each in enumerate(design.settings) if each.several == source.order]
+    for place in fitting:
+        for number, row in enumerate(design.rows):
+            for index in seeds_of(row, design.settings[place], seeds):
+                cell = Cell(0, place, number, seeds[index])
+                if refusals[number] is not None:
+                    yield replace(cell, reason=refusals[number]), None
+                    continue
+                own = few if FEW in get_method(row.method).needs else None
+                spec = _spec(source, own or None, design.settings[place], row, cell.seed, plugins)
+                memory = design.memory and index == 0 and place == fitting[0]
+                yield replace(cell, key=spec.key), replace(spec, memory=memory)
 
 
-def _read(prospect: Prospect) -> tuple[Prospect, Features | None]:
-    """What a prospect holds; one that nobody named and that cannot be used is missing."""
-    if prospect.missing is not None:
-        return prospect, None
-    first, *rest = (str(path) for path in prospect.paths)
-    few = None if prospect.few is None else str(prospect.few)
+def _spec(
+    source: Source,
+    few: Data | None,
+    setting: SettingDesign,
+    row: RowDesign,
+    seed: int,
+    plugins: Sequence[str],
+) -> RunSpec:
+    options = options_on(row, source.dataset)
+    assert options is not None  # or there would be a refusal
+    options = {**options, SEED: seed} if trains_with_seed(row) else options
+    spec = RunSpec(
+        data=Data(_resolved(source.path), source.sha256 or None),
+        method=row.method,
+        given=options,
+        seed=seed,
+        few=few,
+        then=tuple(map(_resolved, source.then)),
+        scenario=replace(setting.scenario, passes=row.passes),
+        plugins=tuple(plugins),
+        code=code_digest(row.method),
+        name=f"{source.name}, {setting.label}, {row.label}, order {seed}",
+    )
+    return replace(spec, key=run_key(spec, whole_config(row.method, options)))
+
+
+def _resolved(path: str) -> str:
+    return str(Path(path).resolve())
+
+
+@functools.cache
+def code_digest(method: str) -> str:
+    """Digest of the file that defines a method and of the parts that methods are made of.
+
+    Editing either invalidates the old results when the experiment continues.
+    """
     try:
-        return prospect, read_with_few(first, few, rest)
+        own = inspect.getsourcefile(get_method(method))
+    except TypeError:  # made at a prompt
+        own = None
+    parts = Path(crg.parts.__file__).parent
+    files = [*sorted(parts.glob("*.py")), parts.parent / "ops.py"]
+    digest = hashlib.sha256()
+    for file in [*files, Path(own)] if own else files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _read(source: Source) -> tuple[Source, Features | None]:
+    """The features of a source; one that nobody named and that cannot be used is missing."""
+    if source.missing is not None:
+        return source, None
+    try:
+        return source, read_with_few(source.path, source.few, source.then)
     except InputError as error:
-        if prospect.must_be_usable:
+        if source.is_named:
             raise
-        return replaced(prospect, missing=str(error)), None
+        return Source(source.name, source.dataset, model=source.model, missing=str(error)), None
 
 
-def _absent(prospect: Prospect) -> Source:
-    missing, model = prospect.missing, prospect.model
-    return Source(prospect.name, prospect.dataset, model=model, missing=missing)
-
-
-def _source(prospect: Prospect, features: Features) -> Source:
-    return Source(
-        name=prospect.name,
-        dataset=prospect.dataset,
-        path=str(prospect.paths[0]),
-        then=tuple(str(path) for path in prospect.paths[1:]),
-        few=None if prospect.few is None else str(prospect.few),
+def _with_facts(source: Source, features: Features) -> Source:
+    return replace(
+        source,
         sha256=features.sha256 or "",
         n_samples=len(features),
         n_classes=features.task.n_classes,
-        n_views=features.n_views - (features.generated or 0),
+        n_views=_own_views(features),
         model=features.model,
         prompts=features.prompts,
         text_kind=features.text_kind,
     )
-
-
-def _merged(earlier: Job | None, job: Job) -> Job:
-    """Of two cells that wait for the same run, one that asks for its memory is heard."""
-    if earlier is None or (job.spec.measure_memory and not earlier.spec.measure_memory):
-        return job
-    return earlier
 
 
 def _outline(
@@ -370,7 +351,7 @@ def _outline(
         title=design.title,
         about=design.about,
         figure=design.figure,
-        rows=tuple(as_row(row) for row in design.rows),
+        rows=tuple(as_variant(row) for row in design.rows),
         sources=tuple(sources),
         settings=tuple(Setting(each.label, each.scenario) for each in design.settings),
         seeds=seeds,
@@ -380,11 +361,3 @@ def _outline(
         reported=design.reported,
         quick=design.is_quick,
     )
-
-
-def _unusual(scenario: Scenario) -> dict[str, Any]:
-    """The values of a scenario that are not the usual ones."""
-    usual = dataclasses.asdict(Scenario())
-    return {
-        name: value for name, value in dataclasses.asdict(scenario).items() if value != usual[name]
-    }

@@ -1,23 +1,23 @@
 """Rendered shapes as data of an experiment, encoded once with the bundled model.
 
-They go into a store whose name has all that decides its content, so that it can be made again.
+The name of a store says all that decides its content, so that it can be rendered again from it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from crg.atomic import make_folder
+from crg.bench.design import DataDesign
 
 if TYPE_CHECKING:
     from crg.encoding import EncodingProgress
     from crg.images.image_set import ImageSet
 
-CLEAN = "clean"  # what images without a shift are called
+CLEAN = "clean"  # the name of images without a shift
 
 FOLDER = Path("build", "bench")  # where stores are made unless another place is named
 MODEL = "mini"
@@ -32,113 +32,83 @@ _STORE_NAME = re.compile(
     f"|labelled-(?P<shots>{_COUNT}))"
 )
 
-Tell: TypeAlias = Callable[[str, "EncodingProgress"], None]  # what is encoded, and how far it is
+OnEncoding: TypeAlias = Callable[[str, "EncodingProgress"], None]  # what is encoded, and how far
 
 
-@dataclass(frozen=True)
-class Shapes:
-    """One stream of rendered shapes."""
+def names(data: DataDesign) -> tuple[str, str, str | None]:
+    """The names of a dataset with one shift, of its store, and of its labelled images' store.
 
-    shift: str  # or "clean"
-    severity: int = 3
-    images: int = 480
-    views: int = 8
-    shots: int = 0  # labelled images per class
-    generated: int = 0  # further views that stand in for generated ones
-    all_names: bool = False  # the classes are all names that shapes have, present or not
-
-    @property
-    def name(self) -> str:
-        """What the dataset is called."""
-        return f"shapes:{self._kind.replace('-', ':')}{', all names' if self.all_names else ''}"
-
-    def stream(self) -> ImageSet:
-        """The images, drawn when needed."""
-        return self._drawn(self.images, STREAM_SEED)
-
-    def store(self, folder: Path) -> Path:
-        """Where the stream is encoded."""
-        made = f"-{self.generated}made" if self.generated else ""
-        named = "-all-names" if self.all_names else ""
-        return folder / f"{self._kind}-{self.images}x{self.views}{made}{named}"
-
-    def few_store(self, folder: Path) -> Path | None:
-        """Where the labelled images are encoded, if any are asked for."""
-        return folder / f"{self._kind}-labelled-{self.shots}" if self.shots else None
-
-    def render_stream(self, folder: Path, workers: int, tell: Tell) -> None:
-        """Render and encode the stream, unless it is there."""
-        from crg.encoders import load_encoder
-        from crg.encoding import encode
-        from crg.generation.variations import relight
-        from crg.images.views import Recipe
-
-        make_folder(folder, "--folder")
-        images, made = self.stream(), None
-        if self.generated:
-            made = relight(images, folder / f"{self._kind}-{self.images}-made", self.generated)
-        encode(
-            images,
-            load_encoder(MODEL),
-            Recipe(views=self.views),
-            self.store(folder),
-            variations=made,
-            workers=workers,
-            on_progress=lambda progress: tell(self.name, progress),
-        )
-
-    def render_labelled(self, folder: Path, workers: int) -> None:
-        """Render and encode images of the same shift and of another seed, if any are asked for."""
-        from crg.encoders import load_encoder
-        from crg.encoding import encode
-        from crg.images.views import Recipe
-        from crg.shapes import N_CLASSES
-
-        if few := self.few_store(folder):
-            make_folder(folder, "--folder")
-            images = self._drawn(self.shots * N_CLASSES, LABELLED_SEED)
-            encode(images, load_encoder(MODEL), Recipe(), few, workers=workers)
-
-    @property
-    def _kind(self) -> str:
-        return CLEAN if self.shift == CLEAN else f"{self.shift}-{self.severity}"
-
-    def _drawn(self, count: int, seed: int) -> ImageSet:
-        from crg.shapes import shape_images
-
-        shift = None if self.shift == CLEAN else self.shift
-        return shape_images(shift, self.severity, count, seed, self.all_names)
+    >>> names(DataDesign(shapes=("night",), shots=4))
+    ('shapes:night:3', 'night-3-480x8', 'night-3-labelled-4')
+    """
+    kind = _kind(data)
+    made = f"-{data.generated}made" if data.generated else ""
+    named = "-all-names" if data.all_names else ""
+    return (
+        f"shapes:{kind.replace('-', ':')}{', all names' if data.all_names else ''}",
+        f"{kind}-{data.images}x{data.views}{made}{named}",
+        f"{kind}-labelled-{data.shots}" if data.shots else None,
+    )
 
 
-def shapes_in(name: str) -> Shapes | None:
-    """The shapes whose ``store`` or ``few_store`` has this name; None for any other name.
+def shapes_in(name: str) -> DataDesign | None:
+    """The shapes in the store of this name; None for any other name.
 
     >>> shapes_in("night-3-480x8").images, shapes_in("clean-labelled-4").shots
     (480, 4)
     """
-    found = _STORE_NAME.fullmatch(name)
-    if found is None or not _is_shift(found["shift"]):
-        return None
-    told = {part: value for part, value in found.groupdict().items() if value is not None}
-    shift = told.pop("shift", CLEAN)
-    named = told.pop("all_names", None) is not None
-    counts = {part: int(value) for part, value in told.items()}
-    return Shapes(shift, **counts, all_names=named)
-
-
-def _is_shift(name: str | None) -> bool:
     from crg.shapes.shifts import SHIFTS
 
-    return name is None or name in SHIFTS
-
-
-def render_store(name: str, folder: Path, workers: int, tell: Tell) -> Path | None:
-    """Render what a store of this name holds, unless it is there; None for any other name."""
-    shapes = shapes_in(name)
-    if shapes is None:
+    found = _STORE_NAME.fullmatch(name)
+    if found is None or found["shift"] not in (None, *SHIFTS):
         return None
-    if shapes.shots:
-        shapes.render_labelled(folder, workers)
-    else:
-        shapes.render_stream(folder, workers, tell)
+    given = {part: value for part, value in found.groupdict().items() if value is not None}
+    shift, named = given.pop("shift", CLEAN), bool(given.pop("all_names", ""))
+    counts = {part: int(value) for part, value in given.items()}
+    return DataDesign(shapes=(shift,), **counts, all_names=named)  # type: ignore[arg-type]
+
+
+def draw(data: DataDesign) -> ImageSet:
+    """The images of a stream, or those with labels if there are ``shots``; drawn when needed."""
+    from crg.shapes import N_CLASSES, shape_images
+
+    [shift] = data.shapes or ()
+    count, seed = data.images, STREAM_SEED
+    if data.shots:
+        count, seed = data.shots * N_CLASSES, LABELLED_SEED
+    return shape_images(
+        None if shift == CLEAN else shift, data.severity, count, seed, data.all_names
+    )
+
+
+def render_store(
+    name: str, folder: Path, workers: int = 1, on_encoding: OnEncoding = lambda name, now: None
+) -> Path | None:
+    """Render and encode the store of this name, unless it is there; None for any other name."""
+    data = shapes_in(name)
+    if data is None:
+        return None
+    from crg.encoders import load_encoder
+    from crg.encoding import encode
+    from crg.generation.variations import relight
+    from crg.images.views import Recipe
+
+    make_folder(folder, "--folder")
+    images, made = draw(data), None
+    if data.generated:
+        made = relight(images, folder / f"{_kind(data)}-{data.images}-made", data.generated)
+    encode(
+        images,
+        load_encoder(MODEL),
+        Recipe() if data.shots else Recipe(views=data.views),
+        folder / name,
+        variations=made,
+        workers=workers,
+        on_progress=lambda progress: on_encoding(names(data)[0], progress),
+    )
     return folder / name
+
+
+def _kind(data: DataDesign) -> str:
+    [shift] = data.shapes or ()
+    return CLEAN if shift == CLEAN else f"{shift}-{data.severity}"

@@ -1,58 +1,35 @@
-"""What an experiment runs on: stores and feature files on disk, and rendered shapes.
+"""Datasets to run on: stores and feature files on disk, and rendered shapes.
 
-``origin_of`` is what a run is known by beside its options: its data and the code of its method.
+``find_sources`` lists what a design asks for as ``Source``s, without reading or rendering any.
 """
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import inspect
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-import crg.parts
+from msgspec.structs import replace
+
+from crg.bench import rendered
 from crg.bench.design import DataDesign, Design
-from crg.bench.rendered import Shapes
 from crg.datasets.catalog import TEST, TRAIN, find_entry, find_split
 from crg.features import store as storage
 from crg.features.files import REQUIRED, check_complete, read_features
 from crg.features.formats import read_raw
-from crg.methods.registry import get_method
-from crg.resources import FEW
-from crg.results.provenance import Origin
+from crg.results.schema import Source
 from crg.streams import SEVERAL_FILES
 from crg.types import InputError
 
-VARIABLE = "CRG_DATA"  # paths that are searched where none is named
+VARIABLE = "CRG_DATA"  # paths to search where none is named
 _SUFFIXES = (".npz", ".safetensors")
 _DEPTH = 4  # folders below a path that was named
 _OPENAI = ("", "openai")  # the weights that the name of a model alone stands for
+_THEN = ", then "
 
 OnLeftOut: TypeAlias = Callable[[Path, str], None]  # a path, and why it cannot be used
-
-
-@dataclass(frozen=True)
-class Found:
-    """A store or a feature file."""
-
-    path: Path
-    name: str  # stem of its file name
-    dataset: str | None = None  # in the catalogue; None for feature files, which do not tell
-    model: str | None = None
-    split: str = TEST
-    weights: str = ""  # a fingerprint of those of the model
-    n_images: int = 0
-    is_named: bool = True  # itself, rather than a folder that it lies below
-
-    @property
-    def is_labelled_extra(self) -> bool:
-        """Whether its images are for learning, so that nothing may be measured on them."""
-        return self.split != TEST
 
 
 def named_paths(given: Sequence[str | os.PathLike[str]]) -> tuple[Path, ...]:
@@ -64,35 +41,35 @@ def named_paths(given: Sequence[str | os.PathLike[str]]) -> tuple[Path, ...]:
 
 def discover(
     paths: Iterable[Path], on_left_out: OnLeftOut = lambda path, why: None
-) -> tuple[Found, ...]:
+) -> tuple[Source, ...]:
     """Everything usable at or below the paths, each once, in the order of the names.
 
     What was named itself must be usable. What merely lies below is left out if it is not, and
     ``on_left_out`` is called with the reason; files that are not feature files are passed over.
     """
-    found: dict[Path, Found] = {}
+    found: dict[Path, Source] = {}
     for path in paths:
         for each in _at(path, on_left_out):
-            place = each.path.resolve()
+            place = Path(each.path).resolve()
             first = found.setdefault(place, each)
             found[place] = replace(first, is_named=first.is_named or each.is_named)
     return tuple(found.values())
 
 
-def pick(found: Iterable[Found], dataset: str, model: str) -> Found | None:
+def pick(found: Iterable[Source], dataset: str, model: str) -> Source | None:
     """The store of a catalogued dataset encoded with a model; the original weights come first."""
     fitting = [
         each
         for each in found
         if each.dataset == dataset
-        and not each.is_labelled_extra
+        and each.split == TEST
         and each.model
         and same_model(each.model, model)
     ]
     return min(fitting, key=lambda each: _tag(each.model or "") not in _OPENAI, default=None)
 
 
-def pick_few(found: Iterable[Found], store: Found) -> Found | None:
+def pick_few(found: Iterable[Source], store: Source) -> Source | None:
     """Labelled images for a store of a catalogued dataset, encoded with the very same model.
 
     Those for training come before those for validation, and of several the most.
@@ -100,12 +77,12 @@ def pick_few(found: Iterable[Found], store: Found) -> Found | None:
     fitting = [
         each
         for each in found
-        if each.is_labelled_extra
+        if each.split != TEST
         and each.dataset == store.dataset
         and each.weights == store.weights
         and same_model(each.model or "", store.model or "")
     ]
-    return min(fitting, key=lambda each: (each.split != TRAIN, -each.n_images), default=None)
+    return min(fitting, key=lambda each: (each.split != TRAIN, -each.n_samples), default=None)
 
 
 def same_model(one: str, other: str) -> bool:
@@ -126,7 +103,7 @@ def _tag(model: str) -> str:
 
 
 def full_name(dataset: str, model: str) -> str:
-    """What a source is called; weights that are not the original ones are named.
+    """The name of a source; weights other than OpenAI's are part of it.
 
     >>> full_name("dtd", "RN50:openai"), full_name("dtd", "RN50:yfcc15m")
     ('dtd, RN50', 'dtd, RN50:yfcc15m')
@@ -135,7 +112,7 @@ def full_name(dataset: str, model: str) -> str:
     return f"{dataset}, {plain.partition(':')[0] if _tag(model) in _OPENAI else plain}"
 
 
-def _at(path: Path, on_left_out: OnLeftOut) -> Iterator[Found]:
+def _at(path: Path, on_left_out: OnLeftOut) -> Iterator[Source]:
     if not path.exists():
         raise InputError(f"{path} does not exist: check what --data or {VARIABLE} names.")
     if path.is_file():
@@ -144,7 +121,7 @@ def _at(path: Path, on_left_out: OnLeftOut) -> Iterator[Found]:
                 f"{path} is no feature file: give one that holds {', '.join(REQUIRED)}, a store, "
                 "or a folder of them."
             )
-        yield Found(path, path.stem)
+        yield _file(path)
     elif (path / storage.HEADER).exists():
         yield _store(path)
     else:
@@ -154,7 +131,7 @@ def _at(path: Path, on_left_out: OnLeftOut) -> Iterator[Found]:
         yield from inside
 
 
-def _below(folder: Path, depth: int, on_left_out: OnLeftOut) -> Iterator[Found]:
+def _below(folder: Path, depth: int, on_left_out: OnLeftOut) -> Iterator[Source]:
     for path in _inside(folder, on_left_out):
         try:
             if path.is_dir() and not (path / storage.HEADER).exists():
@@ -163,7 +140,7 @@ def _below(folder: Path, depth: int, on_left_out: OnLeftOut) -> Iterator[Found]:
                 yield _finished_store(path)
             elif path.suffix.lower() in _SUFFIXES:
                 check_complete(path, read_raw(path, ()))
-                yield Found(path, path.stem)
+                yield _file(path)
         except InputError as error:
             on_left_out(path, str(error))
         except OSError as error:
@@ -182,21 +159,25 @@ def _unreadable(path: Path, error: OSError) -> str:
     return f"{path} cannot be read ({error.strerror}): ask for permission or name another."
 
 
-def _store(path: Path) -> Found:
+def _file(path: Path) -> Source:
+    return Source(path.stem, path.stem, str(path))
+
+
+def _store(path: Path) -> Source:
     header = storage.read_header(path)
-    known = find_split(str(header.key.get("dataset", "")))
-    return Found(
-        path,
-        path.name,
-        dataset=known[0].name if known else None,
-        model=header.key.get("model"),
+    known, model = find_split(str(header.key.get("dataset", ""))), header.key.get("model")
+    return Source(
+        name=full_name(known[0].name, model) if known and model else path.name,
+        dataset=known[0].name if known and model else path.name,
+        path=str(path),
         split=known[1] if known else TEST,
         weights=str(header.key.get("weights", "")),
-        n_images=header.shape[0],
+        n_samples=header.shape[0],
+        model=model if known else None,
     )
 
 
-def _finished_store(path: Path) -> Found:
+def _finished_store(path: Path) -> Source:
     if not storage.read_header(path).finished:
         raise InputError(
             f"{path} is not finished: "
@@ -212,97 +193,70 @@ def _is_feature_file(path: Path) -> bool:
         return False
 
 
-_THEN = ", then "
-
-
-@dataclass(frozen=True)
-class Prospect:
-    """A source before it is rendered or read: where its files are, or why there are none."""
-
-    name: str
-    dataset: str
-    paths: tuple[Path, ...] = ()  # more than one: see ``several``
-    few: Path | None = None
-    shapes: tuple[Shapes, ...] = ()  # what is to be rendered into the paths
-    missing: str | None = None
-    model: str | None = None  # of a store of a catalogued dataset
-    must_be_usable: bool = True  # False for what merely lies below a folder that was named
-    several: str = ""  # the order that needs more than one of the paths
-
-
-def find_prospects(design: Design, found: Sequence[Found], folder: Path) -> tuple[Prospect, ...]:
-    """All sources of the design; nothing is rendered or encoded for it."""
+def find_sources(design: Design, found: Sequence[Source], folder: Path) -> tuple[Source, ...]:
+    """All datasets of the design; nothing is rendered or encoded for it."""
     matched = [
         pick(found, dataset, model)
         for data in design.data
         for dataset in data.datasets or ()
         for model in data.models
     ]
-    rest = _distinct([e for e in found if e not in matched and not e.is_labelled_extra])
-    prospects: list[Prospect] = []
+    rest = _distinct([each for each in found if each not in matched and each.split == TEST])
+    sources: list[Source] = []
     for data in design.data:
         if data.datasets is not None:
-            prospects += _catalogued(data.datasets, data.models, found)
+            sources += _catalogued(data.datasets, data.models, found)
         elif data.shapes is not None:
-            prospects += _rendered(data, data.shapes, folder, design.wants("domains"))
+            sources += _shapes(data, data.shapes, folder, design.wants("domains"))
         else:
-            prospects += [_of(each, found) for each in rest]
-            prospects += _joined(rest, design)
-    return tuple({prospect.name: prospect for prospect in prospects}.values())
+            sources += [_with_few(each, found) for each in rest]
+            sources += _joined(rest, design)
+    return tuple({source.name: source for source in sources}.values())
 
 
 def _catalogued(
-    datasets: Sequence[str], models: Sequence[str], found: Sequence[Found]
-) -> Iterator[Prospect]:
+    datasets: Sequence[str], models: Sequence[str], found: Sequence[Source]
+) -> Iterator[Source]:
     for model in models:
         for dataset in datasets:
             store = pick(found, dataset, model)
             if store is not None:
-                yield _of(store, found)
+                yield _with_few(store, found)
                 continue
             why = (
                 f"No store of {dataset} encoded with {model} was found: run crg encode {dataset} "
                 f"--model {model} --root FOLDER --out STORE and name STORE with --data."
             )
-            yield Prospect(full_name(dataset, model), dataset, missing=why, model=model)
+            yield Source(full_name(dataset, model), dataset, model=model, missing=why)
 
 
-def _rendered(
+def _shapes(
     data: DataDesign, shifts: Sequence[str], folder: Path, in_sequence: bool
-) -> Iterator[Prospect]:
-    counts = (data.severity, data.images, data.views, data.shots, data.generated, data.all_names)
-    streams = [Shapes(shift, *counts) for shift in shifts]
-    for each in streams:
-        few = each.few_store(folder)
-        yield Prospect(each.name, each.name, (each.store(folder),), few, (each,))
-    if in_sequence and len(streams) > 1:
-        name = "shapes:" + _THEN.join(each.shift for each in streams)
-        paths = tuple(each.store(folder) for each in streams)
-        few = streams[0].few_store(folder)
-        yield Prospect(name, name, paths, few, tuple(streams), several="domains")
+) -> Iterator[Source]:
+    paths, few = [], None
+    for shift in shifts:
+        name, store, labelled = rendered.names(replace(data, shapes=(shift,)))
+        paths.append(str(folder / store))
+        own = str(folder / labelled) if labelled else None
+        few = few or own
+        yield Source(name, name, paths[-1], few=own)
+    if in_sequence and len(paths) > 1:
+        name = "shapes:" + _THEN.join(shifts)
+        yield Source(name, name, paths[0], tuple(paths[1:]), "domains", few)
 
 
-def _of(file: Found, found: Sequence[Found]) -> Prospect:
-    """A file by its name; a store of a catalogued dataset by that, for presets and reports."""
-    if file.dataset is None or file.model is None:
-        return Prospect(file.name, file.name, (file.path,), must_be_usable=file.is_named)
-    few = pick_few(found, file)
-    return Prospect(
-        full_name(file.dataset, file.model),
-        file.dataset,
-        (file.path,),
-        few=None if few is None else few.path,
-        model=file.model,
-        must_be_usable=file.is_named,
-    )
+def _with_few(source: Source, found: Sequence[Source]) -> Source:
+    """The source with labelled images, where there are some for it."""
+    few = pick_few(found, source) if source.model else None
+    return source if few is None else replace(source, few=few.path)
 
 
-def _joined(files: Sequence[Found], design: Design) -> Iterator[Prospect]:
+def _joined(files: Sequence[Source], design: Design) -> Iterator[Source]:
     """All files whose features can stand side by side, as orders of several files need them."""
     if not any(design.wants(order) for order in SEVERAL_FILES):
         return
-    alike: dict[tuple[int, str, str | None], list[Found]] = defaultdict(list)
-    n_views: dict[Path, int] = {}
+    alike: dict[tuple[int, str, str | None], list[Source]] = defaultdict(list)
+    n_views: dict[str, int] = {}
     for each in files:
         try:
             features = read_features(each.path, verify=False)
@@ -323,15 +277,16 @@ def _joined(files: Sequence[Found], design: Design) -> Iterator[Prospect]:
                 yield replace(_together(name, "many_names", [first, *same]), dataset=first.name)
 
 
-def _together(name: str, order: str, group: Sequence[Found]) -> Prospect:
-    paths, is_named = tuple(each.path for each in group), all(each.is_named for each in group)
-    return Prospect(name, name, paths, must_be_usable=is_named, several=order)
+def _together(name: str, order: str, group: Sequence[Source]) -> Source:
+    first, *rest = (each.path for each in group)
+    is_named = all(each.is_named for each in group)
+    return Source(name, name, first, tuple(rest), order, is_named=is_named)
 
 
-def _distinct(files: Sequence[Found]) -> list[Found]:
-    """Files of the same name are told apart by their paths."""
+def _distinct(files: Sequence[Source]) -> list[Source]:
+    """Files of the same name are called by their paths."""
     count = Counter(each.name for each in files)
-    return [replace(each, name=str(each.path)) if count[each.name] > 1 else each for each in files]
+    return [replace(each, name=each.path) if count[each.name] > 1 else each for each in files]
 
 
 def unknown_datasets(design: Design, sources: Iterable[str]) -> list[str]:
@@ -343,35 +298,3 @@ def unknown_datasets(design: Design, sources: Iterable[str]) -> list[str]:
         for name in row.per_dataset
         if find_entry(name) is None and name not in known
     ]
-
-
-def origin_of(
-    path: str,
-    sha256: str | None,
-    method: str,
-    plugins: Sequence[str],
-    labelled: tuple[str, str | None] | None = None,
-) -> Origin:
-    """Where a run of ``method`` on a file comes from; ``labelled`` are few-shot images."""
-    own = str(Path(path).resolve()), sha256, _code_digest(method), tuple(plugins)
-    if labelled is None or FEW not in get_method(method).needs:
-        return Origin(*own)  # what a method does not look at is no part of its run
-    return Origin(*own, str(Path(labelled[0]).resolve()), labelled[1])
-
-
-@functools.cache
-def _code_digest(method: str) -> str:
-    """Digest of the file that defines a method and of the parts that methods are made of.
-
-    Whoever edits either must not be given the old results when the experiment continues.
-    """
-    try:
-        own = inspect.getsourcefile(get_method(method))
-    except TypeError:  # made at a prompt
-        own = None
-    parts = Path(crg.parts.__file__).parent
-    files = [*sorted(parts.glob("*.py")), parts.parent / "ops.py"]
-    digest = hashlib.sha256()
-    for file in [*files, Path(own)] if own else files:
-        digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]

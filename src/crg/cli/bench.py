@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 from msgspec.structs import replace
-from rich.console import Group, RenderableType
-from rich.text import Text
 
 from crg.bench.design import Design, read_design, with_methods
 from crg.bench.plan import Plan, count_runs, narrowed, plan
@@ -25,31 +23,16 @@ from crg.bench.sources import (
     unknown_datasets,
 )
 from crg.cli.progress import EncodingBar, end_with, run_missing
-from crg.cli.shared import F, loaded_plugins, note, output, plugin_option, read_results
-from crg.report.experiment import Experiment, read_experiments
-from crg.report.layout import short_table
-from crg.report.tables import to_terminal
+from crg.cli.report import print_experiment
+from crg.cli.shared import F, loaded_plugins, note, plugin_option, read_results
+from crg.report.experiment import experiments_of
 from crg.results import ledger
+from crg.results.ledger import Ledger
 from crg.results.schema import ENOUGH_ORDERS
 from crg.threads import processors
 from crg.types import InputError
 
 _SHOWN_MISSING = 2  # datasets that are not there: on most machines that is nearly all of them
-
-
-def experiment_tables(experiment: Experiment) -> Iterator[RenderableType]:
-    """A table per dataset and setting, then what is missing."""
-    several = len(experiment.outline.settings) > 1
-    for each in experiment.comparisons:
-        setting = f", {each.setting.label}" if several else ""
-        table = short_table(each)
-        facts = f"{each.source.n_samples} images, {each.source.n_classes} classes"
-        yield Group(Text(f"{table.title}{setting}: {facts}"), to_terminal(table))
-    for source in experiment.missing[:_SHOWN_MISSING]:
-        yield Text(f"{source.name}: {source.missing}", style="dim")
-    more = len(experiment.missing) - _SHOWN_MISSING
-    if more > 0:
-        yield Text(f"{more} more are not there either; --list names them all.", style="dim")
 
 
 def _data_options(command: F) -> F:
@@ -138,7 +121,7 @@ def bench(
     failed = run_missing(planned, path, known, machinery)
     if design.gallery:
         _add_gallery(planned, path, root)
-    _print_study(design.name, path)
+    _print(design.name, known)
     end_with(failed)
 
 
@@ -227,10 +210,14 @@ def _print_list(design: Design, prospects: Sequence[Prospect]) -> None:
     click.echo(f"At most {count_runs(design, prospects)} runs.")
 
 
-def _print_study(name: str, path: Path) -> None:
-    console = output()
-    for experiment in read_experiments([path]):
-        if experiment.outline.name == name:
-            for table in experiment_tables(experiment):
-                console.print(table)
+def _print(name: str, known: Ledger) -> None:
+    """Print the tables of an experiment, then the datasets that are missing."""
+    [experiment] = experiments_of(known.refresh(), name)
+    print_experiment(experiment)
+    for source in experiment.missing[:_SHOWN_MISSING]:
+        click.echo(f"{source.name}: {source.missing}")
+    more = len(experiment.missing) - _SHOWN_MISSING
+    if more > 0:
+        click.echo(f"{more} more are not there either; --list names them all.")
+    path = known.path
     click.echo(f"The runs are in {path}; crg report {path} --out report.html draws them.", err=True)

@@ -11,39 +11,33 @@ import contextlib
 import glob
 import hashlib
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
-from rich.console import Group
-from rich.text import Text
 
 from crg.bench.design import DataDesign, Design, RowDesign, completed
 from crg.bench.plan import Plan, plan
-from crg.bench.run import EngineOptions, begin, no_longer_shown, summarise
+from crg.bench.run import EngineOptions, begin, no_longer_shown
 from crg.bench.sources import Prospect
 from crg.cli.progress import end_with, run_missing
+from crg.cli.report import print_experiment
 from crg.cli.shared import (
     F,
     few_option,
     loaded_plugins,
     note,
-    output,
     parse_options,
     plugin_option,
-    print_json,
     read_results,
     results_options,
 )
 from crg.methods.registry import list_methods
-from crg.report.tables import summary_table, to_markdown, to_terminal
+from crg.report.experiment import experiments_of
 from crg.results import ledger
 from crg.suggest import nearest
 from crg.threads import processors
 from crg.types import InputError
-
-_LEAST_NEEDED = ("NLL", "purity %", "ECE %")  # what a narrow terminal loses first
 
 
 def parse_methods(texts: Iterable[str], pairs: Iterable[str] = ()) -> list[RowDesign]:
@@ -184,7 +178,8 @@ def compare(
         for sentence in no_longer_shown(planned, path, ledger.read(path)):
             note(sentence)
         failed = run_plan(planned, path, workers, is_kept=not no_results)
-        print_summary(summarise(planned, ledger.read(path).runs), as_json, layout)
+        [experiment] = experiments_of(ledger.read(path), planned.outline.name)
+        print_experiment(experiment, "json" if as_json else layout)
     end_with(failed)
 
 
@@ -239,38 +234,3 @@ def run_plan(planned: Plan, path: Path, workers: int, is_kept: bool) -> int:
     begin(planned, path, known)
     machinery = EngineOptions(workers=workers)
     return run_missing(planned, path, known, machinery, lines=False, is_kept=is_kept)
-
-
-def print_summary(summary: Mapping[str, Any], as_json: bool, layout: str) -> None:
-    """The comparison in the form that was asked for."""
-    if as_json:
-        print_json(summary)
-    elif layout == "markdown":
-        click.echo(markdown_tables(summary))
-    else:
-        console = output()
-        for table in rich_tables(summary, console.width):
-            console.print(table)
-
-
-def rich_tables(summary: Mapping[str, Any], width: int) -> Iterable[Group]:
-    """One table per file for a terminal of ``width``; columns that do not fit are left out."""
-    for path, rows in summary["files"].items():
-        table = to_terminal(summary_table(rows, ""), width, _LEAST_NEEDED)
-        yield Group(Text(_title(path, summary)), table)  # a table would wrap its own title
-
-
-def markdown_tables(summary: Mapping[str, Any]) -> str:
-    """One table per file in Markdown."""
-    return "\n\n".join(
-        to_markdown(summary_table(rows, _title(path, summary)))
-        for path, rows in summary["files"].items()
-    )
-
-
-def _title(path: str, summary: Mapping[str, Any]) -> str:
-    facts, n_orders = summary["data"][path], len(summary["seeds"])
-    orders = f"{n_orders} order{'s' if n_orders > 1 else ''}"
-    images = "1 image" if facts["n_samples"] == 1 else f"{facts['n_samples']} images"
-    labels = "" if facts["labelled"] else ", no labels and so no accuracy"
-    return f"{path}: {images}, {facts['n_classes']} classes, {orders}{labels}"

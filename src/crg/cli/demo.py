@@ -15,13 +15,14 @@ from crg.atomic import check_ours, locked
 from crg.bench.design import Design, completed, read_design
 from crg.bench.gallery import galleries
 from crg.bench.plan import plan
-from crg.bench.run import append_new, summarise
+from crg.bench.run import append_new
 from crg.bench.sources import find_prospects
-from crg.cli.compare import comparison_options, parse_methods, print_summary, run_plan
+from crg.cli.compare import comparison_options, parse_methods, run_plan
 from crg.cli.progress import EncodingBar, end_with
+from crg.cli.report import print_experiment
 from crg.cli.shared import loaded_plugins, plugin_option
 from crg.report import page
-from crg.report.experiment import read_experiments
+from crg.report.experiment import experiments_of
 from crg.results import ledger
 
 RESULTS = "demo.jsonl"
@@ -81,9 +82,9 @@ def demo(
         known = ledger.read(path)
         for line in galleries(planned, known.runs):
             append_new(path, line, known)
-        summary = summarise(planned, known.runs)
-        page.write(read_experiments([path]), report)
-    print_summary(summary, as_json, layout)
+        [experiment] = experiments_of(known.refresh())
+        page.write([experiment], report)
+    print_experiment(experiment, "json" if as_json else layout)
     click.echo(f"{report} shows it with plots and images.", err=True)
     end_with(failed)
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from crg.atomic import check_ours, locked, locked_folder, replacing
-from crg.cli.shared import note
+from crg.cli.shared import note, output, print_json
 from crg.results.papers import with_papers
+from crg.types import printable
+
+if TYPE_CHECKING:
+    from crg.report.experiment import Experiment
 
 PAGE = Path("report.html")
 _MARKDOWN, _LATEX = "## {}\n\nLines are those of {}.", "% {}, lines of {}"
@@ -27,7 +32,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--figures", metavar="FOLDER", type=click.Path(path_type=Path, file_okay=False),
               help="Write the figures as PDF as well.")  # fmt: skip
 @click.option("--reported", type=_FILE,
-              help="TOML file with numbers of papers to show beside.")  # fmt: skip
+              help="TOML file with numbers from papers to show alongside.")  # fmt: skip
 def report(
     results: tuple[Path, ...],
     out: Path | None,
@@ -37,9 +42,9 @@ def report(
     figures: Path | None,
     reported: Path | None,
 ) -> None:
-    """Show what crg bench has measured: RESULTS are its files, or folders of them.
+    """Show the results of crg bench: RESULTS are its files, or folders of them.
 
-    The page needs nothing but itself and can be read without a network. With --markdown, --latex
+    The page is one file that needs no network. With --markdown, --latex
     or --figures alone no page is written; add --out for both.
 
     \b
@@ -79,6 +84,24 @@ def report(
             page.write(experiments, target)
             many = "s" if len(experiments) > 1 else ""
             click.echo(f"{target} shows {len(experiments)} experiment{many}.", err=True)
+
+
+def print_experiment(experiment: Experiment, form: str = "table") -> None:
+    """Print the figures of an experiment as ``json``, in ``markdown``, or as a ``table``."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from crg.report import layout, tables
+
+    if form == "json":
+        print_json(layout.summary(experiment))
+    elif form == "markdown":
+        click.echo("\n\n".join(map(tables.to_markdown, layout.short_tables(experiment))))
+    else:
+        console = output()
+        for table in layout.short_tables(experiment):  # a terminal table would wrap its own title
+            shown = tables.to_terminal(table, console.width)
+            console.print(Group(Text(printable(table.title)), shown))
 
 
 def _write(path: Path, text: str) -> None:

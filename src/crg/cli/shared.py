@@ -216,7 +216,7 @@ def read_results(path: Path) -> Ledger:
     from crg.results import ledger
 
     known = ledger.read(path)
-    for sentence in ledger.left_out_notes(path, known.left_out):
+    for sentence in known.notes():
         note(sentence)
     return known
 

@@ -1,14 +1,9 @@
-"""Engine: runs that do not depend on each other, here or in several processes.
-
-``crg.engine.cluster`` runs them on a Ray cluster.
-"""
+"""Engine: independent runs, in this process, in several, or on Ray (``crg.engine.ray``)."""
 
 from crg.engine.processes import run_all
 from crg.engine.worker import (
-    Failure,
     OnProgress,
     Outcome,
-    RunSpec,
     forget_files,
     read_once,
     read_with_few,
@@ -17,10 +12,8 @@ from crg.engine.worker import (
 )
 
 __all__ = [
-    "Failure",
     "OnProgress",
     "Outcome",
-    "RunSpec",
     "forget_files",
     "read_once",
     "read_with_few",

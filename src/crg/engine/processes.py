@@ -5,149 +5,86 @@ from __future__ import annotations
 import contextlib
 import functools
 import multiprocessing
-import multiprocessing.connection
+import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from concurrent import futures
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
+from typing import Any
 
-from crg.engine.worker import Failure, OnProgress, Outcome, RunSpec, attempt, forget_files
+from crg.engine.worker import OnProgress, Outcome, attempt, forget_files
+from crg.results.provenance import failed_run
+from crg.results.schema import RunSpec
 from crg.threads import ONE_THREAD, environment
 
-_TRIES = 2  # times that a run is begun, if its process dies
-_LAST_BREATH = 5.0  # seconds
+_TRIES = 2  # times that a run is started if its process dies
+_PAUSE = 0.25  # seconds between two looks at the progress
 
 
 def run_all(
     specs: Sequence[RunSpec],
     workers: int = 1,
-    plugins: Sequence[str] = (),
-    on_progress: OnProgress | None = None,
+    on_progress: OnProgress = lambda spec, done, total: None,
     isolated: bool = False,
 ) -> Generator[tuple[RunSpec, Outcome], None, None]:
     """Run all specs and yield each with its result, or its failure, as soon as it is done.
 
-    With one worker everything happens in this process, in the given order, unless the runs
-    shall be ``isolated`` from it. Otherwise each worker is a process of its own with one
-    computing thread that loads ``plugins`` first and reads each file once. A process that
-    dies is replaced, and its run is tried once more. ``on_progress`` is called here for each run
-    at work, about four times a second at most. To stop early, close the iterator: the workers
-    end at once.
+    One worker runs everything in this process and in the given order, unless ``isolated``.
+    Otherwise each worker is a process with one computing thread that reads each file once. A
+    process that dies is replaced, and its run is tried once more. ``on_progress`` is called here,
+    about four times a second for each run. To stop early, close the iterator: the workers end at
+    once.
     """
     count = min(workers, len(specs))
-    told = on_progress or (lambda spec, done, total: None)
     if count > 1 or (isolated and specs):
         forget_files()  # the workers need the memory
-        with contextlib.closing(_Crew(specs, tuple(plugins), told)) as crew:
-            crew.hire(count)
-            yield from crew.outcomes()
+        yield from _run_in_processes(specs, count, on_progress)
         return
     for spec in specs:
-        yield spec, attempt(spec, plugins, functools.partial(told, spec))
+        yield spec, attempt(spec, functools.partial(on_progress, spec))
 
 
-@dataclass
-class _Task:
-    spec: RunSpec
-    tries: int = 0
-
-
-class _Worker:
-    """A process at the other end of a pipe, with the task it is at work on."""
-
-    def __init__(self, plugins: tuple[str, ...], task: _Task) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.pipe, far_end = context.Pipe()
-        self._process = context.Process(target=_serve, args=(far_end, plugins), daemon=True)
-        self._process.start()
-        far_end.close()  # so that the death of the process closes the pipe
-        self.begin(task)
-
-    def begin(self, task: _Task) -> None:
-        self.task = task
-        task.tries += 1
-        with contextlib.suppress(OSError):  # a dead worker is noticed when it is read from
-            self.pipe.send(task.spec)
-
-    def receive(self) -> Outcome | tuple[int, int] | None:
-        """How far the run is, what came of it, or None from a process that is dead."""
-        try:
-            message: Outcome | tuple[int, int] = self.pipe.recv()
-        except (EOFError, OSError):
-            return None
-        return message
-
-    def exit_code(self) -> int | None:
-        """Of a process that has closed its pipe, and so is dead or dying."""
-        self._process.join(_LAST_BREATH)
-        return self._process.exitcode
-
-    def end(self) -> None:
-        self.pipe.close()
-        self._process.terminate()
-        self._process.join()
-
-
-class _Crew:
-    """The workers, and the tasks that wait for one."""
-
-    def __init__(
-        self, specs: Sequence[RunSpec], plugins: tuple[str, ...], on_progress: OnProgress
-    ) -> None:
-        self._waiting = deque(_Task(spec) for spec in specs)
-        self._plugins, self._on_progress = plugins, on_progress
-        self._busy: dict[Connection, _Worker] = {}
-
-    def hire(self, count: int) -> None:
-        """So many processes more, each with a task, as long as there are tasks."""
-        with _settings_of_children():
-            for _ in range(min(count, len(self._waiting))):
-                worker = _Worker(self._plugins, self._waiting.popleft())
-                self._busy[worker.pipe] = worker
-
-    def outcomes(self) -> Generator[tuple[RunSpec, Outcome], None, None]:
-        """What came of each task, until none is left."""
-        while self._busy:
-            for pipe in multiprocessing.connection.wait(list(self._busy)):
-                worker = self._busy[pipe]  # type: ignore[index]
-                spec, message = worker.task.spec, worker.receive()
-                if isinstance(message, tuple):
-                    self._on_progress(spec, *message)
+def _run_in_processes(
+    specs: Sequence[RunSpec], count: int, on_progress: OnProgress
+) -> Generator[tuple[RunSpec, Outcome], None, None]:
+    waiting = deque((spec, 1) for spec in specs)
+    busy: dict[futures.Future[Outcome], tuple[_Worker, RunSpec, int]] = {}
+    idle = [_Worker() for _ in range(count)]
+    try:
+        while waiting or busy:
+            while waiting and idle:
+                worker, (spec, tries) = idle.pop(), waiting.popleft()
+                busy[worker.start(spec)] = worker, spec, tries
+            while idle:  # their memory may help those that are still at work
+                idle.pop().end()
+            done, _ = futures.wait(busy, _PAUSE, futures.FIRST_COMPLETED)
+            for worker, spec, _ in busy.values():
+                for message in worker.messages():
+                    on_progress(spec, *message)
+            for future in done:
+                worker, spec, tries = busy.pop(future)
+                if not isinstance(future.exception(), futures.BrokenExecutor):
+                    idle.append(worker)
+                    yield spec, future.result()
                     continue
-                outcome = self._lost(worker) if message is None else message
-                if message is not None:
-                    self._go_on(worker)
-                if outcome is not None:
-                    yield spec, outcome
-
-    def close(self) -> None:
-        """End all processes."""
-        for worker in self._busy.values():
+                idle.append(_Worker())
+                reason = _DIED.format(_ending(worker.end()))
+                if tries < _TRIES:
+                    waiting.appendleft((spec, tries + 1))
+                else:
+                    yield spec, failed_run(spec.key, reason)
+    finally:
+        for worker in (*idle, *(each for each, _, _ in busy.values())):
             worker.end()
 
-    def _go_on(self, worker: _Worker) -> None:
-        if self._waiting:
-            worker.begin(self._waiting.popleft())
-        else:
-            del self._busy[worker.pipe]
-            worker.end()  # its memory may help those that are still at work
 
-    def _lost(self, worker: _Worker) -> Failure | None:
-        """Another process takes the place of a dead one, and its task unless that is to blame."""
-        del self._busy[worker.pipe]
-        code, failure = worker.exit_code(), None
-        worker.end()
-        if worker.task.tries < _TRIES:
-            self._waiting.appendleft(worker.task)
-        else:
-            failure = Failure(
-                f"The worker process {_ending(code)}, which too little memory or the method "
-                "itself may cause: try fewer workers or correct the method."
-            )
-        self.hire(1)
-        return failure
+_DIED = (
+    "The worker process {}, which too little memory or the method itself may cause: "
+    "try fewer workers or correct the method."
+)
 
 
 def _ending(code: int | None) -> str:
@@ -156,14 +93,69 @@ def _ending(code: int | None) -> str:
     >>> _ending(7), _ending(-9)
     ('ended with exit code 7', 'was ended by the signal SIGKILL')
     """
-    if code is None:
-        return "ended without an exit code"
-    if code >= 0:
+    if code is None or code >= 0:
         return f"ended with exit code {code}"
     try:
         return f"was ended by the signal {signal.Signals(-code).name}"
     except ValueError:  # one without a name, such as those for real time
         return f"was ended by the signal {-code}"
+
+
+class _Worker:
+    """A pool of one process, so that a process that dies breaks no other run."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._news, self._far_end = context.Pipe(duplex=False)
+        self._pool = futures.ProcessPoolExecutor(1, context, _prepare, (self._far_end,))
+        self._process: Any = None
+
+    def start(self, spec: RunSpec) -> futures.Future[Outcome]:
+        """Begin a run; the first one starts the process."""
+        if self._process is not None:
+            return self._pool.submit(_run, spec)
+        before = multiprocessing.active_children()
+        with _settings_of_children():
+            future = self._pool.submit(_run, spec)
+        [self._process] = (p for p in multiprocessing.active_children() if p not in before)
+        return future
+
+    def messages(self) -> Iterator[tuple[int, int]]:
+        """Images done and in all, as the run has reported since the last call."""
+        while self._news.poll():
+            yield self._news.recv()
+
+    def end(self) -> int | None:
+        """End the process at once, whatever it is doing, and return its exit code."""
+        if self._process is not None:
+            self._process.terminate()
+        self._pool.shutdown(cancel_futures=True)
+        self._news.close()
+        self._far_end.close()
+        return None if self._process is None else self._process.exitcode
+
+
+_news: Any = None  # in a worker: where it reports its progress
+
+
+def _prepare(news: Connection) -> None:
+    """Initialise a worker process."""
+    global _news
+    _news = news
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _mask_interrupts(signal.SIG_UNBLOCK)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _run(spec: RunSpec) -> Outcome:
+    return attempt(spec, lambda done, total: _news.send((done, total)))
 
 
 @contextlib.contextmanager
@@ -175,28 +167,14 @@ def _settings_of_children() -> Iterator[None]:
     """
     if hasattr(signal, "pthread_sigmask"):
         resource_tracker.ensure_running()  # starting it later would lift the mask
-    _hold_interrupts(signal.SIG_BLOCK)
+    _mask_interrupts(signal.SIG_BLOCK)
     try:
         with environment(ONE_THREAD):
             yield
     finally:
-        _hold_interrupts(signal.SIG_UNBLOCK)
+        _mask_interrupts(signal.SIG_UNBLOCK)
 
 
-def _hold_interrupts(how: int) -> None:
+def _mask_interrupts(how: int) -> None:
     if hasattr(signal, "pthread_sigmask"):  # not on Windows
         signal.pthread_sigmask(how, {signal.SIGINT})
-
-
-def _serve(pipe: Connection, plugins: tuple[str, ...]) -> None:
-    """Life of a worker: answer each spec with what came of it, until the pipe closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _hold_interrupts(signal.SIG_UNBLOCK)
-    with contextlib.suppress(EOFError, OSError):
-        while True:
-            tell = functools.partial(_tell, pipe)
-            pipe.send(attempt(pipe.recv(), plugins, tell))
-
-
-def _tell(pipe: Connection, done: int, total: int) -> None:
-    pipe.send((done, total))  # fails, and ends the run with it, when the parent is gone

@@ -1,24 +1,34 @@
-"""Differences between methods: always between answers to the same image in the same order.
+"""Statistics: what the runs of a method amount to, and how methods differ.
 
-The interval is that of ``crg.metrics.paired_interval``, a crossed bootstrap over images and orders.
-A difference is significant if its 95% interval excludes zero, and only with at least
-``ENOUGH_ORDERS`` orders of at least ``ENOUGH_IMAGES`` scored images each.
+All commands print what this module computes. Every difference is between answers to the same image
+in the same stream order. The interval is that of ``crg.metrics.paired_interval``, a crossed
+bootstrap over images and orders. A difference is significant if its 95% interval excludes zero, and
+only with at least ``ENOUGH_ORDERS`` orders of at least ``ENOUGH_IMAGES`` scored images each.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from crg import metrics
 from crg.metrics import Interval
-from crg.results.schema import ENOUGH_IMAGES, ENOUGH_ORDERS
+from crg.results.measurements import unpacked_bits
+from crg.results.schema import ENOUGH_IMAGES, ENOUGH_ORDERS, Result
+from crg.streams import SHUFFLED
+from crg.streams.orders import shuffled
+
+FIRST = (50, 100, 200, 500)  # images of a cold start
+_N_PLACES = 60  # of a curve
+_FIRST_PLACE = 20  # the accuracy over fewer images is mostly noise
 
 Numbers = np.ndarray[Any, Any]
+Curve = tuple[tuple[float, float, float], ...]  # x, mean, standard deviation
+Which: TypeAlias = Literal["metrics", "zero_shot"]
 
 
 @dataclass(frozen=True)
@@ -46,35 +56,37 @@ class Contrast:
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
-    """Which images were answered rightly, by row of the file, in each of some orders."""
+class Correctness:
+    """Which images were predicted correctly, by row of the file, in each of some orders."""
 
     seeds: tuple[int, ...]
     right: Numbers  # (orders, N); bool, or the difference of two such
     seen: Numbers  # (orders, N): which images were scored
     for_all_orders: bool = False  # one order only: the answers are the same in every one
 
-    def of(self, seeds: Sequence[int]) -> Answers:
-        """The answers in the orders of ``seeds``, each of which there must be."""
+    def of(self, seeds: Sequence[int]) -> Correctness:
+        """The part in the orders of ``seeds``, each of which must be there."""
         if self.for_all_orders:
             shape = (len(seeds), self.right.shape[1])
             right, seen = np.broadcast_to(self.right, shape), np.broadcast_to(self.seen, shape)
-            return Answers(tuple(seeds), right, seen)
+            return Correctness(tuple(seeds), right, seen)
         places = [self.seeds.index(seed) for seed in seeds]
-        return Answers(tuple(seeds), self.right[places], self.seen[places])
+        return Correctness(tuple(seeds), self.right[places], self.seen[places])
 
-    def minus(self, other: Answers | None) -> Answers | None:
-        """How each answer differs: 1 corrected, -1 broken, 0 as it was."""
+    def minus(self, other: Correctness | None) -> Correctness | None:
+        """How each answer differs: 1 corrected, -1 broken, 0 unchanged."""
         pair = _paired(self, other)
         if pair is None:
             return None
         mine, its = pair
         difference = mine.right.astype(np.int8) - its.right.astype(np.int8)
         for_all = self.for_all_orders and other is not None and other.for_all_orders
-        return Answers(mine.seeds, difference, mine.seen & its.seen, for_all)
+        return Correctness(mine.seeds, difference, mine.seen & its.seen, for_all)
 
 
-def _paired(one: Answers | None, other: Answers | None) -> tuple[Answers, Answers] | None:
+def _paired(
+    one: Correctness | None, other: Correctness | None
+) -> tuple[Correctness, Correctness] | None:
     """Both in the orders that they share; None where there are none, or the images differ."""
     if one is None or other is None:
         return None
@@ -87,8 +99,10 @@ def _paired(one: Answers | None, other: Answers | None) -> tuple[Answers, Answer
     return one.of(seeds), other.of(seeds)
 
 
-def contrast(one: Answers | None, other: Answers | None, label: str, n_all: int) -> Contrast | None:
-    """``one`` against ``other``; ``n_all`` orders are what a method that is run once stands for."""
+def contrast(
+    one: Correctness | None, other: Correctness | None, label: str, n_all: int
+) -> Contrast | None:
+    """``one`` against ``other``; a method that is run once stands for ``n_all`` orders."""
     pair = _paired(one, other)
     if pair is None or one is None or other is None:
         return None
@@ -106,7 +120,7 @@ def contrast(one: Answers | None, other: Answers | None, label: str, n_all: int)
 
 
 def judged(label: str, interval: Interval, n_orders: int, n_images: int) -> Contrast:
-    """With the verdict that the interval allows; ``n_images`` is of the order with the fewest."""
+    """The contrast and its verdict; ``n_images`` is the smallest count of any order."""
     lacks = "orders" if n_orders < ENOUGH_ORDERS else ""
     lacks = "images" if n_images < ENOUGH_IMAGES else lacks
     if lacks or interval.low <= 0 <= interval.high:
@@ -131,3 +145,138 @@ def tally(contrasts: Iterable[Contrast | None]) -> tuple[int, int, int]:
     """Win, tie, loss: how many are significantly better, not significant, significantly worse."""
     verdicts = [each.verdict for each in contrasts if each is not None]
     return verdicts.count("better"), verdicts.count(""), verdicts.count("worse")
+
+
+def correctness(runs: Sequence[Result], which: Which, once: bool) -> Correctness | None:
+    """Of a method, or of zero-shot in the same runs; None without labels."""
+    texts = [getattr(run, which).get("correct") for run in runs]
+    known = [text for text in texts if text is not None]
+    if len(known) < len(runs) or len(set(map(len, known))) != 1:
+        return None  # no labels, or the file was replaced between the runs
+    width = 4 * len(known[0])  # four bits per digit; the last ones may be padding
+    right = np.stack([unpacked_bits(text, width) for text in known])
+    seen = np.stack([
+        np.arange(width) < run.n_scored
+        if (streamed := run.metrics.get("streamed")) is None
+        else unpacked_bits(streamed, width)
+        for run in runs
+    ])  # fmt: skip
+    return Correctness(tuple(run.seed for run in runs), right & seen, seen, once)
+
+
+def _streams(runs: Sequence[Result], which: Which) -> list[Numbers]:
+    """Right or wrong by position in the stream, per run; empty if one of the runs lacks it."""
+    found = [
+        unpacked_bits(text, run.n_scored)
+        for run in runs
+        if (text := getattr(run, which).get("right_in_order")) is not None
+    ]
+    return found if len(found) == len(runs) else []
+
+
+def figures_of(runs: Sequence[Result], once: bool) -> dict[str, Any]:
+    """Everything measured of a method over its orders, by the names of ``MethodResult``."""
+    own = [run.metrics for run in runs]
+    counts = [each["mislabelled"] for each in own if each.get("mislabelled")]
+    insertions = sum(each.get("insertions", 0) for each in counts)
+    wrong = sum(each.get("mislabelled", 0) for each in counts)
+    averaged = ("accuracy", "ece", "nll", "worst_class_accuracy", "purity")
+    return {
+        **{name: spread([each.get(name) for each in own]) for name in averaged},
+        "peak_bytes": max((each.get("peak_bytes") or 0 for each in own), default=0) or None,
+        "mislabelled": wrong / insertions if insertions else None,
+        "reliability": _reliability(own),
+        "learning": _learning(runs, once),
+        "purity_over_time": _purity_over_time(own),
+    }
+
+
+def _reliability(own: Iterable[Mapping[str, Any]]) -> tuple[tuple[int, float, float], ...]:
+    """The bins of all orders together, without the empty ones."""
+    tables = [each["reliability"] for each in own if each.get("reliability")]
+    if len({len(each) for each in tables}) != 1:
+        return ()  # none, or bins of several sizes
+    rows = np.array(tables, dtype=float)  # (orders, bins, 3); None has become NaN
+    counts = rows[:, :, 0]
+    sums = np.nansum(rows[:, :, 1:] * counts[:, :, None], axis=0)
+    return tuple(
+        (int(total), float(confidence / total), float(right / total))
+        for total, (confidence, right) in zip(counts.sum(axis=0), sums, strict=True)
+        if total
+    )
+
+
+def _learning(runs: Sequence[Result], once: bool) -> Curve:
+    """Running accuracy at about sixty positions, from the twentieth image on.
+
+    For a method that is run once it is flat: in random order, every part of the stream has the
+    expected accuracy of the whole.
+    """
+    streams = _streams(runs, "metrics")
+    length = min(map(len, streams), default=0)
+    if not length:
+        return ()
+    places = np.unique(np.linspace(min(_FIRST_PLACE, length), length, _N_PLACES).astype(int))
+    if once:
+        places, streams = places[[0, -1]], [np.full(length, stream.mean()) for stream in streams]
+    return _curve(places, np.stack([np.cumsum(each)[places - 1] / places for each in streams]))
+
+
+def _purity_over_time(own: Sequence[Mapping[str, Any]]) -> Curve:
+    """Purity of the cache at the checkpoints that all orders cover."""
+    tracks = [np.array(each.get("purity_over_time") or [], dtype=float) for each in own]
+    if not tracks or not all(len(track) for track in tracks):
+        return ()
+    start, end = max(track[0, 0] for track in tracks), min(track[-1, 0] for track in tracks)
+    places = np.array([x for x in tracks[0][:, 0] if start <= x <= end])
+    if not len(places):
+        return ()
+    return _curve(places, np.stack([np.interp(places, *track.T) for track in tracks]))
+
+
+def _curve(places: Numbers, values: Numbers) -> Curve:
+    """The mean of ``values`` (orders, places) and its standard deviation."""
+    means = values.mean(axis=0)
+    stds = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros_like(means)
+    return tuple(zip(places.astype(float).tolist(), means.tolist(), stds.tolist(), strict=True))
+
+
+def first_gains(runs: Sequence[Result], label: str) -> Mapping[int, Contrast]:
+    """The gain over zero-shot on the first n images, where every stream has so many.
+
+    Orders begin with other images, but some come early in several: where the orders are known, an
+    image is drawn in all of them at once, otherwise the bootstrap is nested.
+    """
+    mine, base = _streams(runs, "metrics"), _streams(runs, "zero_shot")
+    if not mine or not base:
+        return {}
+    orders, gains = _orders_of(runs, mine), {}
+    for n in [n for n in FIRST if n <= min(map(len, mine))]:
+        if orders is None:
+            right, wrong = (np.stack([each[:n] for each in some]) for some in (mine, base))
+            interval = metrics.nested_interval(right, wrong)
+        else:
+            own, other, rows = orders
+            seen = np.zeros_like(own.seen)
+            for place, order in enumerate(rows):
+                seen[place, order[:n]] = True
+            interval = metrics.paired_interval(own.right, other.right, seen)
+        gains[n] = judged(label, interval, len(runs), n)
+    return gains
+
+
+def _orders_of(
+    runs: Sequence[Result], streams: Sequence[Numbers]
+) -> tuple[Correctness, Correctness, list[Numbers]] | None:
+    """Both answers and the order of the rows; None where the answers do not fit the orders."""
+    own, base = correctness(runs, "metrics", False), correctness(runs, "zero_shot", False)
+    if own is None or base is None:
+        return None
+    if any(run.scenario.order != SHUFFLED for run in runs):
+        return None
+    orders = [shuffled(run.n_scored, run.seed) for run in runs]
+    fits = all(
+        len(order) == len(stream) and np.array_equal(own.right[place, order], stream)
+        for place, (order, stream) in enumerate(zip(orders, streams, strict=True))
+    )
+    return (own, base, orders) if fits else None

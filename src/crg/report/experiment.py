@@ -13,47 +13,55 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from crg.methods.registry import BASELINE
-from crg.report.contrasts import Answers, Contrast, Spread, contrast
-from crg.report.runs import Curve, MeasuredRun, answers_of, figures_of, first_gains
+from crg.report.contrasts import (
+    Contrast,
+    Correctness,
+    Curve,
+    Spread,
+    contrast,
+    correctness,
+    figures_of,
+    first_gains,
+)
 from crg.results import ledger as results
+from crg.results.ledger import Ledger
 from crg.results.papers import Papers, Reported, bundled_papers
 from crg.results.schema import (
     ENOUGH_ORDERS,
-    ArchivedRun,
     Cell,
     Failure,
     Gallery,
     Outline,
-    OutlineLine,
-    Row,
-    Run,
+    Result,
     Setting,
     ShownImage,
     Source,
+    Variant,
 )
 from crg.types import InputError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MethodResult:
-    """What was measured of one method on one dataset in one setting."""
+    """Everything measured of one method on one dataset in one setting."""
 
-    row: Row
+    row: Variant
     status: str  # "measured", "incomplete" (some orders are missing), "failed", "not run"
     reason: str = ""
     accuracy: Spread | None = None
     gain: Contrast | None = None  # over zero-shot; None for zero-shot itself
     rival: Contrast | None = None  # against the most accurate other method of its kind
-    step: Contrast | None = None  # against the row above of the same method, most like it
+    step: Contrast | None = None  # against the most similar variant above it
     change: Contrast | None = None  # against itself in the first setting (streams: of the gain)
-    best: bool = False  # highest mean accuracy of the complete methods without a kind of their own
+    best: bool = False  # highest mean accuracy of the complete methods that adapt without labels
     ece: Spread | None = None
     nll: Spread | None = None
-    worst_class: Spread | None = None
+    worst_class_accuracy: Spread | None = None
     purity: Spread | None = None
     peak_bytes: int | None = None
     mislabelled: float | None = None  # fraction of cache insertions with injected label noise
@@ -61,14 +69,22 @@ class MethodResult:
     learning: Curve = ()  # running accuracy against images seen
     purity_over_time: Curve = ()
     first_gain: Mapping[int, Contrast] = field(default_factory=dict)  # over the first n images
-    reported: Reported | None = None  # what papers print for it
-    stated: tuple[str, ...] = ()  # what is said of it where the number is not available
-    lines: tuple[int, ...] = ()  # of the results file: what ``crg rerun`` is given
+    reported: Reported | None = None  # the accuracy that papers print
+    stated: tuple[str, ...] = ()  # remarks of papers that print no number
+    lines: tuple[int, ...] = ()  # of the results file: the argument of ``crg rerun``
+    options: Mapping[str, Any] = field(default_factory=dict)  # all of them, defaults included
+    right: Correctness | None = None
+    base: Correctness | None = None  # of zero-shot in the same runs; None for zero-shot itself
 
     @property
     def is_baseline(self) -> bool:
-        """Whether it is plain zero-shot, which the others are measured against."""
+        """Whether it is plain zero-shot, which all methods are compared with."""
         return is_baseline(self.row)
+
+    @property
+    def is_candidate(self) -> bool:
+        """Whether it may be marked best: measured in all orders, online and without labels."""
+        return self.status == "measured" and self.accuracy is not None and not self.row.kind
 
 
 @dataclass(frozen=True)
@@ -87,7 +103,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment with all that was measured; missing datasets have no comparison."""
+    """An experiment with all its measurements; missing datasets have no comparison."""
 
     outline: Outline
     comparisons: tuple[Comparison, ...]
@@ -108,8 +124,8 @@ class Experiment:
         return {name: tuple(each) for name, each in found.items()}
 
 
-def is_baseline(row: Row) -> bool:
-    """Whether a row is plain zero-shot."""
+def is_baseline(row: Variant) -> bool:
+    """Whether a variant is plain zero-shot."""
     return row.method == BASELINE and not row.options and not row.offline
 
 
@@ -125,12 +141,12 @@ def read_experiments(
     a sentence on lines that were left out.
     """
     given = [Path(path) for path in paths]
-    files = list(dict.fromkeys(file for path in given for file in _files(path)))
-    ledgers = {file: results.read(file) for file in files}
+    files = dict.fromkeys(file for path in given for file in _files(path))
+    ledgers = [results.read(file) for file in files]
     found: list[Experiment] = []
-    for file, ledger in ledgers.items():
-        mine = experiments_of(ledger, str(file), methods, papers)
-        for sentence in results.left_out_notes(file, ledger.left_out) if mine else ():
+    for ledger in ledgers:
+        mine = experiments_of(ledger, None, methods, papers)
+        for sentence in ledger.notes() if mine else ():
             on_note(sentence)
         found += mine
     if not found:
@@ -139,23 +155,16 @@ def read_experiments(
 
 
 def experiments_of(
-    ledger: results.Ledger,
-    file: str,
+    ledger: Ledger,
+    name: str | None = None,
     methods: Collection[str] = (),
     papers: Papers | None = None,
 ) -> list[Experiment]:
-    """The experiments of one results file, each by its latest outline."""
-    outlines: dict[str, Outline] = {
-        each.key: each.experiment
-        for each in ledger.entries.values()
-        if isinstance(each, OutlineLine)
-    }
-    left_out = tuple(results.left_out_notes(file, ledger.left_out))
-    believed = bundled_papers() if papers is None else papers
-    return [
-        _Reader(with_methods(each, methods), ledger, believed).experiment(file, left_out)
-        for each in outlines.values()
-    ]
+    """The experiments of one results file, or the one called ``name``, by their latest outlines."""
+    found = (each for each in ledger.latest.values() if isinstance(each, Outline))
+    outlines = [each for each in found if name in (None, each.name)]
+    papers = bundled_papers() if papers is None else papers
+    return [_Reader(with_methods(each, methods), ledger, papers).experiment() for each in outlines]
 
 
 def with_methods(outline: Outline, methods: Collection[str]) -> Outline:
@@ -190,57 +199,49 @@ def _files(path: Path) -> list[Path]:
     return [path]
 
 
-def _nothing_to_show(given: Sequence[Path], ledgers: Mapping[Path, results.Ledger]) -> str:
+def _nothing_to_show(given: Sequence[Path], ledgers: Sequence[Ledger]) -> str:
     """Why files without any experiment have no report, and what would help."""
     named = ", ".join(map(str, given)) or "No results file"
-    entries = [entry for ledger in ledgers.values() for entry in ledger.entries.values()]
-    if any(isinstance(entry, ArchivedRun) for entry in entries):
+    entries = [entry for ledger in ledgers for entry in ledger.entries.values()]
+    if any(isinstance(entry, Result) and entry.digest is not None for entry in entries):
         return (
             f"{named} holds archived runs only, which are kept for crg rerun: open the page beside "
             "them, or draw what a new crg bench measures."
         )
-    left_out = [line for ledger in ledgers.values() for line in ledger.left_out]
-    why = f" (line {left_out[0].number} {left_out[0].why})" if left_out else ""
+    left_out = [line for ledger in ledgers for line in ledger.left_out.items()]
+    why = f" (line {left_out[0][0]} {left_out[0][1]})" if left_out else ""
     return f"{named} holds no experiment{why}: run one with crg bench."
-
-
-@dataclass(frozen=True, eq=False)
-class _Judged:
-    """A result with the answers behind it."""
-
-    result: MethodResult
-    answers: Answers | None = None
-    base: Answers | None = None  # of zero-shot on the same streams; None for zero-shot itself
-    options: Mapping[str, object] = field(default_factory=dict)  # all of them, defaults too
 
 
 class _Reader:
     """One experiment of a results file: finds the runs by key and compares them."""
 
-    def __init__(self, outline: Outline, ledger: results.Ledger, papers: Papers) -> None:
-        self.outline, self.papers, self.n_orders = outline, papers, len(outline.seeds)
+    def __init__(self, outline: Outline, ledger: Ledger, papers: Papers) -> None:
+        self.outline, self.ledger, self.papers = outline, ledger, papers
+        self.n_orders = len(outline.seeds)
         wanted = {cell.key for cell in outline.cells if cell.key is not None}
-        self.runs: dict[str, MeasuredRun] = {}
+        self.runs: dict[str, Result] = {}
+        self.lines: dict[str, int] = {}
         self.failures: dict[str, str] = {}
         self.gallery: dict[str, tuple[ShownImage, ...]] = {}
         for number, entry in ledger.entries.items():
-            if isinstance(entry, Run) and entry.key in wanted:
-                self.runs[entry.key] = MeasuredRun(entry, number, entry.measured, entry.baseline)
-            elif isinstance(entry, Failure) and entry.key in wanted:
+            if isinstance(entry, Result) and entry.digest is None and entry.key in wanted:
+                self.runs[entry.key], self.lines[entry.key] = entry, number
+            elif isinstance(entry, Failure):
                 self.failures[entry.key] = entry.reason
             elif isinstance(entry, Gallery) and entry.experiment == outline.name:
                 self.gallery[entry.source] = entry.images
 
-    def experiment(self, file: str, left_out: tuple[str, ...]) -> Experiment:
-        machine = _machine(each.run for each in self.runs.values())
+    def experiment(self) -> Experiment:
+        machine = _machine(self.runs.values())
         return Experiment(
             outline=self.outline,
             comparisons=tuple(self._comparisons()),
             missing=tuple(each for each in self.outline.sources if each.missing is not None),
             gallery={name: images for name, images in self.gallery.items() if images},
             machine=machine,
-            notes=(*_notes(self.outline, machine), *left_out),
-            path=file,
+            notes=(*_notes(self.outline, machine), *self.ledger.notes()),
+            path=str(self.ledger.path),
         )
 
     def _comparisons(self) -> Iterable[Comparison]:
@@ -248,45 +249,44 @@ class _Reader:
         for cell in self.outline.cells:
             cells[cell.source, cell.setting].append(cell)
         for place, source in enumerate(self.outline.sources):
-            first: list[_Judged] = []
+            first: list[MethodResult] = []
             for number, setting in enumerate(self.outline.settings):
                 mine = cells.get((place, number))
                 if source.missing is not None or mine is None:
                     continue
-                rows = self._with_rivals([self._row(source, n, mine) for n in self._numbers()])
+                rows = [self._row(source, n, mine) for n in range(len(self.outline.rows))]
+                rows = self._with_rivals(rows)
                 rows = [self._with_change(a, b) for a, b in zip(rows, first, strict=False)] or rows
                 first = first or (rows if number == 0 else [])
                 scored = [self.runs[c.key].n_scored for c in mine if c.key in self.runs]
-                found = tuple(each.result for each in rows)
-                yield Comparison(source, setting, found, min(scored, default=None))
+                yield Comparison(source, setting, tuple(rows), min(scored, default=None))
 
-    def _numbers(self) -> range:
-        return range(len(self.outline.rows))
-
-    def _row(self, source: Source, number: int, cells: Sequence[Cell]) -> _Judged:
+    def _row(self, source: Source, number: int, cells: Sequence[Cell]) -> MethodResult:
         """One method with its figures, against zero-shot on the same streams."""
         row, mine = self.outline.rows[number], [cell for cell in cells if cell.row == number]
         keys = tuple(dict.fromkeys(cell.key for cell in mine if cell.key is not None))
         runs = [self.runs[key] for key in keys if key in self.runs]
-        status, reason = self._status(mine, keys)
         reported = self.papers.printed(self.outline, source, row)
         names = (self.outline.reported, source.model, source.dataset, row.method)
         stated = () if row.options or row.offline else self.papers.stated(*names)
-        result = MethodResult(row, status, reason, reported=reported, stated=stated)
+        result = MethodResult(row, *self._status(mine, keys), reported=reported, stated=stated)
         if not runs:
-            return _Judged(result)
+            return result
         once = len(keys) == 1 and self.n_orders > 1  # its answers do not depend on the order
-        answers = answers_of(runs, lambda run: run.own, once)
-        base = None if is_baseline(row) else answers_of(runs, lambda run: run.base, once)
+        right = correctness(runs, "metrics", once)
+        base = None if is_baseline(row) else correctness(runs, "zero_shot", once)
         label = next((each.label for each in self.outline.rows if is_baseline(each)), BASELINE)
         shows_start = self.outline.figure == "cold_start" and not once and base is not None
-        result = replace(
+        return replace(
             result,
             **figures_of(runs, once),
-            gain=contrast(answers, base, label, self.n_orders),
+            gain=contrast(right, base, label, self.n_orders),
             first_gain=first_gains(runs, label) if shows_start else {},
+            lines=tuple(self.lines[run.key] for run in runs),
+            options=runs[0].options,
+            right=right,
+            base=base,
         )
-        return _Judged(result, answers, base, runs[0].run.options)
 
     def _status(self, cells: Sequence[Cell], keys: Sequence[str]) -> tuple[str, str]:
         if not keys:
@@ -302,73 +302,68 @@ class _Reader:
             return "incomplete", f"{count}: {why}" if why else f"{count}."
         return ("failed", why) if failures else ("not run", "Not reached: run crg bench again.")
 
-    def _with_rivals(self, rows: Sequence[_Judged]) -> list[_Judged]:
-        complete = [
-            each.result.accuracy.mean
-            for each in rows
-            if each.result.status == "measured"
-            and each.result.accuracy is not None
-            and not each.result.row.kind
-        ]
-        top, found = max(complete, default=None), []
+    def _with_rivals(self, rows: Sequence[MethodResult]) -> list[MethodResult]:
+        means = [_mean(each) for each in rows if each.is_candidate]
+        top, found = max(means, default=None), []
         for place, mine in enumerate(rows):
-            result, other, like = mine.result, _rival(mine, rows), _most_like(mine, rows[:place])
-            if mine.answers is None or is_baseline(result.row):
+            other, like = _rival(mine, rows), _most_like(mine, rows[:place])
+            if mine.right is None or mine.is_baseline:
                 other = like = None
-            counted = result.status == "measured" and not result.row.kind
-            mean = None if result.accuracy is None else result.accuracy.mean
-            found.append(replace(mine, result=replace(
-                result,
-                best=counted and mean is not None and mean == top,
+            found.append(replace(
+                mine,
+                best=mine.is_candidate and _mean(mine) == top,
                 rival=self._against(mine, other),
                 step=self._against(mine, like),
-            )))  # fmt: skip
+            ))  # fmt: skip
         return found
 
-    def _against(self, mine: _Judged, other: _Judged | None) -> Contrast | None:
+    def _against(self, mine: MethodResult, other: MethodResult | None) -> Contrast | None:
         if other is None:
             return None
-        return contrast(mine.answers, other.answers, other.result.row.label, self.n_orders)
+        return contrast(mine.right, other.right, other.row.label, self.n_orders)
 
-    def _with_change(self, later: _Judged, earlier: _Judged) -> _Judged:
+    def _with_change(self, later: MethodResult, earlier: MethodResult) -> MethodResult:
         """Against itself in the first setting; of streams, the gain: tasks may differ."""
         of_gains = self.outline.figure == "streams"
-        now = later.answers.minus(later.base) if of_gains and later.answers else later.answers
-        then = earlier.answers.minus(earlier.base) if of_gains and earlier.answers else (
-            earlier.answers)  # fmt: skip
+        now, then = (
+            each.right.minus(each.base) if of_gains and each.right else each.right
+            for each in (later, earlier)
+        )
         moved = contrast(now, then, self.outline.settings[0].label, self.n_orders)
-        return replace(later, result=replace(later.result, change=moved))
+        return replace(later, change=moved)
 
 
-def _rival(mine: _Judged, rows: Iterable[_Judged]) -> _Judged | None:
+def _mean(result: MethodResult) -> float:
+    assert result.accuracy is not None
+    return result.accuracy.mean
+
+
+def _rival(mine: MethodResult, rows: Iterable[MethodResult]) -> MethodResult | None:
     """The most accurate other method of its kind."""
-    kind = mine.result.row.kind
     known = [
-        (each.result.accuracy.mean, each)
+        each
         for each in rows
         if each is not mine
-        and each.result.accuracy is not None
-        and each.result.row.method != BASELINE
-        and each.result.row.kind == kind
+        and each.accuracy is not None
+        and each.row.method != BASELINE
+        and each.row.kind == mine.row.kind
     ]
-    return max(known, key=lambda pair: pair[0])[1] if known else None
+    return max(known, key=_mean, default=None)
 
 
-def _most_like(mine: _Judged, above: Sequence[_Judged]) -> _Judged | None:
-    """Of the rows above with the same method, the last one whose options differ least."""
-    same = [
-        each for each in above if each.result.row.method == mine.result.row.method and each.options
-    ]
+def _most_like(mine: MethodResult, above: Sequence[MethodResult]) -> MethodResult | None:
+    """Of the variants above of the same method, the last one whose options differ least."""
+    same = [each for each in above if each.row.method == mine.row.method and each.options]
 
-    def differing(other: _Judged) -> int:
+    def differing(other: MethodResult) -> int:
         names = {*other.options, *mine.options}
         return sum(other.options.get(name) != mine.options.get(name) for name in names)
 
     return min(reversed(same), key=differing) if same and mine.options else None
 
 
-def _machine(runs: Iterable[Run]) -> dict[str, str]:
-    """When, and versions and machine; where runs differ, all that there are."""
+def _machine(runs: Iterable[Result]) -> dict[str, str]:
+    """Times, versions and machine; where runs differ, every value."""
     found: dict[str, dict[str, None]] = {}
     times = []
     for run in runs:
@@ -382,7 +377,7 @@ def _machine(runs: Iterable[Run]) -> dict[str, str]:
 
 
 def _notes(outline: Outline, machine: Mapping[str, str]) -> list[str]:
-    """What a reader must know before believing anything."""
+    """Caveats that concern the whole experiment."""
     notes = ["Reduced form (--quick)."] if outline.quick else []
     count = len(outline.seeds)
     if count < ENOUGH_ORDERS:

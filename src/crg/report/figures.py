@@ -17,11 +17,11 @@ from typing import Any
 from crg.atomic import check_ours, make_folder, replacing
 from crg.report.experiment import Comparison, Experiment, MethodResult
 from crg.report.layout import row_name, sources_name
-from crg.results.schema import Row
+from crg.results.schema import Variant
 from crg.types import InputError
 
 COLD_START = 500  # images
-CREATOR = "crg report"  # by which our PDF files are known
+CREATOR = "crg report"  # marks our PDF files
 PDF_MARK = f"/Creator ({CREATOR})".encode()
 REMEDY = "in the clone of crg, run python -m pip install -c constraints.txt '.[report]'"
 _INK = "#1a2b3c"  # becomes the colour of the page's text
@@ -45,7 +45,7 @@ CAPTIONS = {
     "reliability": "Calibration: accuracy against confidence; on the diagonal they agree.",
 }  # fmt: skip
 
-# Okabe and Ito's colours, which most colour-blind people can tell apart; zero-shot is grey.
+# Okabe and Ito's colours, which most colour-blind people can distinguish; zero-shot is grey.
 _COLOURS = {
     "zero_shot": "#808080", "tda": "#e69f00", "dpe": "#0072b2", "crg": "#d55e00",
     "gda": "#009e73", "tpt": "#cc79a7", "difftpt": "#56b4e9", "tip_adapter": "#a89a00",
@@ -66,7 +66,7 @@ _PLAIN = {
 
 @dataclass(frozen=True)
 class LineStyle:
-    """How a method is drawn."""
+    """Colour, dashes and marker of a method."""
 
     colour: str
     dashes: tuple[int, tuple[float, ...]]
@@ -77,18 +77,15 @@ class LineStyle:
         """The line style as SVG writes it."""
         return " ".join(str(2 * each) for each in self.dashes[1]) or "none"
 
-
-@dataclass(frozen=True)
-class Drawing:
-    """One panel: its title and the matplotlib figure."""
-
-    title: str
-    figure: Any
+    def line(self, marker: bool = False) -> dict[str, Any]:
+        """The arguments of a matplotlib line."""
+        style = {"color": self.colour, "linestyle": self.dashes, "linewidth": 1.8}
+        return {**style, "marker": self.marker, "markersize": 4} if marker else style
 
 
-def pens_of(rows: Iterable[Row]) -> dict[str, LineStyle]:
-    """A pen per label: the method has the colour, its variants differ in line and marker."""
-    pens: dict[str, LineStyle] = {}
+def styles_of(rows: Iterable[Variant]) -> dict[str, LineStyle]:
+    """A style per label: the method has the colour, its variants differ in line and marker."""
+    styles: dict[str, LineStyle] = {}
     variants: dict[str, int] = {}
     unknown: dict[str, str] = {}
     for row in rows:
@@ -101,20 +98,20 @@ def pens_of(rows: Iterable[Row]) -> dict[str, LineStyle]:
         base = list(_COLOURS).index(row.method) if row.method in _COLOURS else 0
         dash = 1 if row.method == "zero_shot" else (place - 1) % 4 + 1 if place else 0
         marker = _MARKERS[(base + place) % len(_MARKERS)]
-        pens[row.label] = LineStyle(colour, _DASHES[dash], marker)
-    return pens
+        styles[row.label] = LineStyle(colour, _DASHES[dash], marker)
+    return styles
 
 
-def drawings_of(experiment: Experiment, kind: str | None = None) -> list[Drawing]:
-    """The figure that answers the question of an experiment, a panel per dataset."""
+def drawings_of(experiment: Experiment, kind: str | None = None) -> list[tuple[str, Any]]:
+    """The figure that answers the question of an experiment: title and plot per dataset."""
     kind = kind or experiment.outline.figure
     draw = _KINDS.get(kind, _gains)
-    pens = pens_of(experiment.outline.rows)
+    styles = styles_of(experiment.outline.rows)
     made = []
     for comparisons in experiment.by_source().values():
         figure, axes = _canvas()
-        if draw(axes, experiment, comparisons, pens):
-            made.append(Drawing(sources_name(comparisons), figure))
+        if draw(axes, experiment, comparisons, styles):
+            made.append((sources_name(comparisons), figure))
     return made
 
 
@@ -123,13 +120,13 @@ def save_pdf(experiments: Iterable[Experiment], folder: Path) -> list[Path]:
     make_folder(folder, "--figures")
     paths = []
     for experiment in experiments:
-        for drawing in drawings_of(experiment):
-            name = re.sub(r"[^\w.-]+", "-", f"{experiment.outline.name}-{drawing.title}").strip("-")
+        for title, figure in drawings_of(experiment):
+            name = re.sub(r"[^\w.-]+", "-", f"{experiment.outline.name}-{title}").strip("-")
             paths.append(folder / f"{name}.pdf")
             check_ours(paths[-1], PDF_MARK, "--figures")
             facts = {"CreationDate": None, "Creator": CREATOR}
             with replacing(paths[-1]) as partial:
-                drawing.figure.savefig(partial, format="pdf", metadata=facts)
+                figure.savefig(partial, format="pdf", metadata=facts)
     return paths
 
 
@@ -151,7 +148,7 @@ def to_svg(figure: Any, label: str) -> str:
     svg = re.sub(r">\s+<", "><", re.sub(r"\s*\n\s*", " ", svg))
     svg = re.sub(r' transform="rotate\(-0 [^"]*"', "", svg)
     found = 1
-    while found:  # groups that say nothing, from the inside
+    while found:  # groups without attributes, innermost first
         svg, found = re.subn(r"<g>((?:<(?!/?g\b)[^>]*>[^<]*)*)</g>", r"\1", svg)
     safe = label.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
     return svg.replace("<svg", f'<svg role="img" aria-label="{safe}"', 1).strip()
@@ -163,8 +160,8 @@ def _canvas() -> tuple[Any, Any]:
         from matplotlib.figure import Figure
     except ImportError:
         raise InputError(f"Figures need matplotlib: {REMEDY}.") from None
-    style: Any = dict.fromkeys(_INKED, _INK) | _PLAIN
-    with matplotlib.rc_context(style):
+    look: Any = dict.fromkeys(_INKED, _INK) | _PLAIN
+    with matplotlib.rc_context(look):
         figure = Figure(figsize=_INCHES, layout="constrained")
         axes = figure.add_subplot()
     axes.grid(alpha=0.2, linewidth=0.6)
@@ -172,21 +169,16 @@ def _canvas() -> tuple[Any, Any]:
     return figure, axes
 
 
-def _style(pen: LineStyle, marker: bool = False) -> dict[str, Any]:
-    style = {"color": pen.colour, "linestyle": pen.dashes, "linewidth": 1.8}
-    return {**style, "marker": pen.marker, "markersize": 4} if marker else style
-
-
-_Pens = Mapping[str, LineStyle]
+_Styles = Mapping[str, LineStyle]
 _CurveOf = Callable[[MethodResult], Iterable[tuple[float, float, float]]]
-_Draw = Callable[[Any, Experiment, Sequence[Comparison], _Pens], bool]
+_Draw = Callable[[Any, Experiment, Sequence[Comparison], _Styles], bool]
 
 
-def _gains(axes: Any, _: Experiment, comparisons: Sequence[Comparison], pens: _Pens) -> bool:
+def _gains(axes: Any, _: Experiment, comparisons: Sequence[Comparison], styles: _Styles) -> bool:
     shown = [each for each in comparisons[0].results if each.gain is not None]
     for place, each in enumerate(reversed(shown)):
-        _interval(axes, each, place, pens[each.row.label], horizontal=True)
-    axes.axvline(0, color=pens_of([Row("zero_shot", "zero_shot")])["zero_shot"].colour, lw=1)
+        _interval(axes, each, place, styles[each.row.label], horizontal=True)
+    axes.axvline(0, color=_COLOURS["zero_shot"], lw=1)
     axes.set_ylim(-0.6, len(shown) - 0.4)
     axes.set_yticks(range(len(shown)), [_short(row_name(each.row)) for each in reversed(shown)])
     axes.set_xlabel("gain, points")
@@ -199,26 +191,26 @@ def _short(name: str, most: int = 40) -> str:
 
 
 def _interval(
-    axes: Any, each: MethodResult, place: float, pen: LineStyle, horizontal: bool
+    axes: Any, each: MethodResult, place: float, style: LineStyle, horizontal: bool
 ) -> None:
     assert each.gain is not None
     seen = each.gain.interval
     mean, ends = 100 * seen.mean, [[100 * (seen.mean - seen.low)], [100 * (seen.high - seen.mean)]]
     where = {"xerr": ends} if horizontal else {"yerr": ends}
     point = (mean, place) if horizontal else (place, mean)
-    axes.errorbar(*point, **where, color=pen.colour, marker=pen.marker, markersize=4.5,
-                  linewidth=1.6, markerfacecolor=pen.colour if each.gain.verdict else "none",
+    axes.errorbar(*point, **where, color=style.colour, marker=style.marker, markersize=4.5,
+                  linewidth=1.6, markerfacecolor=style.colour if each.gain.verdict else "none",
                   )  # fmt: skip
 
 
-def _streams(axes: Any, _: Experiment, comparisons: Sequence[Comparison], pens: _Pens) -> bool:
+def _streams(axes: Any, _: Experiment, comparisons: Sequence[Comparison], styles: _Styles) -> bool:
     labels = [each.row.label for each in comparisons[0].results if each.gain is not None]
     for number, label in enumerate(labels):
         offset = 0.7 * ((number + 0.5) / len(labels) - 0.5)
         for place, comparison in enumerate(comparisons):
             found = comparison.of(label)
             if found.gain is not None:
-                _interval(axes, found, place + offset, pens[label], horizontal=False)
+                _interval(axes, found, place + offset, styles[label], horizontal=False)
     axes.axhline(0, color="#808080", lw=1)
     names = [textwrap.fill(each.setting.label, 18) for each in comparisons]
     axes.set_xticks(range(len(names)), names, rotation=35, ha="right")
@@ -227,7 +219,7 @@ def _streams(axes: Any, _: Experiment, comparisons: Sequence[Comparison], pens: 
 
 
 def _settings(axes: Any, experiment: Experiment, comparisons: Sequence[Comparison],
-              pens: _Pens) -> bool:  # fmt: skip
+              styles: _Styles) -> bool:  # fmt: skip
     """Accuracy where settings are numbers, such as the fraction of wrong labels."""
     outline = experiment.outline
     xs = dict(zip((each.label for each in outline.settings), outline.x_values, strict=False))
@@ -237,23 +229,23 @@ def _settings(axes: Any, experiment: Experiment, comparisons: Sequence[Compariso
             for each in comparisons
             if (found := each.of(row.label)).accuracy and each.setting.label in xs
         ]
-        _line(axes, [(x, s.mean, s.std or 0.0) for x, s in points], pens[row.label], row.label)
+        _line(axes, [(x, s.mean, s.std or 0.0) for x, s in points], styles[row.label], row.label)
     axes.set(xlabel=outline.x_title or "setting", ylabel="accuracy, %")
     return bool(axes.lines)
 
 
 def _line(
-    axes: Any, points: Sequence[tuple[float, float, float]], pen: LineStyle, label: str
+    axes: Any, points: Sequence[tuple[float, float, float]], style: LineStyle, label: str
 ) -> None:
     if points:
         x, mean, std = zip(*sorted(points), strict=True)
         axes.errorbar(x, [100 * each for each in mean], [100 * each for each in std], capsize=0,
-                      elinewidth=0.8, label=label, **_style(pen, marker=True))  # fmt: skip
+                      elinewidth=0.8, label=label, **style.line(marker=True))  # fmt: skip
 
 
 def _rows(axes: Any, experiment: Experiment, comparisons: Sequence[Comparison],
-          pens: _Pens) -> bool:  # fmt: skip
-    """Accuracy where rows are numbers: a line per series, zero-shot as a level."""
+          styles: _Styles) -> bool:  # fmt: skip
+    """Accuracy against a number that varies over methods: a line per series, zero-shot flat."""
     series: dict[str, list[tuple[float, float, float]]] = {}
     methods: dict[str, str] = {}
     for each in comparisons[0].results:
@@ -264,30 +256,30 @@ def _rows(axes: Any, experiment: Experiment, comparisons: Sequence[Comparison],
             methods.setdefault(name, each.row.method)
     taken = list(methods.values())
     again = {name: n for n, name in enumerate(methods) if taken[n] in taken[:n]}
-    own = pens_of(Row(name, method, {"series": name} if name in again else {})
+    own = styles_of(Variant(name, method, {"series": name} if name in again else {})
                   for name, method in methods.items())  # fmt: skip
     for name, points in series.items():
         _line(axes, points, own[name], name)
     base = next((each for each in comparisons[0].results if each.is_baseline), None)
     if base is not None and base.accuracy is not None:
-        pen = pens[base.row.label]
-        axes.axhline(100 * base.accuracy.mean, label=base.row.label, **_style(pen))
+        style = styles[base.row.label]
+        axes.axhline(100 * base.accuracy.mean, label=base.row.label, **style.line())
     axes.set(xlabel=experiment.outline.x_title or "value", ylabel="accuracy, %")
     axes.legend(frameon=False, fontsize=7.5, labelcolor=_INK)
     return bool(series)
 
 
-def _curves(axes: Any, comparison: Comparison, pens: _Pens, curve: _CurveOf) -> None:
+def _curves(axes: Any, comparison: Comparison, styles: _Styles, curve: _CurveOf) -> None:
     for each in comparison.results:
         points = list(curve(each))
         if not points:
             continue
         x, mean, std = zip(*points, strict=True)
-        pen = pens[each.row.label]
-        axes.plot(x, [100 * m for m in mean], label=each.row.label, **_style(pen))
+        style = styles[each.row.label]
+        axes.plot(x, [100 * m for m in mean], label=each.row.label, **style.line())
         low = [100 * (m - s) for m, s in zip(mean, std, strict=True)]
         high = [100 * (m + s) for m, s in zip(mean, std, strict=True)]
-        axes.fill_between(x, low, high, color=pen.colour, alpha=0.12, linewidth=0)
+        axes.fill_between(x, low, high, color=style.colour, alpha=0.12, linewidth=0)
     axes.set_xlabel("images seen")
 
 
@@ -299,31 +291,35 @@ def _errors(each: MethodResult) -> list[tuple[float, float, float]]:
     return [(x, 1 - mean, std) for x, mean, std in each.purity_over_time]
 
 
-def _cold_start(axes: Any, _: Experiment, comparisons: Sequence[Comparison], pens: _Pens) -> bool:
-    _curves(axes, comparisons[0], pens, _start)
+def _cold_start(
+    axes: Any, _: Experiment, comparisons: Sequence[Comparison], styles: _Styles
+) -> bool:
+    _curves(axes, comparisons[0], styles, _start)
     axes.set_ylabel("running accuracy, %")
     return bool(axes.lines)
 
 
-def _purity(axes: Any, _: Experiment, comparisons: Sequence[Comparison], pens: _Pens) -> bool:
-    _curves(axes, comparisons[0], pens, _errors)
+def _purity(axes: Any, _: Experiment, comparisons: Sequence[Comparison], styles: _Styles) -> bool:
+    _curves(axes, comparisons[0], styles, _errors)
     axes.set_ylabel("cache errors, %")
     return bool(axes.lines)
 
 
-def _reliability(axes: Any, _: Experiment, comparisons: Sequence[Comparison], pens: _Pens) -> bool:
+def _reliability(
+    axes: Any, _: Experiment, comparisons: Sequence[Comparison], styles: _Styles
+) -> bool:
     axes.plot([0, 100], [0, 100], color="#808080", lw=1)
     for each in comparisons[0].results:
         bins = [each_bin for each_bin in each.reliability if each_bin[0] >= _ENOUGH_ANSWERS]
         if bins and not each.row.options:
             confidence, accuracy = ([100 * each_bin[n] for each_bin in bins] for n in (1, 2))
-            style = _style(pens[each.row.label], marker=True)
+            style = styles[each.row.label].line(marker=True)
             axes.plot(confidence, accuracy, label=each.row.label, **style)
     axes.set(xlabel="confidence, %", ylabel="accuracy, %")
     return len(axes.lines) > 1
 
 
-def _heat(axes: Any, _: Experiment, comparisons: Sequence[Comparison], pens: _Pens) -> bool:
+def _heat(axes: Any, _: Experiment, comparisons: Sequence[Comparison], styles: _Styles) -> bool:
     shown = [each for each in comparisons[0].results if each.accuracy and each.row.options]
     varied = [
         name
@@ -331,7 +327,7 @@ def _heat(axes: Any, _: Experiment, comparisons: Sequence[Comparison], pens: _Pe
         if len({str(each.row.options.get(name)) for each in shown}) > 1
     ]
     if len(varied) != 2:
-        return _gains(axes, _, comparisons, pens)
+        return _gains(axes, _, comparisons, styles)
     xs, ys = (sorted({each.row.options[name] for each in shown if name in each.row.options})
               for name in varied)  # fmt: skip
     values = [[float("nan")] * len(xs) for _ in ys]

@@ -1,9 +1,10 @@
-"""Which tables experiments have: the main table, the win/tie/loss grid, and one per dataset."""
+"""The tables of experiments: the main table, the win/tie/loss grid, and one per dataset."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 from crg.report.contrasts import Contrast, Spread, tally
@@ -21,7 +22,7 @@ from crg.report.tables import (
     spread_text,
 )
 from crg.results.papers import Reported
-from crg.results.schema import LABELLED_IMAGES, Row, Setting, Source
+from crg.results.schema import LABELLED_IMAGES, Setting, Source, Variant
 from crg.streams import Scenario
 
 TUNED = "tuned with labels"
@@ -29,8 +30,8 @@ LABELS = "uses labels"
 OFFLINE = "offline"  # sees all images before it answers
 
 
-def row_name(row: Row) -> str:
-    """The label with what must not be overlooked: labels that went into it."""
+def row_name(row: Variant) -> str:
+    """The label, flagged if labels were used or if it answers at the end of the stream."""
     labels = TUNED if row.tuned else LABELS if LABELLED_IMAGES in row.needs else ""
     flags = ", ".join(flag for flag in (labels, OFFLINE if row.offline else "") if flag)
     return f"{row.label} ({flags})" if flags else row.label
@@ -42,7 +43,7 @@ def source_name(source: Source) -> str:
 
 
 def sources_name(comparisons: Sequence[Comparison]) -> str:
-    """The name of a dataset, and of what else it was measured with."""
+    """The name of a dataset and of the further sets of class names it was measured with."""
     first = comparisons[0].source
     names = dict.fromkeys(source_name(each.source) for each in comparisons)
     return "; ".join(name.removeprefix(f"{first.name}, ") for name in names)
@@ -52,18 +53,24 @@ def _reported(number: Reported) -> str:
     return f"{number.value:.2f}" + ("*" if number.notes else "")
 
 
+_ACCURACY = Column("accuracy %", spread_text)
+_ECE = Column("ECE %", mean_percent, is_optional=True)
+_NLL = Column("NLL", lambda each: f"{each.mean:.3f}", is_optional=True)
+_PURITY = Column("cache purity %", mean_percent, is_optional=True)
+_LINES = Column("lines", lines_text)
+
 _COLUMNS: tuple[tuple[Column, Callable[[MethodResult], Any]], ...] = (
     (METHOD, lambda each: row_name(each.row)),
-    (Column("accuracy %", spread_text), lambda each: each.accuracy),
+    (_ACCURACY, lambda each: each.accuracy),
     (GAIN, lambda each: each.gain),
     (Column("to best other", rival_text), lambda each: each.rival),
-    (Column("ECE %", mean_percent), lambda each: each.ece),
-    (Column("NLL", lambda each: f"{each.mean:.3f}"), lambda each: each.nll),
-    (Column("worst class %", mean_percent), lambda each: each.worst_class),
-    (Column("cache purity %", mean_percent), lambda each: each.purity),
+    (_ECE, lambda each: each.ece),
+    (_NLL, lambda each: each.nll),
+    (Column("worst class %", mean_percent), lambda each: each.worst_class_accuracy),
+    (_PURITY, lambda each: each.purity),
     (Column("peak MB", lambda each: f"{each / 1e6:.0f}"), lambda each: each.peak_bytes),
     (Column("in papers %", _reported), lambda each: each.reported),
-    (Column("lines", lines_text), lambda each: each.lines or None),
+    (_LINES, lambda each: each.lines or None),
 )
 _STEP: tuple[Column, Callable[[MethodResult], Any]] = (
     Column("to the row it extends", rival_text),
@@ -92,18 +99,59 @@ def comparison_table(comparison: Comparison, figure: str = "table") -> Table:
 
 
 def short_table(comparison: Comparison) -> Table:
-    """Accuracy and gain of every method, and why some were not run: for a terminal."""
-    columns = (METHOD, Column("accuracy %", spread_text), GAIN, Column("remarks", is_text=True))
+    """The main figures of every method, and why some were not run: for a terminal."""
+    columns = (METHOD, _ACCURACY, GAIN, _ECE, _NLL, _PURITY, Column("remarks", is_text=True))
     rows = tuple(
-        (row_name(each.row), each.accuracy, each.gain, _remark(each)) for each in comparison.results
+        (row_name(r.row), r.accuracy, r.gain, r.ece, r.nll, r.purity, _remark(r))
+        for r in comparison.results
     )
     best = frozenset((n, 1) for n, each in enumerate(comparison.results) if each.best)
     return Table(columns, rows, source_name(comparison.source), best).without_empty_columns()
 
 
+def short_tables(experiment: Experiment) -> list[Table]:
+    """A short table per dataset and setting; the title counts images, classes and orders."""
+    several = len(experiment.outline.settings) > 1
+    orders, tables = _counted(len(experiment.outline.seeds), "order"), []
+    for each in experiment.comparisons:
+        table, source = short_table(each), each.source
+        setting = f", {each.setting.label}" if several else ""
+        facts = f"{_counted(source.n_samples, 'image')}, {source.n_classes} classes, {orders}"
+        tables.append(replace(table, title=f"{table.title}{setting}: {facts}"))
+    return tables
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
 def _remark(result: MethodResult) -> str | None:
     parts = [result.status if result.status != "measured" else "", result.reason]
     return ": ".join(filter(None, parts)) or None
+
+
+def summary(experiment: Experiment) -> dict[str, Any]:
+    """The figures of an experiment with one setting as JSON values, by dataset and method."""
+    names = ("path", "sha256", "n_samples", "n_classes", "n_views")
+    found = experiment.comparisons
+    return {
+        "files": {c.source.name: {r.row.label: _figures(r) for r in c.results} for c in found},
+        "seeds": list(experiment.outline.seeds),
+        "data": {c.source.name: {each: getattr(c.source, each) for each in names} for c in found},
+    }
+
+
+def _figures(result: MethodResult) -> dict[str, Any]:
+    gain, spreads = result.gain, ("ece", "nll", "purity", "worst_class_accuracy")
+    means = {name: getattr(result, name) for name in spreads}
+    return {
+        "method": result.row.method,
+        "options": dict(result.row.options),
+        "accuracy": result.accuracy and asdict(result.accuracy),
+        **{name: spread and spread.mean for name, spread in means.items()},
+        "gain": gain and {**asdict(gain.interval), "verdict": gain.verdict},
+        "best": result.best,
+    }
 
 
 def settings_table(comparisons: Sequence[Comparison]) -> Table:
@@ -122,7 +170,7 @@ def settings_table(comparisons: Sequence[Comparison]) -> Table:
     columns = (
         METHOD,
         *(Column(each.setting.label, _accuracy_and_gain) for each in comparisons),
-        Column("lines", lines_text),
+        _LINES,
     )
     return Table(columns, tuple(rows), sources_name(comparisons), frozenset(best))
 
@@ -161,7 +209,7 @@ def mean_table(experiment: Experiment) -> Table | None:
 
 
 def tables_of(experiment: Experiment) -> list[Table]:
-    """The tables of an experiment, one or two per dataset; methods by settings where several."""
+    """The tables of an experiment: one or two per dataset, methods by settings if several."""
     figure = experiment.outline.figure
     tables: list[Table] = []
     if figure == "noise":
@@ -278,7 +326,7 @@ def _sum(counts: Iterable[tuple[int, int, int] | None]) -> tuple[int, int, int]:
 
 
 def not_run_line(experiment: Experiment) -> str:
-    """What was not run, in one line: missing datasets, then methods with their reasons."""
+    """Missing datasets and methods that were not run, with their reasons, in one line."""
     models: dict[str, list[str]] = {}
     for source in experiment.missing:
         models.setdefault(source.dataset or source.name, []).append(source.model or "")
@@ -286,7 +334,7 @@ def not_run_line(experiment: Experiment) -> str:
     for dataset, its in models.items():
         missing.setdefault(" and ".join(filter(None, its)), []).append(dataset)
     parts = [
-        f"datasets that are not here{f', {model}' if model else ''}: {', '.join(names)}"
+        f"datasets not found{f', {model}' if model else ''}: {', '.join(names)}"
         for model, names in missing.items()
     ]
     reasons: dict[str, dict[str, None]] = {}

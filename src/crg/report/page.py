@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -11,43 +11,13 @@ from typing import Any
 from crg.atomic import replacing
 from crg.report import figures, layout
 from crg.report.experiment import Experiment
-from crg.report.tables import Table
 from crg.results.schema import ENOUGH_IMAGES, ENOUGH_ORDERS
 from crg.types import InputError
 
-MARK = 'content="crg"'  # by which our pages are known
+MARK = 'content="crg"'  # marks our pages
 GENERATOR = f'<meta name="generator" {MARK}>'
-TITLE = "Test-time adaptation: what was measured"
+TITLE = "Test-time adaptation: measured results"
 _CALIBRATED = ("table",)  # kinds of experiment that show a reliability diagram too
-
-
-@dataclass(frozen=True)
-class Panel:
-    """A figure of one dataset, as SVG."""
-
-    title: str
-    svg: str
-
-
-@dataclass(frozen=True)
-class Figure:
-    """Panels with one legend and one caption."""
-
-    caption: str
-    panels: tuple[Panel, ...]
-    legend: tuple[tuple[str, figures.LineStyle], ...] = ()
-
-
-@dataclass(frozen=True)
-class Section:
-    """One experiment as the template shows it."""
-
-    experiment: Experiment
-    figure: Figure | None
-    calibration: Figure | None
-    tables: tuple[Table, ...]
-    not_run: str
-    also: tuple[str, ...] = ()  # titles of experiments with the very same runs
 
 
 def write(experiments: Sequence[Experiment], path: Path, title: str = TITLE) -> None:
@@ -64,10 +34,10 @@ def render(experiments: Sequence[Experiment], title: str = TITLE) -> str:
     same = tuple(each.outline.title for each in experiments if each.outline.name not in names)
     return _rendered(
         title=title,
-        facts=facts_of(shown),
+        facts=_facts(shown),
         main=layout.main_tables(shown),
         tally=layout.tally_table(shown),
-        sections=[section_of(each) for each in shown],
+        sections=[_section(each) for each in shown],
         same=same,
         versions=_versions(shown),
         enough_orders=ENOUGH_ORDERS,
@@ -99,37 +69,36 @@ def _environment() -> Any:
     )
 
 
-def section_of(experiment: Experiment) -> Section:
-    """One experiment with its figure, tables and what was not run."""
+def _section(experiment: Experiment) -> dict[str, Any]:
+    """One experiment as the template shows it."""
     kind = experiment.outline.figure
-    return Section(
-        experiment,
-        _figure(experiment, kind),
-        _figure(experiment, "reliability") if kind in _CALIBRATED else None,
-        tuple(layout.tables_of(experiment)),
-        layout.not_run_line(experiment),
-    )
+    return {
+        "experiment": experiment,
+        "figure": _figure(experiment, kind),
+        "calibration": _figure(experiment, "reliability") if kind in _CALIBRATED else None,
+        "tables": layout.tables_of(experiment),
+        "not_run": layout.not_run_line(experiment),
+    }
 
 
-def _figure(experiment: Experiment, kind: str) -> Figure | None:
+def _figure(experiment: Experiment, kind: str) -> dict[str, Any] | None:
+    """A caption, (title, SVG) per panel, and (label, style) per method of the legend."""
     drawn = figures.drawings_of(experiment, kind)
     if not drawn:
         return None
     name = f"{experiment.outline.name} {kind}"
-    panels = tuple(
-        Panel(each.title, figures.to_svg(each.figure, f"{name}: {each.title}")) for each in drawn
-    )
+    panels = [(title, figures.to_svg(each, f"{name}: {title}")) for title, each in drawn]
+    legend = {}
+    if kind in ("noise", "streams", "cold_start", "purity", "reliability"):  # else: on the axes
+        styles = figures.styles_of(experiment.outline.rows)
+        legend = {label: styles[label] for _, each in drawn for label in _labels(experiment, each)}
     caption = figures.CAPTIONS.get(kind, figures.CAPTIONS["table"])
-    if kind not in ("noise", "streams", "cold_start", "purity", "reliability"):
-        return Figure(caption, panels)  # the names stand beside the axes
-    labels = [label for each in drawn for label in _labels(experiment, each)]
-    pens = figures.pens_of(experiment.outline.rows)
-    return Figure(caption, panels, tuple((label, pens[label]) for label in dict.fromkeys(labels)))
+    return {"caption": caption, "panels": panels, "legend": legend.items()}
 
 
-def _labels(experiment: Experiment, drawing: figures.Drawing) -> list[str]:
+def _labels(experiment: Experiment, figure: Any) -> list[str]:
     """The methods that a panel shows, in the order of the experiment."""
-    drawn = drawing.figure.axes[0].get_legend_handles_labels()[1]
+    drawn = figure.axes[0].get_legend_handles_labels()[1]
     rows = [row.label for row in experiment.outline.rows]
     if drawn:
         return [label for label in rows if label in drawn]
@@ -137,8 +106,8 @@ def _labels(experiment: Experiment, drawing: figures.Drawing) -> list[str]:
     return [label for label in rows if label in gains]
 
 
-def facts_of(experiments: Sequence[Experiment]) -> dict[str, int]:
-    """How much was compared: methods, datasets, runs, stream orders."""
+def _facts(experiments: Sequence[Experiment]) -> dict[str, int]:
+    """The numbers of methods, datasets, experiments, runs and stream orders."""
     comparisons = [each for experiment in experiments for each in experiment.comparisons]
     measured = [each for c in comparisons for each in c.results if each.accuracy is not None]
     facts = {
@@ -165,7 +134,7 @@ def _versions(experiments: Sequence[Experiment]) -> dict[str, str]:
 
 
 def distinct(experiments: Sequence[Experiment]) -> list[Experiment]:
-    """Without what an earlier experiment has shown already: the same methods on the same images."""
+    """Without comparisons of the same methods on the same images in an earlier experiment."""
     shown: dict[Any, str] = {}
     kept: list[Experiment] = []
     for experiment in experiments:

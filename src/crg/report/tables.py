@@ -1,6 +1,6 @@
 """Tables: one model with one formatter per column, rendered as HTML, Markdown, LaTeX or text.
 
-Cells hold values; a column says how they read. Accuracy is in %, a gain in percentage points with
+Cells hold values; a column formats them. Accuracy is in %, a gain in percentage points with
 its 95% interval and a mark: ▲ significantly better, ▼ significantly worse. HTML is rendered by the
 template of ``crg.report.page``, the rest here.
 """
@@ -8,7 +8,7 @@ template of ``crg.report.page``, the rest here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,14 +23,15 @@ NOTHING = "-"
 
 @dataclass(frozen=True)
 class Column:
-    """A heading and how the values below it read."""
+    """A heading and the formatter of the values below it."""
 
     title: str
     text: Callable[[Any], str] = str
     is_text: bool = False  # aligned left, may be wrapped
+    is_optional: bool = False  # left out first where a terminal is narrow
 
     def format(self, value: Any) -> str:
-        """A value as text; nothing known is a dash."""
+        """A value as text; an unknown value is a dash."""
         return NOTHING if value is None else self.text(value)
 
 
@@ -52,7 +53,7 @@ class Table:
         ]
 
     def without_empty_columns(self) -> Table:
-        """Without the columns in which nothing is known."""
+        """Without the columns that have no values."""
         kept = [n for n in range(len(self.columns)) if any(row[n] is not None for row in self.rows)]
         return Table(
             tuple(self.columns[n] for n in kept),
@@ -91,7 +92,7 @@ def rival_text(gain: Contrast) -> str:
 
 
 def lines_text(numbers: Iterable[int]) -> str:
-    """Lines of a results file, neighbours drawn together.
+    """Lines of a results file as ranges.
 
     >>> lines_text([3, 4, 5, 9])
     '3-5, 9'
@@ -158,8 +159,8 @@ def to_latex(table: Table) -> str:
     return "\n".join([*lines, r"\end{table}"])
 
 
-def to_terminal(table: Table, width: int = 200, least_needed: Sequence[str] = ()) -> RichTable:
-    """A table for a terminal; columns of ``least_needed`` that do not fit are left out."""
+def to_terminal(table: Table, width: int = 200) -> RichTable:
+    """A table for a terminal; optional columns that do not fit are left out, the last one first."""
     from rich.table import Table as RichTable
     from rich.text import Text
 
@@ -169,9 +170,9 @@ def to_terminal(table: Table, width: int = 200, least_needed: Sequence[str] = ()
         max([len(column.title), *(len(row[n]) for row in cells)]) + 3
         for n, column in enumerate(table.columns)
     ]
-    for title in least_needed:
-        if sum(widths[n] for n in kept) + 1 > width:
-            kept = [n for n in kept if table.columns[n].title != title]
+    for n in [n for n in reversed(kept) if table.columns[n].is_optional]:
+        if sum(widths[each] for each in kept) + 1 > width:
+            kept.remove(n)
     shown = RichTable()
     for n in kept:
         column = table.columns[n]
@@ -180,28 +181,3 @@ def to_terminal(table: Table, width: int = 200, least_needed: Sequence[str] = ()
         bold = any(each == place for each, _ in table.best)
         shown.add_row(*(Text(row[n], style="bold" if bold else "") for n in kept))
     return shown
-
-
-def summary_table(rows: Mapping[str, Mapping[str, Any]], title: str) -> Table:
-    """The table of one file of ``crg compare``, from the rows of its summary."""
-    columns = (METHOD, Column("accuracy %", spread_of_summary), Column("gain (95% interval)",
-               gain_of_summary), Column("ECE %", percent), Column("NLL", lambda v: f"{v:.3f}"),
-               Column("purity %", lambda v: percent(v, 1)))  # fmt: skip
-    cells = tuple(
-        (label, row["accuracy"], None if row["method"] == "zero_shot" else row["gain"],
-         row["ece"], row["nll"], row["purity"])
-        for label, row in rows.items()
-    )  # fmt: skip
-    best = frozenset((n, m) for n, row in enumerate(rows.values()) if row["best"] for m in (0, 1))
-    return Table(columns, cells, title, best)
-
-
-def spread_of_summary(spread: Mapping[str, Any]) -> str:
-    """Mean and standard deviation of a summary, in %."""
-    return spread_text(Spread(spread["mean"], spread["std"], ()))
-
-
-def gain_of_summary(gain: Mapping[str, float]) -> str:
-    """Gain of a summary in percentage points with its interval."""
-    mean, low, high = (f"{100 * gain[end]:+.2f}" for end in ("mean", "low", "high"))
-    return f"{mean} [{low}, {high}]"

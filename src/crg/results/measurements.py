@@ -1,7 +1,7 @@
-"""What a run keeps of every step, what is measured from it, and how it is packed into a line.
+"""Measurements: the figures kept of every step, the metrics made of them, and their packing.
 
-Bits become hexadecimal text, and class numbers compressed bytes in base64. What is by row of
-the file lets runs in different orders pair up image by image.
+Bits become hexadecimal text, and class numbers compressed bytes in base64. Answers are stored by
+row of the file, so that runs in different orders can be compared image by image.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ def packed_classes(classes: Numbers) -> str:
 
 
 def correct_rows(metrics_of_run: Mapping[str, Any], n_rows: int) -> Numbers:
-    """Which rows of the file were predicted rightly (N,), from the ``correct`` of a run."""
+    """Which rows of the file were predicted correctly (N,)."""
     return unpacked_bits(metrics_of_run["correct"], n_rows)
 
 
 def scored_rows(metrics_of_run: Mapping[str, Any], n_rows: int) -> Numbers:
-    """Which rows of the file came and had a class (N,): all, unless the run tells otherwise."""
-    told = metrics_of_run.get("streamed")
-    return np.ones(n_rows, dtype=bool) if told is None else unpacked_bits(told, n_rows)
+    """Which rows of the file came and had a class (N,): all, unless the run names them."""
+    streamed = metrics_of_run.get("streamed")
+    return np.ones(n_rows, dtype=bool) if streamed is None else unpacked_bits(streamed, n_rows)
 
 
 def right_in_order(metrics_of_run: Mapping[str, Any]) -> Numbers:
-    """Which answers were right, by place in the stream; images of no class are left out."""
+    """Which answers were right, by position in the stream, without images of no class."""
     return unpacked_bits(metrics_of_run["right_in_order"], metrics_of_run["n_scored"])
 
 
@@ -82,7 +82,7 @@ class Measurements:
     purity: list[list[float]] = field(default_factory=list)  # [step, purity]
 
     def add(self, step: Step) -> None:
-        """Take down one step."""
+        """Record one step."""
         self.predicted.append(step.prediction.label)
         self.confidence.append(float(step.prediction.probs[step.prediction.label]))
         self.milliseconds.append(step.milliseconds)
@@ -126,23 +126,22 @@ class Measurements:
         }
 
     def _by_image(self, stream: Stream, scored: Numbers, right: Numbers) -> dict[str, str]:
-        """What is reported every image, by row of the file and by place in the stream."""
+        """The answers to every image, by row of the file and by position in the stream."""
         n_rows, rows = len(stream.features), stream.rows[scored]
         answers = np.full(n_rows, -1)
         answers[stream.rows] = self.predicted
-        told = {
+        packed = {
             "correct": packed_bits(_marked(rows[right], n_rows)),
             "right_in_order": packed_bits(right),
             "predicted": packed_classes(answers),
         }
-        return (
-            told if len(rows) == n_rows else told | {"streamed": packed_bits(_marked(rows, n_rows))}
-        )
+        some = len(rows) < n_rows
+        return packed | ({"streamed": packed_bits(_marked(rows, n_rows))} if some else {})
 
 
 def _by_class(predicted: Numbers, labels: Numbers, names: Sequence[str]) -> dict[str, float | None]:
-    shares = metrics.per_class_accuracy(predicted, labels, len(names)).tolist()
-    return {n: None if np.isnan(share) else share for n, share in zip(names, shares, strict=True)}
+    found = metrics.per_class_accuracy(predicted, labels, len(names)).tolist()
+    return {name: None if np.isnan(x) else x for name, x in zip(names, found, strict=True)}
 
 
 def _marked(rows: Numbers, n_rows: int) -> Numbers:

@@ -1,14 +1,14 @@
-"""Reported accuracies: what papers print for a method, with what speaks against comparing it.
+"""Reported accuracies: the numbers that papers print for a method, with their caveats.
 
 The numbers are in ``papers.toml``, each with the paper it was read in. None of them was
-measured here, and none is left out because it looks wrong: that is what the notes are for.
+measured here, and none is left out because it looks wrong: the notes say so instead.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from importlib import resources
@@ -17,7 +17,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from crg.results.schema import Outline, Row, Source, read_toml
+from crg.results.schema import Outline, Source, Variant, read_toml
 from crg.types import InputError
 
 AVERAGE = "average"
@@ -33,35 +33,30 @@ class Reported:
     notes: tuple[str, ...]  # slips in papers and differences in protocol that concern it
 
 
-@dataclass(frozen=True)
-class Print:
-    """One block of a printed table: a method has one value per column."""
+class PaperTable(Struct, frozen=True, forbid_unknown_fields=True):
+    """One ``[[table]]`` of a file: a block of a printed table, one value per method and column."""
 
     experiment: str
     backbone: str
-    source: str  # whose print it was read in
-    columns: tuple[str, ...]
-    rows: Mapping[str, tuple[float, ...]]
-    file: str = ""  # where it stands: notes of other files do not concern it
+    source: str  # the print that it was read in: a key of ``sources``
+    columns: Annotated[tuple[str, ...], Meta(min_length=1)]
+    rows: Annotated[dict[str, tuple[Annotated[float, Meta(ge=0, le=100)], ...]], Meta(min_length=1)]
 
 
-@dataclass(frozen=True)
-class Note:
-    """What must be known of numbers: of all, but for what narrows it (None does not)."""
+class PaperNote(Struct, frozen=True, forbid_unknown_fields=True):
+    """A caveat about numbers of its file: about all, unless a field narrows it."""
 
-    kind: str  # one of NOTES
-    text: str
-    source: str | None = None  # of the tables it is about; of a statement, where that is said
+    note: str
+    source: str | None = None  # of the tables it is about; of a statement, where it is made
     experiment: str | None = None
     backbone: str | None = None
     methods: tuple[str, ...] | None = None
     datasets: tuple[str, ...] | None = None
-    file: str = ""
 
     def concerns(
         self, experiment: str, backbone: str, about: AbstractSet[str], method: str
     ) -> bool:
-        """Whether nothing keeps it from concerning the entry."""
+        """Whether it is about this number; ``about`` holds the datasets behind the number."""
         return (
             self.experiment in (None, experiment)
             and (self.backbone is None or _plain(self.backbone) == _plain(backbone))
@@ -70,15 +65,25 @@ class Note:
         )
 
 
-@dataclass(frozen=True)
-class Papers:
-    """What papers print. Where two print the same entry, the first one counts."""
+class PaperFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """A file such as ``papers.toml``."""
 
-    prints: tuple[Print, ...]
-    notes: tuple[Note, ...]
+    experiments: tuple[str, ...] = ()
+    sources: dict[str, str] = {}
+    table: tuple[PaperTable, ...] = ()
+    slip: tuple[PaperNote, ...] = ()
+    protocol: tuple[PaperNote, ...] = ()
+    statement: tuple[PaperNote, ...] = ()
+
+
+class Papers:
+    """The numbers of some files. Where two tables hold the same entry, the first one counts."""
+
+    def __init__(self, *files: PaperFile) -> None:
+        self.files = files
 
     def number(self, experiment: str, backbone: str, dataset: str, method: str) -> Reported | None:
-        """What papers print for a method on a dataset, if anything is known.
+        """The accuracy that papers print for a method on a dataset, if any.
 
         The numbers are of OpenAI's weights: ``ViT-B/16``, ``ViT-B-16`` and ``ViT-B-16:openai``
         are the same backbone, ``ViT-B-16:laion2b`` is another.
@@ -86,20 +91,22 @@ class Papers:
         >>> bundled_papers().number("robustness", "ViT-B/16", "imagenet-a", "tda").value
         60.11
         """
-        for each in self._prints_of(experiment, backbone):
-            row = dict(zip(each.columns, each.rows.get(method, ()), strict=False))
-            if dataset in row:
-                # what is odd about one of its datasets is odd about an average too
+        for file, table in [(each, table) for each in self.files for table in each.table]:
+            row = dict(zip(table.columns, table.rows.get(method, ()), strict=False))
+            if (
+                table.experiment == experiment
+                and _plain(table.backbone) == _plain(backbone)
+                and dataset in row
+            ):
+                # a caveat about one dataset concerns the average too
                 about = row.keys() if dataset == AVERAGE else {dataset}
                 odd = (
-                    note.text
-                    for note in self.notes
-                    if note.kind != "statement"
-                    and note.file == each.file
-                    and note.source in (None, each.source)
+                    note.note
+                    for note in (*file.slip, *file.protocol)
+                    if note.source in (None, table.source)
                     and note.concerns(experiment, backbone, about, method)
                 )
-                return Reported(row[dataset], each.source, tuple(odd))
+                return Reported(row[dataset], file.sources[table.source], tuple(odd))
         return None
 
     def average(self, experiment: str, backbone: str, method: str) -> Reported | None:
@@ -109,20 +116,21 @@ class Papers:
     def stated(
         self, experiment: str, backbone: str | None, dataset: str, method: str
     ) -> tuple[str, ...]:
-        """What is said of a result whose number is not available, each with where it is said."""
+        """Statements about a result that no table has, each with its paper."""
         if backbone is None or self.number(experiment, backbone, dataset, method) is not None:
             return ()
         return tuple(
-            f"{note.text} So says {note.source}."
-            for note in self.notes
-            if note.kind == "statement" and note.concerns(experiment, backbone, {dataset}, method)
+            f"{note.note} So says {file.sources[note.source or '']}."
+            for file in self.files
+            for note in file.statement
+            if note.concerns(experiment, backbone, {dataset}, method)
         )
 
-    def printed(self, outline: Outline, source: Source, row: Row) -> Reported | None:
-        """What papers print for a row of an experiment on a dataset with its model.
+    def printed(self, outline: Outline, source: Source, row: Variant) -> Reported | None:
+        """The accuracy that papers print for a method of an experiment on a dataset.
 
         It may be named by its label, or by its method with default options; papers print what
-        they tuned per dataset, so a tuned row has the number of its method too.
+        they tuned per dataset, so a tuned variant has the number of its method too.
         """
         if not outline.reported or source.model is None or row.offline:
             return None
@@ -131,49 +139,6 @@ class Papers:
             names = [row.label] * (row.label != row.method) + ["zero_shot_one_prompt"]
         found = (self.number(outline.reported, source.model, source.dataset, n) for n in names)
         return next((each for each in found if each is not None), None)
-
-    def before(self, others: Papers) -> Papers:
-        """Both, where these come first."""
-        return Papers((*self.prints, *others.prints), (*self.notes, *others.notes))
-
-    def _prints_of(self, experiment: str, backbone: str) -> list[Print]:
-        return [
-            each
-            for each in self.prints
-            if each.experiment == experiment and _plain(each.backbone) == _plain(backbone)
-        ]
-
-
-class _Table(Struct, forbid_unknown_fields=True):
-    """One ``[[table]]`` of a file."""
-
-    experiment: str
-    backbone: str
-    source: str
-    columns: Annotated[tuple[str, ...], Meta(min_length=1)]
-    rows: Annotated[dict[str, tuple[Annotated[float, Meta(ge=0, le=100)], ...]], Meta(min_length=1)]
-
-
-class _Note(Struct, forbid_unknown_fields=True):
-    """One ``[[slip]]``, ``[[protocol]]`` or ``[[statement]]`` of a file."""
-
-    note: str
-    source: str | None = None
-    experiment: str | None = None
-    backbone: str | None = None
-    methods: tuple[str, ...] | None = None
-    datasets: tuple[str, ...] | None = None
-
-
-class _File(Struct, forbid_unknown_fields=True):
-    """A file such as ``papers.toml``."""
-
-    experiments: tuple[str, ...] = ()
-    sources: dict[str, str] = {}
-    table: tuple[_Table, ...] = ()
-    slip: tuple[_Note, ...] = ()
-    protocol: tuple[_Note, ...] = ()
-    statement: tuple[_Note, ...] = ()
 
 
 def with_papers(path: str | os.PathLike[str] | None) -> Papers:
@@ -184,26 +149,27 @@ def with_papers(path: str | os.PathLike[str] | None) -> Papers:
         content = Path(path).read_bytes()
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}): check the path.") from None
-    data = read_toml(content, _File, str(path))
-    for why in _faults(data):
+    file = read_toml(content, PaperFile, str(path))
+    for why in _faults(file):
         raise InputError(f"{path}: {why}.")
-    return _papers(data, str(path)).before(bundled_papers())
+    return Papers(file, *bundled_papers().files)
 
 
 @functools.cache
 def bundled_papers() -> Papers:
     """The papers that come with the package."""
-    return _papers(_bundled(), "")
+    content = resources.files("crg.results").joinpath("papers.toml").read_bytes()
+    return Papers(read_toml(content, PaperFile, "papers.toml"))
 
 
-@functools.cache
 def known_experiments() -> tuple[str, ...]:
-    """The experiments that numbers may be looked up for, those that wait for theirs included."""
-    return _bundled().experiments
+    """The experiments that papers may have numbers for."""
+    [bundled] = bundled_papers().files
+    return bundled.experiments
 
 
-def _faults(data: _File) -> Iterator[str]:
-    """What a form cannot say: names that lead nowhere, and rows that do not fit their columns."""
+def _faults(data: PaperFile) -> Iterator[str]:
+    """Names that lead nowhere, and rows that do not fit their columns."""
     notes = [(kind, each) for kind in NOTES for each in getattr(data, kind)]
     if not data.table and not notes:
         yield "it has no numbers: write them below [[table]]"
@@ -222,27 +188,6 @@ def _faults(data: _File) -> Iterator[str]:
     for kind, note in notes:
         if kind == "statement" and note.source is None:
             yield "a statement has no source: say where it is said"
-
-
-def _papers(data: _File, file: str) -> Papers:
-    prints = tuple(
-        Print(each.experiment, each.backbone, data.sources[each.source], each.columns, each.rows,
-              file)
-        for each in data.table
-    )  # fmt: skip
-    notes = tuple(
-        Note(kind, each.note, None if each.source is None else data.sources[each.source],
-             each.experiment, each.backbone, each.methods, each.datasets, file)
-        for kind in NOTES
-        for each in getattr(data, kind)
-    )  # fmt: skip
-    return Papers(prints, notes)
-
-
-@functools.cache
-def _bundled() -> _File:
-    content = resources.files("crg.results").joinpath("papers.toml").read_bytes()
-    return read_toml(content, _File, "papers.toml")
 
 
 def _plain(backbone: str) -> str:

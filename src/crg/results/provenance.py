@@ -1,6 +1,6 @@
-"""Provenance: where a run came from, on which machine and with which versions it was made.
+"""Provenance: the code, machine and versions behind a result, and the key of a run.
 
-The processor and the BLAS are written down too: they decide how sums are rounded.
+The processor and the BLAS are recorded too: they decide how sums are rounded.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ import importlib.metadata
 import json
 import os
 import platform
-import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 import crg
-from crg.results.schema import Data, Failure, Run
-from crg.types import Result
+from crg.results.schema import Failure, Result, RunSpec
 
 _CPUINFO = Path("/proc/cpuinfo")
 _NAMES = ("model name", "Model", "cpu model", "Hardware")  # of the model, by architecture
@@ -41,7 +40,7 @@ def describe_machine() -> dict[str, Any]:
 
 @functools.cache
 def processor_model() -> str | None:
-    """What the processor calls itself, such as "AMD EPYC 7B13"; None where nothing says."""
+    """The model name of the processor, such as "AMD EPYC 7B13"; None if it is not known."""
     model = _model_in(_read(_CPUINFO)) or platform.processor()
     return " ".join(model.replace(",", " ").split()) or None
 
@@ -61,7 +60,7 @@ def blas() -> str | None:
 
 
 def _blas_at_build() -> str | None:
-    """What NumPy was built with, where none is loaded, as with Accelerate."""
+    """The BLAS that NumPy was built with, for those that threadpoolctl does not see."""
     known: Any = np.show_config(mode="dicts")
     found = (known or {}).get("Build Dependencies", {}).get("blas", {})
     return " ".join(str(found[part]) for part in ("name", "version") if found.get(part)) or None
@@ -84,77 +83,31 @@ def _read(path: Path) -> str:
         return ""
 
 
-@dataclass(frozen=True)
-class Origin:
-    """Where a run came from: the data, the method's code and the plug-ins it needed."""
-
-    path: str
-    sha256: str | None
-    code: str = ""  # digest of the file that defines the method
-    plugins: tuple[str, ...] = ()
-    few: str | None = None  # file or store of labelled images
-    few_sha256: str | None = None
-    then: tuple[str, ...] = ()  # further files of the stream; ``sha256`` covers them too
-    scenario: Mapping[str, Any] = field(default_factory=dict)  # what is not as usual
-
-
-def run_key(origin: Origin, method: str, options: Mapping[str, Any], seed: int) -> str:
-    """A name for a run: equal if and only if data, code, whole configuration and seed are."""
-    facts = [origin.sha256, method, dict(options), seed, crg.__version__, origin.code]
-    facts += [] if origin.few_sha256 is None else [origin.few_sha256]
-    facts += [dict(origin.scenario)] if origin.scenario else []
+def run_key(spec: RunSpec, options: Mapping[str, Any]) -> str:
+    """A name for a run: equal if and only if data, code, seed and all ``options`` are."""
+    facts = [spec.data.sha256, spec.method, dict(options), spec.seed, crg.__version__, spec.code]
+    facts += [] if spec.few is None else [spec.few.sha256]
+    scenario = msgspec.to_builtins(spec.scenario)  # without what is as usual
+    facts += [scenario] if scenario else []
     text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def make_run(result: Result, origin: Origin, given: Mapping[str, Any]) -> Run:
-    """The full record of a run; ``given`` are the options that differ from the defaults."""
-    key = run_key(origin, result.method, result.options, result.seed)
-    unusual = origin.scenario or origin.then  # what no option of crg run can say
-    repeat = repeat_command(origin, result.method, given, result.seed)
-    return Run(
-        key=key,
-        time=_now(),
-        method=result.method,
-        options=dict(result.options),
-        seed=result.seed,
-        metrics=dict(result.metrics),
-        zero_shot=dict(result.zero_shot),
-        n_samples=result.n_samples,
-        seconds=result.seconds,
-        data=Data(origin.path, origin.sha256),
-        few=None if origin.few is None else Data(origin.few, origin.few_sha256),
-        then=origin.then,
-        scenario=dict(origin.scenario),
-        given=dict(given),
-        plugins=origin.plugins,
-        code=origin.code,
-        **surroundings(),
-        command=f"crg rerun {key}" if unusual else repeat,
-    )
+def make_run(result: Result, spec: RunSpec) -> Result:
+    """The line of a run: what it was, what came out, when and where."""
+    facts = {name: getattr(spec, name) for name in RunSpec.__struct_fields__}
+    facts["key"] = spec.key or run_key(spec, result.options)
+    return replace(result, **facts, time=_now(), **surroundings())
 
 
-def failed_run(key: str, reason: str) -> Failure:
-    """The record of a run that failed, and why; the same command tries it again."""
-    return Failure(key=key, reason=reason, time=_now())
+def failed_run(key: str, reason: str, trace: str = "") -> Failure:
+    """The line of a run that failed, and why; the same command tries it again."""
+    return Failure(key=key, reason=reason, trace=trace, time=_now())
 
 
 def surroundings() -> dict[str, Any]:
     """Versions and machine of this process, as every record has them."""
     return {"versions": _versions(), "machine": describe_machine()}
-
-
-def repeat_command(origin: Origin, method: str, given: Mapping[str, Any], seed: int) -> str:
-    """The command that repeats one run, quoted for a shell."""
-    words = ["crg"]
-    for plugin in origin.plugins:
-        words += ["--plugin", plugin]
-    words += ["run", origin.path, "--method", method]
-    for name, value in given.items():
-        words += ["-o", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
-    if origin.few is not None:
-        words += ["--few", origin.few]
-    return shlex.join([*words, "--seed", str(seed)])
 
 
 def _now() -> str:

@@ -1,9 +1,9 @@
 """Schema: what the lines of a results file hold, as structs that msgspec reads and checks.
 
-A results file has one JSON object per line. A line without ``kind`` is a run: a full record, or an
-archived one, which has a digest in place of most that was measured. The other kinds are the outline
-of an experiment, a run that failed, and images on which methods disagree. Line numbers never
-change, so that ``crg rerun FILE:LINE`` keeps its meaning.
+A results file has one JSON object per line. A line without ``kind`` is the result of a run, in full
+or archived; the other kinds are the outline of an experiment, a run that failed, and images on
+which methods disagree. Line numbers never change, so that ``crg bench --rerun FILE:LINE`` keeps
+its meaning.
 
 Accuracy, calibration error and purity are fractions.
 """
@@ -11,17 +11,17 @@ Accuracy, calibration error and purity are fractions.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from crg.datasets.catalog import TEST
 from crg.streams import Scenario
-from crg.types import DEEPEST, InputError, Result, parsed_json
+from crg.types import DEEPEST, InputError, parsed_json
 
 SCHEMA = 1
-LABELLED_IMAGES = "labelled images"  # among the needs of a row
+LABELLED_IMAGES = "labelled images"  # among the needs of a method
 ENOUGH_ORDERS = 5  # with fewer stream orders nothing is called significant
 ENOUGH_IMAGES = 30  # scored in each order, for the same reason
 SIMULATED_TEXT = {"simulated": "simulated text", "model": "text of another model"}
@@ -29,15 +29,8 @@ SIMULATED_TEXT = {"simulated": "simulated text", "model": "text of another model
 T = TypeVar("T")
 
 
-class Mislabelled(Struct, frozen=True):
-    """Injected label noise: how many images a cache took in, and how many under a wrong class."""
-
-    insertions: int
-    mislabelled: int
-
-
-class Metrics(Struct, frozen=True, kw_only=True):
-    """What is measured of one run; images without labels leave most of it out."""
+class RunMetrics(Struct, kw_only=True):
+    """The metrics of a run and their types; images without labels leave most of them out."""
 
     accuracy: float | None = None
     worst_class_accuracy: float | None = None
@@ -49,72 +42,59 @@ class Metrics(Struct, frozen=True, kw_only=True):
     n_scored: int | None = None
     correct: str | None = None  # bits by row of the file, in hexadecimal
     streamed: str | None = None  # bits by row: which were scored, where some were not
-    right_in_order: str | None = None  # bits by place in the stream
+    right_in_order: str | None = None  # bits by position in the stream
     predicted: str | None = None  # class numbers by row, compressed
-    mislabelled: Mislabelled | None = None
+    mislabelled: dict[str, int] | None = None  # label noise: insertions, and those mislabelled
     ms_per_step: float | None = None
     ms_per_step_median: float | None = None
     peak_bytes: int | None = None
 
 
 class Data(Struct, frozen=True):
-    """A feature file or store and the digest of what is in it."""
+    """A feature file or store and the digest of its content."""
 
     path: str
     sha256: str | None = None
 
 
-class _Repeatable(Struct, frozen=True, kw_only=True):
-    """All that is needed to do a run again."""
+class RunSpec(Struct, frozen=True):
+    """One run: a method with its options on one stream, and all that decides what comes out."""
 
-    key: str
-    method: str
-    seed: int
-    given: dict[str, Any]  # options that differ from the defaults
     data: Data
+    method: str
+    given: dict[str, Any]  # options that differ from the defaults
+    seed: int
     few: Data | None = None  # labelled images
-    then: tuple[str, ...] = ()  # further files of the stream
-    scenario: dict[str, Any] = {}  # what is not as usual
+    then: tuple[str, ...] = ()  # further files of the stream; the digest of ``data`` covers them
+    scenario: Scenario = Scenario()
     plugins: tuple[str, ...] = ()
     code: str = ""  # digest of the code of the method
+    key: str = ""  # equal for equal runs: see ``crg.results.provenance.run_key``
+    name: str = ""  # for people: dataset, setting, row and order
+    memory: bool = False  # whether peak memory is measured, in a process of its own
+
+
+class Result(RunSpec, frozen=True, kw_only=True):
+    """The outcome of a run, beside zero-shot on the same stream: one line of a results file.
+
+    An archived result has a ``digest`` in place of its options and of most metrics.
+    """
+
+    metrics: dict[str, Any]  # names and types: RunMetrics
+    zero_shot: dict[str, Any] = {}  # the same metrics for zero-shot on the same stream
+    options: dict[str, Any] = {}  # the whole configuration, defaults included
+    n_samples: int = 0
+    seconds: float = 0.0
     time: str = ""
     versions: dict[str, str | None] = {}
     machine: dict[str, Any] = {}
-    metrics: dict[str, Any]
+    digest: str | None = None
     schema: int = SCHEMA
 
-
-class Run(_Repeatable, frozen=True, kw_only=True):
-    """A run with everything that was measured."""
-
-    options: dict[str, Any]  # all of them, defaults too
-    zero_shot: dict[str, Any]  # the same metrics for zero-shot on the same stream
-    n_samples: int
-    seconds: float
-    command: str = ""
-
     @property
-    def measured(self) -> Metrics:
-        """The metrics of the method, by name and type."""
-        return msgspec.convert(self.metrics, Metrics)
-
-    @property
-    def baseline(self) -> Metrics:
-        """The metrics of zero-shot on the same stream, by name and type."""
-        return msgspec.convert(self.zero_shot, Metrics)
-
-    @property
-    def result(self) -> Result:
-        """The run as the evaluation returned it."""
-        return Result(self.method, self.options, self.seed, self.metrics, self.zero_shot,
-                      self.n_samples, self.seconds)  # fmt: skip
-
-
-class ArchivedRun(_Repeatable, frozen=True, kw_only=True):
-    """A run of which the main figures and a digest are kept: enough to repeat and to check it."""
-
-    digest: str
-    zero_shot: dict[str, Any] = {}  # on rendered shapes, what their features are compared by
+    def n_scored(self) -> int:
+        """How many images were scored."""
+        return scored_images(self.metrics, self.n_samples)
 
 
 class Failure(Struct, frozen=True, kw_only=True):
@@ -122,52 +102,70 @@ class Failure(Struct, frozen=True, kw_only=True):
 
     key: str
     reason: str
+    trace: str = ""  # where the reason is an exception rather than bad input
     time: str = ""
     kind: str = "failure"
     schema: int = SCHEMA
 
 
-class Row(Struct, frozen=True):
-    """One row of the experiment's tables: a method with options, under a label."""
+class Other(Struct, frozen=True, kw_only=True):
+    """A line of a kind that is not read, such as the place of one that was not archived."""
+
+    key: str
+    kind: str
+    schema: int = SCHEMA
+
+
+class Variant(Struct, frozen=True):
+    """A method with options, under the label that it has in tables."""
 
     label: str
     method: str
     options: dict[str, Any] = {}  # those that differ from the defaults
     tuned: bool = False  # its options were chosen with labels, or for one dataset
     needs: tuple[str, ...] = ()  # such as labelled images
-    offline: bool = False  # it answers when it has seen all images
+    offline: bool = False  # it answers once it has seen all images
     about: str = ""  # a few words for the report
-    x: float | None = None  # its place in figures that show rows against a number
-    series: str = ""  # rows of the same series are points of one line in such figures
-    against: str = ""  # label of the row that it is compared with under label noise
+    x: float | None = None  # its place in figures that show methods against a number
+    series: str = ""  # variants of the same series are points of one line in such figures
+    against: str = ""  # label of the variant that it is compared with under label noise
 
     @property
     def uses_labels(self) -> bool:
-        """Whether labels went into it: labelled images, or options chosen with them."""
+        """Whether it uses labelled images, or options chosen with labels."""
         return self.tuned or LABELLED_IMAGES in self.needs
 
     @property
     def kind(self) -> str:
-        """What sets it apart from methods that adapt as images come; only its kind are rivals."""
+        """Empty if it adapts online without labels; methods are rivals within their kind only."""
         return "labels" if self.uses_labels else "offline" if self.offline else ""
 
 
 class Source(Struct, frozen=True):
-    """A dataset that the experiment runs on, or would if it were there."""
+    """A dataset to run on: as it was found, and with its facts once it was read."""
 
     name: str  # short and distinct, such as "shapes:night:3" or "dtd, RN50"
-    dataset: str = ""  # name in the catalogue or stem of the file, for what papers report
+    dataset: str = ""  # name in the catalogue or stem of the file, to look up reported accuracies
     path: str = ""
     then: tuple[str, ...] = ()  # files whose images come after those of ``path``
+    order: str = ""  # the stream order that needs ``then``
     few: str | None = None  # labelled images for the methods that need some
+    split: str = TEST  # images of any other split are for learning, never for measuring
+    weights: str = ""  # a fingerprint of those of the model
+    is_named: bool = True  # False if found below a folder: then it may be unusable
     sha256: str = ""
     n_samples: int = 0
     n_classes: int = 0
     n_views: int = 0
     model: str | None = None
-    prompts: tuple[str, ...] = ()  # templates; empty where the file does not say
+    prompts: tuple[str, ...] = ()  # templates; empty where the file does not name them
     text_kind: str | None = None  # where text features come from if not from the model
-    missing: str | None = None  # why it is not there, and what would bring it
+    missing: str | None = None  # why it is not there, and how to get it
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All files of the stream, in order."""
+        return (self.path, *self.then) if self.path else ()
 
     @property
     def is_rendered(self) -> bool:
@@ -176,7 +174,7 @@ class Source(Struct, frozen=True):
 
     @property
     def text_flag(self) -> str:
-        """What must be said wherever a number of this dataset is shown; mostly nothing."""
+        """A warning to print beside every number if the text features are not the model's own."""
         return SIMULATED_TEXT.get(self.text_kind or "", self.text_kind or "")
 
 
@@ -188,7 +186,7 @@ class Setting(Struct, frozen=True):
 
 
 class Cell(Struct, frozen=True):
-    """One run: places in the lists of the outline. ``key`` finds it among the results."""
+    """One run: indices into the lists of the outline. ``key`` finds it among the results."""
 
     source: int
     setting: int
@@ -198,43 +196,33 @@ class Cell(Struct, frozen=True):
     reason: str | None = None  # why it is not run, where there is no key
 
 
-class Outline(Struct, frozen=True):
-    """What an experiment consists of, decided before its first run."""
+class Outline(Struct, frozen=True, tag="experiment", tag_field="kind"):
+    """The plan of an experiment, decided before its first run."""
 
     name: str
     title: str
-    about: str  # what it is about and how to read it, in a few sentences
+    about: str  # its question and how to read the answer, in a few sentences
     figure: str  # the kind of figure that answers its question: see crg.report.figures
-    rows: tuple[Row, ...]
+    rows: tuple[Variant, ...]
     sources: tuple[Source, ...]
     settings: tuple[Setting, ...]
     seeds: tuple[int, ...]
     cells: tuple[Cell, ...]
-    x_title: str = ""  # of figures that show rows or settings against a number
-    x_values: tuple[float, ...] = ()  # one per setting (or per row, where rows are the numbers)
+    x_title: str = ""  # of figures that show methods or settings against a number
+    x_values: tuple[float, ...] = ()  # one per setting (or per method, where methods vary)
     reported: str = ""  # experiment in papers.toml
     quick: bool = False  # the reduced form
+    key: str = ""
+    schema: int = SCHEMA
 
     def __post_init__(self) -> None:
-        """Refuse an outline that is empty or whose cells point nowhere."""
+        """Set the key; refuse an outline that is empty or whose cells point nowhere."""
+        msgspec.structs.force_setattr(self, "key", f"experiment:{self.name}")
         lists = (self.sources, self.settings, self.rows)
         places = {(cell.source, cell.setting, cell.row) for cell in self.cells}
         pointed = all(0 <= n < len(e) for each in places for n, e in zip(each, lists, strict=True))
         if not pointed or not all((*lists, self.seeds)):
             raise ValueError("the outline is empty or its cells point nowhere")
-
-    def as_line(self) -> OutlineLine:
-        """The line of a results file that holds it."""
-        return OutlineLine(experiment=self, key=f"experiment:{self.name}")
-
-
-class OutlineLine(Struct, frozen=True, kw_only=True):
-    """The line that holds an outline."""
-
-    experiment: Outline
-    key: str
-    kind: str = "experiment"
-    schema: int = SCHEMA
 
 
 class ShownImage(Struct, frozen=True):
@@ -243,44 +231,22 @@ class ShownImage(Struct, frozen=True):
     id: str
     png: str  # base64
     truth: str
-    answers: dict[str, str]  # label of a row -> class name
+    answers: dict[str, str]  # label of a method -> class name
 
 
-class Gallery(Struct, frozen=True, kw_only=True):
+class Gallery(Struct, frozen=True, kw_only=True, tag="gallery", tag_field="kind"):
     """Images of one dataset of an experiment on which methods disagree."""
 
     experiment: str
     source: str
     images: tuple[ShownImage, ...]
     key: str
-    kind: str = "gallery"
     schema: int = SCHEMA
 
 
-class Other(Struct, frozen=True, kw_only=True):
-    """A line of a kind that is not read here, such as the place of one that was not archived."""
-
-    key: str
-    kind: str
-    schema: int = SCHEMA
-
-
-Entry: TypeAlias = Run | ArchivedRun | Failure | OutlineLine | Gallery | Other
-
-_KINDS: Mapping[str, type[Entry]] = {
-    "failure": Failure,
-    "experiment": OutlineLine,
-    "gallery": Gallery,
-}
-
-
-class _Head(Struct):
-    """What decides how a line is read."""
-
-    schema: Any
-    key: str
-    kind: str | None = None
-    digest: str | None = None
+Entry: TypeAlias = Result | Failure | Outline | Gallery | Other
+_KINDS: dict[str, type[Entry]] = {"failure": Failure, "experiment": Outline, "gallery": Gallery}
+_REQUIRED = ("options", "zero_shot", "n_samples", "seconds")  # of a result that is not archived
 
 
 class LineError(ValueError):
@@ -288,30 +254,46 @@ class LineError(ValueError):
 
 
 def decode(line: bytes) -> Entry:
-    """What a line holds; a ``LineError`` says in a few words why it cannot be read."""
+    """The entry that a line holds; a ``LineError`` says in a few words why it cannot be read."""
     try:
-        head = msgspec.json.decode(line, type=_Head)
+        fields = msgspec.json.decode(line, type=dict[str, Any])
         if line.count(b"[") + line.count(b"{") > DEEPEST:
-            parsed_json(line)  # for its depth
-    except (ValueError, RecursionError):
-        raise LineError("is truncated or not ours") from None
-    if head.schema != SCHEMA:
-        raise LineError(f"is of the schema {head.schema!r}, which this crg does not read")
-    kind: type[Entry] = _KINDS.get(head.kind, Other) if head.kind else Run
-    kind = ArchivedRun if kind is Run and head.digest is not None else kind
+            parsed_json(line)  # refuses what is nested too deeply
+        is_ours = isinstance(fields["key"], str) and isinstance(fields.get("kind"), str | None)
+    except (ValueError, KeyError, RecursionError):
+        is_ours, fields = False, {}
+    if not is_ours or "schema" not in fields:
+        raise LineError("is truncated or not ours")
+    if fields["schema"] != SCHEMA:
+        raise LineError(f"is of the schema {fields['schema']!r}, which this crg does not read")
     try:
-        entry = msgspec.json.decode(line, type=kind)
-        if isinstance(entry, Run):
-            _ = entry.measured, entry.baseline
-    except (msgspec.MsgspecError, InputError, UnicodeDecodeError) as error:
+        return _entry(fields)
+    except (msgspec.MsgspecError, InputError) as error:
         raise LineError(f"is not valid ({error}), so run it again with crg bench") from None
-    return entry
+
+
+def _entry(fields: dict[str, Any]) -> Entry:
+    if kind := fields.get("kind"):
+        return msgspec.convert(fields, _KINDS.get(kind, Other))
+    for name in _REQUIRED:
+        if name not in fields and fields.get("digest") is None:
+            raise msgspec.ValidationError(f"Object missing required field `{name}`")
+    result = msgspec.convert(fields, Result)
+    for metrics in (result.metrics, result.zero_shot):
+        msgspec.convert(metrics, RunMetrics)
+    return result
 
 
 def encode(entry: Entry) -> bytes:
-    """The line of an entry. What is not finite is refused: JSON has no word for it."""
+    """The line of an entry. Numbers that are not finite are refused: JSON cannot hold them."""
     _refuse_nan(builtins := msgspec.to_builtins(entry))
     return msgspec.json.encode(builtins)
+
+
+def scored_images(metrics: dict[str, Any], n_samples: int) -> int:
+    """How many images were scored: all of the stream, unless the metrics name another count."""
+    n_scored = metrics.get("n_scored")
+    return n_samples if n_scored is None else int(n_scored)
 
 
 def read_toml(content: bytes, kind: type[T], file: str) -> T:

@@ -23,7 +23,7 @@ from crg.atomic import replacing
 from crg.encoders.base import Encoder, Vectors, library
 from crg.encoding.blocks import encoder_needs, loading_the_same
 from crg.encoding.ray_cluster import connected, room_for
-from crg.engine.cluster import WorkerEnvironment, variables
+from crg.engine.ray import WorkerEnvironment, variables
 from crg.plugins import load_plugins
 from crg.server.batching import Encoding
 from crg.server.event_log import Event, Log, Row

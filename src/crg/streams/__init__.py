@@ -1,11 +1,11 @@
-"""Streams: orders, label noise, a made stream for trials, and here the scenario.
+"""Streams: orders, label noise, a synthetic stream, and here the scenario.
 
-A scenario is what a stream is like beyond its images, as plain values that a file can hold.
+A scenario describes a stream beyond its images, in plain values that a file can hold.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from crg.types import InputError
 
@@ -28,21 +28,20 @@ STRENGTHS = {
 _SHARES = ("few_present", "out_of_distribution")
 
 
-@dataclass(frozen=True)
-class Scenario:
-    """Which images of a file come, in what order, how often, and how many are misfiled.
+class Scenario(Struct, frozen=True, omit_defaults=True):
+    """Which images of a file come, in what order, how often, and with how much label noise.
 
     ``strength`` belongs to the order: the concentration of ``dirichlet``, how many times more
     frequent the most frequent class of ``imbalanced`` is than the rarest, the fraction of classes
-    that ``few_present`` keeps and that ``out_of_distribution`` takes away, how many names ``many_names``
+    that ``few_present`` keeps and ``out_of_distribution`` takes away, how many names ``many_names``
     makes up beside those of the files. None is the order's own default.
     """
 
     order: str = SHUFFLED
     strength: float | None = None
     images: int | None = None  # at most so many, the same ones for every seed
-    mislabelled: float = 0.0  # share of what a cache takes in that goes to a wrong class
-    passes: int = 1  # 2: answers count that are given once the whole stream has been seen
+    mislabelled: float = 0.0  # fraction of what a cache takes in that goes to a wrong class
+    passes: int = 1  # 2: only the answers after the whole stream has been seen count
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
@@ -50,7 +49,7 @@ class Scenario:
         if self.strength is not None:
             _check_strength(self.order, self.strength)
         if not 0.0 <= self.mislabelled <= 1.0:
-            raise InputError(f"mislabelled is {self.mislabelled}: give a share from 0 to 1.")
+            raise InputError(f"mislabelled is {self.mislabelled}: give a fraction from 0 to 1.")
         if self.passes not in (1, 2):
             raise InputError(f"passes is {self.passes}: a stream is read once or twice.")
         if self.images is not None and self.images < 1:
@@ -60,7 +59,7 @@ class Scenario:
     def chosen_strength(self) -> float | None:
         """The strength, or the default of the order; None for an order that has none.
 
-        >>> Scenario("dirichlet").chosen_strength, Scenario("out_of_distribution", 0.5).chosen_strength
+        >>> Scenario("dirichlet").chosen_strength, Scenario("few_present", 0.5).chosen_strength
         (0.1, 0.5)
         """
         return STRENGTHS.get(self.order) if self.strength is None else self.strength
@@ -71,7 +70,7 @@ def _check_strength(order: str, strength: float) -> None:
         raise InputError(f"The order {order!r} has no strength: leave it out.")
     if order in _SHARES and not 0.0 < strength <= 1.0:
         raise InputError(
-            f"The strength of {order!r} is {strength}: give a share above 0 and at most 1."
+            f"The strength of {order!r} is {strength}: give a fraction above 0 and at most 1."
         )
     if order == "imbalanced" and not strength >= 1.0:
         raise InputError(f"The strength of 'imbalanced' is {strength}: give a factor from 1 on.")

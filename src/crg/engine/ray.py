@@ -1,7 +1,7 @@
-"""Runs as jobs of a Ray cluster, with the results that they have here.
+"""Runs on a Ray cluster, with the same results as on this machine.
 
-A run whose worker is lost, with its process or with its machine, is begun anew elsewhere.
-Files and plug-ins must be found under the same path on every machine.
+A run whose worker is lost, with its process or its machine, is started again elsewhere. Files and
+plug-ins must have the same path on every machine.
 """
 
 from __future__ import annotations
@@ -12,12 +12,16 @@ import importlib.metadata
 import os
 import platform
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
+from msgspec.structs import replace
+
 from crg.encoding.ray_cluster import Needs, work_on_ray
-from crg.engine.worker import Failure, OnProgress, Outcome, RunSpec, Tell, attempt
+from crg.engine.worker import OnProgress, Outcome, Report, attempt
 from crg.plugins import resolved
+from crg.results.provenance import failed_run
+from crg.results.schema import Data, RunSpec
 from crg.threads import ONE_THREAD
 from crg.types import InputError
 
@@ -29,17 +33,16 @@ def run_all_on_ray(
     specs: Sequence[RunSpec],
     workers: int | None = None,
     address: str | None = None,
-    plugins: Sequence[str] = (),
     on_progress: OnProgress | None = None,
 ) -> Generator[tuple[RunSpec, Outcome], None, None]:
     """Run all specs and yield each with its result, or its failure, as soon as it is done.
 
-    Without a number of ``workers`` there are as many as the cluster has processors; without an
-    ``address`` the cluster is the one in use, or one of our own on this machine. To stop early,
-    close the iterator: what is at work is cancelled.
+    Without ``workers`` there are as many as the cluster has processors; without an ``address`` the
+    cluster is the one in use, or a new one on this machine. To stop early, close the iterator:
+    runs at work are cancelled.
     """
     needs = Needs(variables=variables())
-    make = functools.partial(_runner, WorkerEnvironment.here(plugins))
+    make = functools.partial(_runner, WorkerEnvironment.here())
 
     def tell(number: int, done: int, total: int) -> None:
         assert on_progress is not None
@@ -48,8 +51,8 @@ def run_all_on_ray(
     jobs, told = [_anywhere(spec) for spec in specs], tell if on_progress else None
     with contextlib.closing(work_on_ray(make, jobs, needs, workers, address, told)) as answers:
         for number, answer in answers:
-            lost = isinstance(answer, InputError)
-            yield specs[number], Failure(str(answer)) if lost else cast(Outcome, answer)
+            spec, lost = specs[number], isinstance(answer, InputError)
+            yield spec, failed_run(spec.key, str(answer)) if lost else cast(Outcome, answer)
 
 
 def variables() -> dict[str, str]:
@@ -59,15 +62,15 @@ def variables() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class WorkerEnvironment:
-    """What the process that asks has about it, and the one that runs needs."""
+    """What a worker on another machine must share with the process that asks."""
 
     folder: str
     plugins: tuple[str, ...]
     versions: dict[str, str]
 
     @classmethod
-    def here(cls, plugins: Sequence[str]) -> WorkerEnvironment:
-        """What this process has."""
+    def here(cls, plugins: Sequence[str] = ()) -> WorkerEnvironment:
+        """The environment of this process."""
         return cls(os.getcwd(), tuple(resolved(each) for each in plugins), _versions())
 
     def check(self) -> None:
@@ -81,26 +84,34 @@ class WorkerEnvironment:
             )
 
 
-def _runner(place: WorkerEnvironment) -> Callable[[RunSpec, Tell], Outcome]:
+def _runner(asking: WorkerEnvironment) -> Callable[[RunSpec, Report], Outcome]:
     """What a worker does with each run; called there, once."""
     with contextlib.suppress(OSError):  # for options that name a file
-        os.chdir(place.folder)
-    return functools.partial(_run_there, place)
+        os.chdir(asking.folder)
+    return functools.partial(_run_there, asking)
 
 
-def _run_there(place: WorkerEnvironment, spec: RunSpec, tell: Tell) -> Outcome:
+def _run_there(asking: WorkerEnvironment, spec: RunSpec, report: Report) -> Outcome:
     try:
-        place.check()
+        asking.check()
     except InputError as error:
-        return Failure(str(error))
-    return attempt(spec, place.plugins, tell)
+        return failed_run(spec.key, str(error))
+    return attempt(spec, report)
 
 
 def _anywhere(spec: RunSpec) -> RunSpec:
     """The spec with paths that hold in any folder."""
-    few = None if spec.few is None else os.path.abspath(spec.few)
-    then = tuple(os.path.abspath(each) for each in spec.then)
-    return replace(spec, path=os.path.abspath(spec.path), few=few, then=then)
+
+    def whole(data: Data) -> Data:
+        return replace(data, path=os.path.abspath(data.path))
+
+    return replace(
+        spec,
+        data=whole(spec.data),
+        few=None if spec.few is None else whole(spec.few),
+        then=tuple(os.path.abspath(each) for each in spec.then),
+        plugins=tuple(resolved(each) for each in spec.plugins),
+    )
 
 
 def _versions() -> dict[str, str]:
