@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from crg.engine import Failure, Outcome, RunSpec
-from crg.types import Result
+from crg.engine import Outcome
+from crg.results.schema import Failure, RunSpec
 
 PLUGIN = '''
 """TDA, until it strikes."""
@@ -57,7 +57,7 @@ def n_struck(folder: Path) -> int:
 def answers(outcomes: Iterable[tuple[RunSpec, Outcome]]) -> dict[str, Any]:
     """What came of each run, without what depends on the time and the machine."""
     return {
-        f"{Path(spec.path).name} {spec.method} {spec.seed} {spec.scenario}": _answer(outcome)
+        f"{Path(spec.data.path).name} {spec.method} {spec.seed} {spec.scenario}": _answer(outcome)
         for spec, outcome in outcomes
     }
 
@@ -65,7 +65,6 @@ def answers(outcomes: Iterable[tuple[RunSpec, Outcome]]) -> dict[str, Any]:
 def _answer(outcome: Outcome) -> Any:
     if isinstance(outcome, Failure):
         return outcome.reason
-    assert isinstance(outcome, Result)
     return [
         outcome.options,
         outcome.n_samples,

@@ -8,7 +8,8 @@ from typing import Any
 
 from crg.bench.design import read_design
 from crg.bench.plan import Plan, plan
-from crg.bench.sources import discover, find_prospects
+from crg.bench.sources import discover, find_sources
+from crg.results.schema import Data, RunSpec
 from encoding_fakes import HashEncoder, dots, run
 from made_files import save_stream
 
@@ -36,8 +37,21 @@ def planned(folder: Path, text: str = f"{ROWS}\n{FILES}", plugins: tuple[str, ..
     if not any(data.iterdir()):
         save_stream(data / "stream.npz")
     design = read_design(save_experiment(folder, text))
-    prospects = find_prospects(design, discover([data]), folder / "bench")
-    return plan(design, prospects, folder / "bench", plugins)
+    sources = find_sources(design, discover([data]), folder / "bench")
+    return plan(design, sources, folder / "bench", plugins)
+
+
+def spec(
+    path: str | Path,
+    method: str = "zero_shot",
+    given: dict[str, Any] | None = None,
+    seed: int = 0,
+    few: str | None = None,
+    **more: Any,
+) -> RunSpec:
+    """A run, ready for the engine."""
+    labelled = None if few is None else Data(few)
+    return RunSpec(Data(str(path)), method, given or {}, seed, labelled, **more)
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:

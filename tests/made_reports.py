@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import base64
+import functools
 import io
+import tempfile
 from pathlib import Path
 
 from PIL import Image
 
 from crg.report.experiment import Experiment, read_experiments
-from crg.results.schema import LABELLED_IMAGES, Variant, Setting, Source
+from crg.results.schema import LABELLED_IMAGES, Setting, Source, Variant
 from crg.streams import Scenario
 from made_results import Book, share
 
@@ -27,11 +29,12 @@ PNG = io.BytesIO()
 Image.new("RGB", (8, 8), (200, 40, 60)).save(PNG, "PNG")
 
 
-def table(**more: object) -> Book:
+def table() -> Book:
     """Methods on two datasets, with a failure, a refusal, labels, tuning and a nasty name."""
-    rows = (*METHODS, Variant(NASTY, "dpe"), Variant("gda", "gda", needs=(LABELLED_IMAGES,)),
-            Variant("crg, tuned", "crg", {"alpha": 2}, tuned=True), Variant("tpt", "tpt"))  # fmt: skip
-    book = Book(rows, sources=(SHAPES, TEXTURES, *ABSENT), **{"name": "table", **more})  # type: ignore[arg-type]
+    few = Variant("gda", "gda", needs=(LABELLED_IMAGES,))
+    tuned = Variant("crg, tuned", "crg", {"alpha": 2}, tuned=True)
+    rows = (*METHODS, Variant(NASTY, "dpe"), few, tuned, Variant("tpt", "tpt"))
+    book = Book(rows, sources=(SHAPES, TEXTURES, *ABSENT), name="table")
     for source in (0, 1):
         for label, n in (("zero_shot", 100), ("tda", 60), ("crg", 150), (NASTY, 104), ("gda", 180),
                          ("crg, tuned", 170)):  # fmt: skip
@@ -51,8 +54,8 @@ def cold_start() -> Book:
     book = Book(METHODS, "cold_start", name="cold_start", sources=(SHAPES,))
     for label, n in (("zero_shot", 100), ("tda", 90), ("crg", 130)):
         track = [[20, 0.9], [200, n / 200]]
-        book.add(label, [share(n, first=9 * seed) for seed in range(5)], share(100),
-                 purity_over_time=track)  # fmt: skip
+        answers = [share(n, first=9 * seed) for seed in range(5)]
+        book.add(label, answers, share(100), purity_over_time=track)
     return book
 
 
@@ -96,16 +99,19 @@ def heat() -> Book:
     return book
 
 
-def ablation() -> Book:
+def ablation(**more: object) -> Book:
     """Parts added one by one."""
     rows = [Variant("cache", "crg", {"g": False}), Variant("all", "crg", {"g": True})]
-    book = Book(rows, "waterfall", name="ablation", sources=(SHAPES,))
+    book = Book(rows, "waterfall", sources=(SHAPES,), **{"name": "ablation", **more})  # type: ignore[arg-type]
     for label, n in (("cache", 110), ("all", 150)):
         book.add(label, share(n), share(100), options={"g": label == "all"})
     return book
 
 
-def every_experiment(folder: Path) -> list[Experiment]:
+@functools.cache
+def every_experiment() -> list[Experiment]:
     """One of each kind, read from files."""
     books = (table(), cold_start(), noise(), streams(), sweep(), heat(), ablation())
-    return read_experiments([book.write(folder / f"{n}.jsonl") for n, book in enumerate(books)])
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [book.write(Path(folder, f"{n}.jsonl")) for n, book in enumerate(books)]
+        return read_experiments(paths)

@@ -1,4 +1,4 @@
-"""Results files whose figures the tests chose themselves, so that every answer is known."""
+"""Results files made of chosen answers, so that every figure is known."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from crg.report.experiment import Experiment, read_experiments
 from crg.results.measurements import packed_bits
 from crg.results.provenance import failed_run, surroundings
 from crg.results.schema import Cell, Data, Outline, Result, Setting, Source, Variant
+from crg.streams.orders import shuffled
 
 Bits = np.ndarray[Any, Any]
 BASE = Variant("zero_shot", "zero_shot")
@@ -22,14 +23,14 @@ SHUFFLED = Setting("shuffled")
 
 
 def share(n_right: int, n: int = 200, first: int = 0) -> Bits:
-    """``n`` images of which ``n_right``, from the ``first`` on, are answered rightly."""
+    """``n`` images of which ``n_right``, from the ``first`` on, are answered correctly."""
     return (np.arange(n) >= first) & (np.arange(n) < first + n_right)
 
 
 def measured(right: Bits, seed: int, scored: Bits | None = None, **more: Any) -> dict[str, Any]:
-    """Metrics of a run that answered these rows of the file rightly, in an order of its own."""
+    """Metrics of a run that answered these rows of the file correctly."""
     kept = np.ones(len(right), dtype=bool) if scored is None else scored
-    order = np.random.default_rng(seed).permutation(np.flatnonzero(kept))
+    order = np.flatnonzero(kept)[shuffled(int(kept.sum()), seed)]
     accuracy = float(right[kept].mean())
     found = {
         "accuracy": accuracy,
@@ -45,12 +46,12 @@ def measured(right: Bits, seed: int, scored: Bits | None = None, **more: Any) ->
         "mislabelled": None,
         "ms_per_step_median": 0.5,
     }
-    told = {} if scored is None else {"streamed": packed_bits(kept)}
-    return {**found, **told, **more}
+    streamed = {} if scored is None else {"streamed": packed_bits(kept)}
+    return {**found, **streamed, **more}
 
 
 class Book:
-    """A results file in the making: add runs row by row, then read what they say."""
+    """A results file to be: add runs method by method, then read the experiment."""
 
     def __init__(
         self,
@@ -99,23 +100,24 @@ class Book:
 
     def expect(self, label: str, seed: int = 0, source: int = 0, setting: int = 0) -> Cell:
         """A cell of the outline, run or not."""
-        row = next(n for n, each in enumerate(self.rows) if each.label == label)
         key = f"{source}-{setting}-{label}-{seed}"
-        self.cells.append(Cell(source, setting, row, seed, key))
+        self.cells.append(Cell(source, setting, self._row(label), seed, key))
         return self.cells[-1]
+
+    def _row(self, label: str) -> int:
+        return [each.label for each in self.rows].index(label)
 
     def fail(self, key: str, reason: str) -> None:
         """A run that failed."""
         self.records.append(msgspec.to_builtins(failed_run(key, reason)))
 
     def refuse(self, label: str, reason: str) -> None:
-        """A row that the experiment does not run, and why."""
-        row = next(n for n, each in enumerate(self.rows) if each.label == label)
-        self.cells.append(Cell(0, 0, row, 0, None, reason))
+        """A method that the experiment does not run, and why."""
+        self.cells.append(Cell(0, 0, self._row(label), 0, None, reason))
 
     @property
     def outline(self) -> Outline:
-        """What the experiment consists of so far."""
+        """The outline of the experiment so far."""
         facts = {"name": "toys", "title": "Toys", "about": "Made up.", **self.more}
         return Outline(
             figure=self.figure, rows=self.rows, sources=self.sources, settings=self.settings,

@@ -1,8 +1,9 @@
-"""Comparisons: the summary of a plan's runs, and what ``crg compare`` runs and reuses."""
+"""``crg compare``: what it runs and reuses, and figures that agree with the report's."""
 
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from pathlib import Path
 from typing import Any
@@ -10,93 +11,122 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from crg.bench.run import EngineOptions, begin, missing_jobs, run_jobs, summarise
 from crg.cli import main
 from crg.evaluate import run
 from crg.features.files import read_features
+from crg.report.experiment import read_experiments
+from crg.report.layout import comparison_table, short_table, summary
+from crg.report.tables import to_markdown
 from crg.results import ledger
-from made_experiments import FILES, planned
+from crg.results.schema import LABELLED_IMAGES, Variant
 from made_files import save_stream
+from made_results import Book, share
 
-TWINS = '[[row]]\nmethod = "tda"\n[[row]]\nlabel = "twin"\nmethod = "tda"\n'
+RESULTS = "crg-results.jsonl"
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working directory."""
+def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A feature file in an empty working directory."""
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+    return save_stream(Path("a.npz"))
 
 
 def _compare(*words: str) -> dict[str, Any]:
     done = CliRunner().invoke(main, ["compare", *words, "--workers", "1", "--json"])
     assert done.exit_code == 0, done.output
-    summary: dict[str, Any] = json.loads(done.stdout)
-    return summary
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
-def test_the_summary_is_that_of_the_single_runs(tmp_path: Path) -> None:
-    """Mean, sample deviation and list over orders, the gain over zero-shot and the best rows."""
-    made, path = planned(tmp_path, f"orders = 3\n{TWINS}{FILES}"), tmp_path / "r.jsonl"
-    begin(made, path, ledger.read(path))
-    jobs = missing_jobs(made, ledger.read(path))
-    assert len(list(run_jobs(jobs, (), path, EngineOptions()))) == 6  # the twins share their runs
-    [rows] = summarise(made, ledger.read(path).runs)["files"].values()
-    runs = [run(read_features(jobs[0].spec.path), "tda", seed=seed) for seed in range(3)]
-    shares = [each.metrics["accuracy"] for each in runs]
+def test_the_figures_are_those_of_the_single_runs(stream: Path) -> None:
+    """Mean, deviation and values over orders, the gain over zero-shot and the best methods."""
+    words = ("a.npz", "--methods", "tda", "--methods", "twin=tda", "--orders", "3")
+    rows = _compare(*words)["files"]["a.npz"]
+    assert len(ledger.read(RESULTS).runs) == 6  # the twins share their runs
+    runs = [run(read_features(stream), "tda", seed=seed) for seed in range(3)]
+    accuracies = [each.metrics["accuracy"] for each in runs]
     spread = rows["tda"]["accuracy"]
-    assert spread["per_order"] == shares
-    assert spread["mean"] == pytest.approx(statistics.fmean(shares))
-    assert spread["std"] == pytest.approx(statistics.stdev(shares))
+    assert spread["per_order"] == accuracies
+    assert spread["mean"] == pytest.approx(statistics.fmean(accuracies))
+    assert spread["std"] == pytest.approx(statistics.stdev(accuracies))
     assert rows["tda"]["ece"] == pytest.approx(statistics.fmean(r.metrics["ece"] for r in runs))
     base, gain = rows["zero_shot"]["accuracy"], rows["tda"]["gain"]
     assert base["std"] == 0.0 and gain["low"] <= gain["mean"] <= gain["high"]
     assert gain["mean"] == pytest.approx(spread["mean"] - base["mean"])
+    assert rows["twin"]["accuracy"] == spread and rows["twin"]["gain"] == gain
     top = max(row["accuracy"]["mean"] for row in rows.values())
     assert all(row["best"] == (row["accuracy"]["mean"] == top) for row in rows.values())
-    assert rows["twin"]["accuracy"] == spread
-    nothing = summarise(made, {})["files"]
-    assert all(not row["best"] for each in nothing.values() for row in each.values())
 
 
-def test_runs_on_disk_are_reused_until_the_data_changes(folder: Path) -> None:
-    """Only what is missing is run; what the file holds of old content does not count."""
-    save_stream(folder / "a.npz")
+def test_all_commands_mark_the_same_method_best(tmp_path: Path) -> None:
+    """A method that uses labels, or lacks an order, is not the best, however accurate it is."""
+    rows = [Variant("tda", "tda"), Variant("gda", "gda", needs=(LABELLED_IMAGES,)),
+            Variant("crg", "crg")]  # fmt: skip
+    book = Book(rows)
+    for label, right in (("zero_shot", share(100)), ("tda", share(120)), ("gda", share(180)),
+                         ("crg", [share(190)] * 4)):  # fmt: skip
+        book.add(label, right, base=share(100))
+    book.expect("crg", 4)
+    experiment = book.read(tmp_path)
+    [comparison] = experiment.comparisons
+    figures = summary(experiment)["files"]["toy"]
+    assert [label for label, row in figures.items() if row["best"]] == ["tda"]
+    for shown in (short_table(comparison), comparison_table(comparison)):
+        assert re.findall(r"^\| (\w+).* \*\*", to_markdown(shown), re.M) == ["tda"]
+    for label, verdict in (("tda", "better"), ("gda", "better"), ("crg", "")):  # of four orders
+        gain = comparison.of(label).gain
+        assert gain is not None and figures[label]["gain"]["verdict"] == gain.verdict == verdict
+        assert figures[label]["gain"]["low"] == gain.interval.low
+
+
+def test_compare_prints_what_the_report_shows(stream: Path) -> None:
+    """With labelled images gda is the most accurate, and both commands mark another method."""
+    save_stream(Path("few.npz"))
+    found = _compare("a.npz", "--few", "few.npz", "--methods", "tda,gda", "--orders", "2")
+    rows = found["files"]["a.npz"]
+    assert max(rows, key=lambda label: rows[label]["accuracy"]["mean"]) == "gda"
+    [experiment] = read_experiments([RESULTS])
+    assert json.loads(json.dumps(summary(experiment))) == found
+    done = CliRunner().invoke(main, ["report", RESULTS, "--markdown", "tables.md"])
+    assert done.exit_code == 0, done.output
+    shown = set(re.findall(r"^\| (\w+).* \*\*[\d.]+ ±", Path("tables.md").read_text(), re.M))
+    assert shown == {label for label, row in rows.items() if row["best"]} and "gda" not in shown
+
+
+def test_runs_on_disk_are_reused_until_the_data_changes(stream: Path) -> None:
+    """Only missing runs are done; runs on the old content of a file do not count."""
     words = ("a.npz", "--methods", "tda", "--orders")
     _compare(*words, "1")
     first = _compare(*words, "2")
-    known = ledger.read("crg-results.jsonl")
-    assert len(known.runs) == 4 and len(known.entries) == 6  # two outlines
-    again = _compare(*words, "2")
-    assert again == first and ledger.read("crg-results.jsonl") == known
-    save_stream(folder / "a.npz", seed=1)
+    known = ledger.read(RESULTS).entries
+    assert len(ledger.read(RESULTS).runs) == 4 and len(known) == 6  # two outlines
+    assert _compare(*words, "2") == first and ledger.read(RESULTS).entries == known
+    save_stream(stream, seed=1)
     _compare(*words, "2")
-    assert len(ledger.read("crg-results.jsonl").runs) == 8
+    assert len(ledger.read(RESULTS).runs) == 8
 
 
-def test_seeds_count_up_and_one_order_has_no_spread(folder: Path) -> None:
-    """The first order has the seed that was asked for; a single value has no deviation."""
-    save_stream(folder / "a.npz")
-    summary = _compare("[a].np?", "--methods", "zero_shot", "--orders", "1", "--seed", "7")
-    assert summary["seeds"] == [7]
-    assert summary["files"]["a.npz"]["zero_shot"]["accuracy"]["std"] is None
-    assert [each.seed for each in ledger.read("crg-results.jsonl").runs.values()] == [7]
+def test_seeds_count_up_and_one_order_has_no_spread(stream: Path) -> None:
+    """The first order has the given seed; a single value has no deviation."""
+    found = _compare("[a].np?", "--methods", "zero_shot", "--orders", "1", "--seed", "7")
+    assert found["seeds"] == [7]
+    assert found["files"]["a.npz"]["zero_shot"]["accuracy"]["std"] is None
+    assert [each.seed for each in ledger.read(RESULTS).runs.values()] == [7]
 
 
-def test_copies_of_a_file_share_their_runs(folder: Path) -> None:
-    """Equal content is run once, and each file has its rows; options are of their own type."""
-    first = save_stream(folder / "a.npz")
-    (folder / "b.npz").write_bytes(first.read_bytes())
+def test_copies_of_a_file_share_their_runs(stream: Path) -> None:
+    """Equal content is run once, and each file has its figures; options have their types."""
+    Path("b.npz").write_bytes(stream.read_bytes())
     words = ("--methods", "x=tda:positive_sharpness=4", "--orders", "1")
     files = _compare("a.npz", "b.npz", *words)["files"]
     assert list(files) == ["a.npz", "b.npz"] and files["a.npz"] == files["b.npz"]
     assert files["a.npz"]["x"]["options"] == {"positive_sharpness": 4.0}
-    assert len(ledger.read("crg-results.jsonl").runs) == 2
+    assert len(ledger.read(RESULTS).runs) == 2
 
 
-def test_a_run_that_fails_is_reported_and_the_others_are_shown(folder: Path) -> None:
-    """The exit code is 1, the failure is named, and its row has no figures."""
-    save_stream(folder / "a.npz")
+def test_a_run_that_fails_is_reported_and_the_others_are_shown(stream: Path) -> None:
+    """The exit code is 1, the failure is named, and its method has no figures."""
     Path("failing.py").write_text(
         "import crg\n\n\n@crg.register\nclass Failing(crg.get_method('tda')):\n"
         "    name = 'failing'\n\n    def step(self, sample):\n        raise RuntimeError('luck')\n"

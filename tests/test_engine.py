@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from crg import engine
-from crg.engine import Failure, RunSpec, results_only, run_all
+from crg.engine import results_only, run_all
 from crg.features.files import Features, read_features
+from crg.results.schema import Failure, Result, RunSpec
 from crg.streams import Scenario
-from crg.types import InputError, Result
+from crg.types import InputError
 from deadly_methods import answers, n_struck, save_deadly
+from made_experiments import spec
 from made_files import save_plugin, save_stream
+from processes import is_gone, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -25,11 +29,17 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [str(save_stream(folder / f"{seed}.npz", seed=seed)) for seed in (0, 1)]
 
 
+def _altered(folder: Path, body: str) -> str:
+    """The plug-in ``constant`` with another body of its step."""
+    plugin = folder / "altered.py"
+    text = save_plugin(folder).read_text()
+    plugin.write_text(text.replace("time.sleep(self.config.seconds)", body))
+    return str(plugin)
+
+
 def test_workers_give_what_one_process_gives(files: list[str]) -> None:
     """Each spec comes back once with the same answers, in whichever order."""
-    specs = [
-        RunSpec(path, m, {}, s) for path in files for m in ("tda", "zero_shot") for s in (0, 1)
-    ]
+    specs = [spec(path, m, {}, s) for path in files for m in ("tda", "zero_shot") for s in (0, 1)]
     here, there = answers(run_all(specs)), answers(run_all(specs, workers=2))
     assert len(here) == 8
     assert here == there
@@ -37,57 +47,36 @@ def test_workers_give_what_one_process_gives(files: list[str]) -> None:
 
 def test_one_worker_keeps_the_order_and_starts_no_process(files: list[str]) -> None:
     """Runs happen here, one after the other, only as far as they are asked for."""
-    specs = [RunSpec(files[0], "zero_shot", {}, seed) for seed in range(3)]
+    specs = [spec(files[0], seed=seed) for seed in range(3)]
     runs = run_all(specs)
     assert next(runs)[0] is specs[0]
     assert multiprocessing.active_children() == []
-    assert [spec.seed for spec, _ in runs] == [1, 2]
-
-
-def test_specs_can_be_sent_to_another_process() -> None:
-    """A spec survives pickling as what it was."""
-    spec = RunSpec("a.npz", "crg", {"queue_size": 3}, 7)
-    assert pickle.loads(pickle.dumps(spec)) == spec
+    assert [each.seed for each, _ in runs] == [1, 2]
 
 
 def test_stopping_early_ends_the_workers(files: list[str], tmp_path: Path) -> None:
     """Closing the iterator ends every process at once and keeps what was yielded."""
-    plugin = str(save_plugin(tmp_path))
-    slow = [RunSpec(files[0], "constant", {"seconds": 60.0}, seed) for seed in (1, 2)]
-    runs = run_all([RunSpec(files[0], "zero_shot"), *slow], workers=2, plugins=[plugin])
+    plugins = (str(save_plugin(tmp_path)),)
+    slow = [spec(files[0], "constant", {"seconds": 60.0}, s, plugins=plugins) for s in (1, 2)]
+    runs = run_all([spec(files[0]), *slow], workers=2)
     assert next(runs)[0].method == "zero_shot"
     assert len(multiprocessing.active_children()) == 2
     runs.close()
     assert multiprocessing.active_children() == []
 
 
-def test_a_plug_in_works_in_the_workers(files: list[str], tmp_path: Path) -> None:
-    """A method from a file outside the package is known to every process."""
-    plugin = str(save_plugin(tmp_path))
-    specs = [RunSpec(files[0], "constant", {"answer": k}, 0) for k in range(4)]
-    runs = results_only(run_all(specs, workers=2, plugins=[plugin]))
-    accuracies = [result.metrics["accuracy"] for _, result in runs]
-    assert sum(accuracies) == pytest.approx(1.0)
-
-
-def test_workers_compute_in_one_thread_and_leave_our_environment(
+def test_workers_load_plug_ins_and_compute_in_one_thread(
     files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The children see one thread each; afterwards our own settings are as before."""
+    """A method from outside the package runs; afterwards our own environment is as before."""
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
-    plugin = tmp_path / "spy.py"
-    plugin.write_text(
-        "import os, pathlib\n"
-        "names = 'OMP OPENBLAS MKL NUMBA'.split()\n"
-        "seen = ' '.join(os.environ[name + '_NUM_THREADS'] for name in names)\n"
-        f"pathlib.Path({str(tmp_path)!r}, f'{{os.getpid()}}.seen').write_text(seen)\n"
-    )
-    specs = [RunSpec(files[0], "zero_shot", {}, seed) for seed in range(2)]
-    list(run_all(specs, workers=2, plugins=[str(plugin)]))
-    seen = [path.read_text() for path in tmp_path.glob("*.seen")]
-    assert seen
-    assert set(seen) == {"1 1 1 1"}
+    names = "('OMP', 'OPENBLAS', 'MKL', 'NUMBA')"
+    spy = f"assert all(os.environ[name + '_NUM_THREADS'] == '1' for name in {names})"
+    plugins = (_altered(tmp_path, spy),)
+    specs = [spec(files[0], "constant", {"answer": k}, plugins=plugins) for k in range(4)]
+    runs = results_only(run_all(specs, workers=2))
+    assert sum(result.metrics["accuracy"] for _, result in runs) == pytest.approx(1.0)
     assert os.environ["OMP_NUM_THREADS"] == "7"
     assert "OPENBLAS_NUM_THREADS" not in os.environ
 
@@ -95,52 +84,46 @@ def test_workers_compute_in_one_thread_and_leave_our_environment(
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_run_that_fails_is_not_the_end(files: list[str], tmp_path: Path, workers: int) -> None:
     """Bad input is a sentence, a bug a line with its traceback, and the other runs are done."""
-    plugin = tmp_path / "buggy.py"
-    text = save_plugin(tmp_path).read_text().replace("time.sleep(self.config.seconds)", "1 / 0")
-    plugin.write_text(text.replace('"constant"', '"buggy"').replace("class Constant", "class B"))
-    specs = [RunSpec(files[0], method, key=method) for method in ("zero_shot", "buggy", "tda")]
-    specs.append(RunSpec("none.npz", "zero_shot", key="missing"))
-    outcomes = {spec.key: outcome for spec, outcome in run_all(specs, workers, [str(plugin)])}
-    first, bug, last, missing = (outcomes[spec.key] for spec in specs)
-    assert isinstance(first, Result) and isinstance(last, Result)
-    assert missing == Failure("none.npz does not exist: check the path.")
-    assert isinstance(bug, Failure)
-    assert bug.reason == "ZeroDivisionError: division by zero"
-    assert "buggy.py" in bug.trace
+    plugins = (_altered(tmp_path, "1 / 0"),)
+    specs = [spec(files[0], method, key=method) for method in ("zero_shot", "tda")]
+    specs += [spec(files[0], "constant", key="bug", plugins=plugins), spec("none.npz", key="lost")]
+    outcomes = {each.key: outcome for each, outcome in run_all(specs, workers)}
+    assert isinstance(outcomes["zero_shot"], Result) and isinstance(outcomes["tda"], Result)
+    bug, lost = outcomes["bug"], outcomes["lost"]
+    assert isinstance(bug, Failure) and isinstance(lost, Failure)
+    assert (lost.reason, lost.trace) == ("none.npz does not exist: check the path.", "")
+    assert bug.reason == "ZeroDivisionError: division by zero" and "altered.py" in bug.trace
     assert multiprocessing.active_children() == []
 
 
-def test_the_first_failure_can_be_the_end(files: list[str]) -> None:
-    """Who wants results only gets the sentence as it was written, and no process is left."""
-    specs = [RunSpec(files[0], "zero_shot"), RunSpec("none.npz", "zero_shot")]
+def test_the_first_failure_can_be_the_end(files: list[str], tmp_path: Path) -> None:
+    """Where only results are wanted, bad input is a sentence and a bug shows its traceback."""
     with pytest.raises(InputError, match=r"^none\.npz does not exist: check the path\.$"):
-        list(results_only(run_all(specs, workers=2)))
+        list(results_only(run_all([spec(files[0]), spec("none.npz")], workers=2)))
     assert multiprocessing.active_children() == []
-
-
-def test_a_bug_that_is_the_end_shows_its_traceback(files: list[str], tmp_path: Path) -> None:
-    """What is no bad input is raised with the place it happened at."""
-    text = save_plugin(tmp_path).read_text().replace("time.sleep(self.config.seconds)", "1 / 0")
-    plugin = tmp_path / "buggy.py"
-    plugin.write_text(text)
-    specs = [RunSpec(files[0], "constant", {}, seed) for seed in range(2)]
-    with pytest.raises(RuntimeError, match=r"(?s)buggy\.py.*ZeroDivisionError"):
-        list(results_only(run_all(specs, workers=2, plugins=[str(plugin)])))
+    bug = spec(files[0], "constant", plugins=(_altered(tmp_path, "1 / 0"),))
+    with pytest.raises(RuntimeError, match=r"(?s)altered\.py.*ZeroDivisionError"):
+        list(results_only(run_all([bug])))
 
 
 def test_a_process_that_dies_is_replaced(files: list[str], tmp_path: Path) -> None:
     """A process killed in mid-run takes nothing with it: every answer is as without its death."""
-    specs = [RunSpec(files[0], method, {}, s) for s in (0, 1) for method in ("deadly", "tda")]
-    killed = answers(run_all(specs, workers=2, plugins=[save_deadly(tmp_path, times=1)]))
+    plugins = (save_deadly(tmp_path, times=1),)
+    specs = [
+        spec(files[0], method, {}, seed, plugins=plugins)
+        for seed in (0, 1)
+        for method in ("deadly", "tda")
+    ]
+    killed = answers(run_all(specs, workers=2))
     assert n_struck(tmp_path) == 1
-    assert killed == answers(run_all(specs, workers=2, plugins=[save_deadly(tmp_path, times=0)]))
+    assert killed == answers(run_all(specs, workers=2))
 
 
 def test_a_run_that_kills_every_process_is_a_failure(files: list[str], tmp_path: Path) -> None:
-    """After the second death the run is given up with the exit code, and the others go on."""
-    specs = [RunSpec(files[0], "deadly", {}, 0), *(RunSpec(files[0], "tda", {}, s) for s in (0, 1))]
-    outcomes = dict(enumerate(run_all(specs, workers=2, plugins=[save_deadly(tmp_path, times=9)])))
-    failed = {spec.method: out for spec, out in outcomes.values() if isinstance(out, Failure)}
+    """After the second death the run is given up with the signal, and the others go on."""
+    deadly = spec(files[0], "deadly", plugins=(save_deadly(tmp_path, times=9),))
+    outcomes = list(run_all([deadly, *(spec(files[0], "tda", {}, s) for s in (0, 1))], workers=2))
+    failed = {each.method: out for each, out in outcomes if isinstance(out, Failure)}
     assert len(outcomes) == 3 and list(failed) == ["deadly"]
     assert failed["deadly"].reason == (
         "The worker process was ended by the signal SIGKILL, which too little memory or the "
@@ -151,31 +134,46 @@ def test_a_run_that_kills_every_process_is_a_failure(files: list[str], tmp_path:
 
 def test_a_single_worker_may_be_a_process_of_its_own(files: list[str], tmp_path: Path) -> None:
     """A method that ends its process ends no more than its run, and the exit code is reported."""
-    text = save_plugin(tmp_path).read_text()
-    plugin = tmp_path / "leaving.py"
-    plugin.write_text(text.replace("time.sleep(self.config.seconds)", "os._exit(7)"))
-    specs = [RunSpec(files[0], "constant"), RunSpec(files[0], "tda")]
-    runs = run_all(specs, workers=1, plugins=[str(plugin)], isolated=True)
-    (_, lost), (_, kept) = runs
+    leaving = spec(files[0], "constant", plugins=(_altered(tmp_path, "os._exit(7)"),))
+    (_, lost), (_, kept) = run_all([leaving, spec(files[0], "tda")], isolated=True)
     assert isinstance(lost, Failure) and isinstance(kept, Result)
     assert lost.reason.startswith("The worker process ended with exit code 7, which too little")
     assert list(run_all([], isolated=True)) == []
 
 
+@pytest.mark.skipif(not Path("/proc").exists(), reason="needs /proc")
+def test_workers_end_with_a_parent_that_is_killed(files: list[str], tmp_path: Path) -> None:
+    """A parent that cannot clean up leaves no process behind."""
+    seen = tmp_path / "pid"
+    write = f"__import__('pathlib').Path({str(seen)!r}).write_text(str(os.getpid()))"
+    plugin = _altered(tmp_path, f"{write}; time.sleep(60)")
+    code = (
+        "from crg.engine import run_all; from crg.results.schema import Data, RunSpec;"
+        f"spec = RunSpec(Data({files[0]!r}), 'constant', {{}}, 0, plugins=({plugin!r},));"
+        "list(run_all([spec], isolated=True))"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    wait_until(lambda: seen.exists() and seen.read_text() != "")
+    parent.kill()
+    parent.wait()
+    wait_until(lambda: is_gone(int(seen.read_text())))
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_progress_of_each_run_is_reported(files: list[str], tmp_path: Path, workers: int) -> None:
     """Each run begins with none of its images and comes nearer to all of them."""
-    plugin = str(save_plugin(tmp_path))
+    plugins = (str(save_plugin(tmp_path)),)
     specs = [
-        RunSpec(files[0], "constant", {"seconds": 0.02}, seed, key=str(seed)) for seed in range(2)
+        spec(files[0], "constant", {"seconds": 0.02}, seed, key=str(seed), plugins=plugins)
+        for seed in range(2)
     ]
-    told: dict[str, list[tuple[int, int]]] = {spec.key: [] for spec in specs}
+    reported: dict[str, list[tuple[int, int]]] = {each.key: [] for each in specs}
 
-    def tell(spec: RunSpec, done: int, total: int) -> None:
-        told[spec.key].append((done, total))
+    def report(each: RunSpec, done: int, total: int) -> None:
+        reported[each.key].append((done, total))
 
-    assert len(list(run_all(specs, workers, [plugin], tell))) == 2
-    for steps in told.values():
+    assert len(list(run_all(specs, workers, report))) == 2
+    for steps in reported.values():
         assert steps[:2] == [(0, 0), (0, 40)]
         assert steps == sorted(steps) and 0 < steps[-1][0] <= 40
 
@@ -183,7 +181,7 @@ def test_progress_of_each_run_is_reported(files: list[str], tmp_path: Path, work
 def test_streams_of_several_files_and_other_scenarios_are_run(files: list[str]) -> None:
     """Files that come after the first, and fewer images, are what is measured."""
     few = Scenario(images=30)
-    specs = [RunSpec(files[0], "tda", then=(files[1],)), RunSpec(files[0], "tda", scenario=few)]
+    specs = [spec(files[0], "tda", then=(files[1],)), spec(files[0], "tda", scenario=few)]
     assert [result.n_samples for _, result in results_only(run_all(specs))] == [80, 30]
 
 
@@ -200,8 +198,8 @@ def test_a_file_is_read_once_until_it_changes(
     monkeypatch.setattr("crg.engine.worker.read_features", counted)
     engine.forget_files()
     path = str(save_stream(tmp_path / "a.npz"))
-    list(run_all([RunSpec(path, "zero_shot", {}, seed) for seed in range(10)]))
+    list(run_all([spec(path, seed=seed) for seed in range(10)]))
     assert read == [path]
     save_stream(tmp_path / "a.npz", n=41)
-    [(_, result)] = results_only(run_all([RunSpec(path, "zero_shot")]))
+    [(_, result)] = results_only(run_all([spec(path)]))
     assert result.n_samples == 41

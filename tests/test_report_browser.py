@@ -38,7 +38,7 @@ return Math.min(...[...document.querySelectorAll('.panel > svg')].map(svg =>
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
     """Chromium on the page of made experiments, with every part open."""
     folder = tmp_path_factory.mktemp("page")
-    page.write(every_experiment(folder), folder / "report.html")
+    page.write(every_experiment(), folder / "report.html")
     with chromium() as driver:
         driver.get((folder / "report.html").as_uri())
         driver.execute_script("for (const d of document.querySelectorAll('details')) d.open = true")
@@ -49,13 +49,13 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
 def test_the_page_fits(browser: Chrome, size: tuple[int, int]) -> None:
     """It never scrolls sideways, charts shrink with their letters readable, tables scroll alone."""
     emulate(browser, size)
-    tell = browser.execute_script
-    assert tell("return document.scrollingElement.scrollWidth") <= size[0]
-    assert tell("return document.querySelectorAll('.panel > svg').length") > 8
-    assert tell(TOO_WIDE) == 0 and tell(OUTSIDE) == []
-    assert tell(LETTERS) >= 9
+    run = browser.execute_script
+    assert run("return document.scrollingElement.scrollWidth") <= size[0]
+    assert run("return document.querySelectorAll('.panel > svg').length") > 8
+    assert run(TOO_WIDE) == 0 and run(OUTSIDE) == []
+    assert run(LETTERS) >= 9
     boxes = "[...document.querySelectorAll('.scroll')]"
-    scrolls = tell(f"return {boxes}.some(box => box.scrollWidth > box.clientWidth + 1)")
+    scrolls = run(f"return {boxes}.some(box => box.scrollWidth > box.clientWidth + 1)")
     assert scrolls or size == SIZES["wide"]
 
 

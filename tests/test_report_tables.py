@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import io
 import re
-import statistics
 from pathlib import Path
 
-import numpy as np
-import pytest
 from rich.console import Console
 
-from crg import metrics
 from crg.metrics import Interval
 from crg.report.contrasts import Contrast, Spread, judged, tally
-from crg.report.experiment import Experiment, MethodResult
 from crg.report.layout import (
     comparison_table,
     first_table,
@@ -36,18 +31,12 @@ from crg.report.tables import (
     to_markdown,
     to_terminal,
 )
-from crg.results.measurements import packed_bits
-from crg.results.schema import Variant, Setting, Source
+from crg.results.schema import Setting, Source, Variant
 from crg.streams import Scenario
-from crg.streams.orders import shuffled
 from made_reports import NASTY, ablation, every_experiment, streams, table
-from made_results import Bits, Book, share
+from made_results import Book, share
 
-
-@pytest.fixture(scope="module")
-def all_of_them(tmp_path_factory: pytest.TempPathFactory) -> list[Experiment]:
-    """One experiment of each kind."""
-    return every_experiment(tmp_path_factory.mktemp("made"))
+ALL = every_experiment()
 
 
 def on_screen(shown: Table, width: int = 200) -> str:
@@ -79,14 +68,14 @@ def test_marks_stand_for_significance() -> None:
 
 
 def test_wins_ties_and_losses_are_counted() -> None:
-    """By hand: two better, one not significant, one worse; what was not compared is no tie."""
+    """By hand: two better, one not significant, one worse; a missing contrast is no tie."""
     found = [Contrast("z", Interval(0, 0, 0), verdict) for verdict in ("better", "", "worse")]
     assert tally([*found, found[0], None]) == (2, 1, 1)
 
 
-def test_the_main_table_keeps_shapes_and_files_apart(all_of_them: list[Experiment]) -> None:
+def test_the_main_table_keeps_shapes_and_files_apart() -> None:
     """A table each, simulated text flagged, the best without labels in bold, labels named."""
-    files, shapes = main_tables(all_of_them)
+    files, shapes = main_tables(ALL)
     assert (files.title, shapes.title) == ("Feature files", "Rendered shapes")
     assert files.columns[1].title == "dtd (simulated text)"
     names = [row[0] for row in files.cells()]
@@ -98,9 +87,9 @@ def test_the_main_table_keeps_shapes_and_files_apart(all_of_them: list[Experimen
     assert cells["tda"].startswith("-20.00 [") and cells["tda"].endswith("▼")
 
 
-def test_the_grid_counts_every_dataset_and_setting(all_of_them: list[Experiment]) -> None:
-    """Default options only; by hand from the answers that were made up."""
-    shown = tally_table(all_of_them)
+def test_the_grid_counts_every_dataset_and_setting() -> None:
+    """Default options only; by hand from the made answers."""
+    shown = tally_table(ALL)
     row = next(row for row in shown.cells() if row[0] == "crg")
     columns = [column.title for column in shown.columns]
     assert columns[0] == "method" and columns[-1] == "all"
@@ -108,9 +97,9 @@ def test_the_grid_counts_every_dataset_and_setting(all_of_them: list[Experiment]
     assert row[-1] == "4 / 1 / 3"
 
 
-def test_tuned_rows_and_text_kinds_are_flagged_everywhere(all_of_them: list[Experiment]) -> None:
-    """What is flagged in one format is flagged in all of them."""
-    comparison = all_of_them[0].comparisons[1]
+def test_tuned_methods_and_text_kinds_are_flagged_everywhere() -> None:
+    """All formats show the flags."""
+    comparison = ALL[0].comparisons[1]
     for shown in (comparison_table(comparison), short_table(comparison)):
         for text in (to_markdown(shown), to_latex(shown), on_screen(shown) + shown.title):
             assert "crg, tuned (tuned with labels)" in text and "simulated text" in text
@@ -125,36 +114,32 @@ def test_settings_are_columns(tmp_path: Path) -> None:
     assert re.fullmatch(r"[\d, -]+", shown.cells()[2][3])
 
 
-def test_an_ablation_shows_what_was_added(tmp_path: Path) -> None:
-    """Each row stands against the one that it extends."""
+def test_an_ablation_shows_each_step(tmp_path: Path) -> None:
+    """Each variant is compared with the one that it extends."""
     shown = comparison_table(ablation().read(tmp_path).comparisons[0], "waterfall")
     place = [column.title for column in shown.columns].index("to the row it extends")
     assert shown.cells()[1][place].startswith("+20.00 [") and "(cache)" in shown.cells()[1][place]
 
 
-def test_a_cold_start_has_its_first_images(all_of_them: list[Experiment]) -> None:
+def test_a_cold_start_has_its_first_images() -> None:
     """The gain over the first images, as many as the stream has."""
-    shown = first_table(all_of_them[1].comparisons[0])
+    shown = first_table(ALL[1].comparisons[0])
     assert shown is not None
-    assert [each.title for each in shown.columns] == [
-        "method",
-        "first 50",
-        "first 100",
-        "first 200",
-    ]
-    assert first_table(all_of_them[0].comparisons[0]) is None
+    titles = [each.title for each in shown.columns]
+    assert titles == ["method", "first 50", "first 100", "first 200"]
+    assert first_table(ALL[0].comparisons[0]) is None
 
 
-def test_what_was_not_run_is_one_line(tmp_path: Path) -> None:
+def test_missing_datasets_and_methods_are_one_line(tmp_path: Path) -> None:
     """Missing datasets and refused methods, each reason once."""
     line = not_run_line(table().read(tmp_path))
     assert line.count("\n") == 0 and "not found, RN50: sun397, eurosat, food101" in line
     assert "tpt (needs a text encoder)" in line
 
 
-def test_nothing_in_a_name_is_markup(all_of_them: list[Experiment]) -> None:
+def test_nothing_in_a_name_is_markup() -> None:
     """A label full of special characters keeps Markdown and LaTeX tables in shape."""
-    shown = comparison_table(all_of_them[0].comparisons[0])
+    shown = comparison_table(ALL[0].comparisons[0])
     lines = to_markdown(shown).splitlines()
     pipes = {len(re.findall(r"(?<!\\)\|", line)) for line in lines if line.startswith("|")}
     assert len(pipes) == 1 and "<script>" not in to_markdown(shown)
@@ -163,7 +148,7 @@ def test_nothing_in_a_name_is_markup(all_of_them: list[Experiment]) -> None:
     assert escape_latex(NASTY) in row and r"\%" in row and r"\_" in row
 
 
-def test_a_narrow_terminal_loses_what_is_least_needed() -> None:
+def test_a_narrow_terminal_loses_optional_columns() -> None:
     """Columns are left out whole, never cut."""
     columns = (Column("m", is_text=True), Column("b"), Column("c", is_optional=True))
     shown = Table(columns, (("x" * 20, "y" * 20, "z" * 20),))
@@ -172,87 +157,22 @@ def test_a_narrow_terminal_loses_what_is_least_needed() -> None:
 
 
 def test_columns_of_nothing_are_left_out() -> None:
-    """A column in which nothing is known is not shown, and bold cells move along."""
+    """A column without values is not shown, and bold cells move along."""
     columns = (Column("m"), Column("none"), Column("b"))
     shown = Table(columns, (("x", None, 1),), best=frozenset({(0, 2)})).without_empty_columns()
     assert [each.title for each in shown.columns] == ["m", "b"] and shown.best == {(0, 1)}
 
 
-def test_the_whole_text_has_every_experiment(all_of_them: list[Experiment]) -> None:
+def test_the_whole_text_has_every_experiment() -> None:
     """Markdown and LaTeX hold the main tables, the grid and all tables of each experiment."""
-    count = len(main_tables(all_of_them)) + 1 + sum(len(tables_of(each)) for each in all_of_them)
-    text = whole_text(all_of_them, to_latex, "% {}")
+    count = len(main_tables(ALL)) + 1 + sum(len(tables_of(each)) for each in ALL)
+    text = whole_text(ALL, to_latex, "% {}")
     assert text.count(r"\begin{tabular}") == text.count(r"\end{table}") == count
-    assert whole_text(all_of_them, to_markdown, "## {}").count("\n## ") == len(all_of_them)
-
-
-A = Variant("a", "crg", {"x": 1})
-MINE = [share(120, first=10 * seed) for seed in range(5)]
-BASE = share(100)
-
-
-def book_of(orders: list[Bits], figure: str = "cold_start") -> Book:
-    """Five runs whose images came in these orders."""
-    book = Book([A], figure)
-    book.add("a", MINE, base=BASE)
-    for record, right, order in zip(book.records, MINE, orders, strict=True):
-        record["metrics"]["right_in_order"] = packed_bits(right[order])
-        record["zero_shot"]["right_in_order"] = packed_bits(BASE[order])
-    return book
-
-
-def line_of(book: Book, folder: Path) -> MethodResult:
-    """What was measured of the method."""
-    return book.read(folder).comparisons[0].of("a")
-
-
-def test_images_are_drawn_in_all_orders_at_once(tmp_path: Path) -> None:
-    """In shuffled streams the seed says who came first, and the interval is the crossed one."""
-    orders = [shuffled(200, seed) for seed in range(5)]
-    gain = line_of(book_of(orders), tmp_path).first_gain[100]
-    seen = np.zeros((5, 200), dtype=bool)
-    for place, order in enumerate(orders):
-        seen[place, order[:100]] = True
-    base = np.broadcast_to(BASE, (5, 200))
-    expected = metrics.paired_interval(np.stack(MINE), base, seen)
-    assert gain.interval == expected
-
-
-def test_orders_that_are_not_the_seeds_are_nested(tmp_path: Path) -> None:
-    """Where the answers do not fit the order of the seed, each order has images of its own."""
-    orders = [shuffled(200, seed + 50) for seed in range(5)]
-    gain = line_of(book_of(orders), tmp_path).first_gain[100]
-    mine = np.stack([right[order[:100]] for right, order in zip(MINE, orders, strict=True)])
-    base = np.stack([BASE[order[:100]] for order in orders])
-    assert gain.interval == metrics.nested_interval(mine, base)
-
-
-def test_other_figures_do_without(tmp_path: Path) -> None:
-    """Nobody else shows the first images, so their intervals are not computed."""
-    orders = [shuffled(200, seed) for seed in range(5)]
-    assert line_of(book_of(orders, "table"), tmp_path).first_gain == {}
-
-
-def test_curves_and_first_images(tmp_path: Path) -> None:
-    """Accuracy so far is counted in the order of the stream, with a band over orders."""
-    book = Book([A], "cold_start", orders=2)
-    book.add("a", [share(120), share(80)], base=share(10), purity=0.5,
-             purity_over_time=[[50, 0.9], [200, 0.5]])  # fmt: skip
-    line = book.read(tmp_path).comparisons[0].of("a")
-    assert (line.learning[0][0], line.learning[-1][0]) == (20, 200)
-    assert 50 <= len(line.learning) <= 60
-    assert line.learning[-1][1:] == pytest.approx((0.5, statistics.stdev([0.6, 0.4])))
-    orders = [np.random.default_rng(seed).permutation(200)[:50] for seed in (0, 1)]
-    shares = [share(n)[rows].mean() for n, rows in zip((120, 80), orders, strict=True)]
-    base = statistics.fmean(share(10)[rows].mean() for rows in orders)
-    assert sorted(line.first_gain) == [50, 100, 200]
-    gain = line.first_gain[50].interval.mean
-    assert gain == pytest.approx(statistics.fmean(shares) - base)
-    assert line.purity_over_time == ((50, 0.9, 0.0), (200, 0.5, 0.0))
+    assert whole_text(ALL, to_markdown, "## {}").count("\n## ") == len(ALL)
 
 
 def test_label_noise_has_a_table_of_means_over_the_datasets(tmp_path: Path) -> None:
-    """Each cell is the plain mean of the datasets; what lacks one of them is left out."""
+    """Each cell is the plain mean of the datasets; a method that lacks one is left out."""
     settings = [Setting(f"q = {q}", Scenario(mislabelled=q)) for q in (0.0, 0.3)]
     rows, sources = [Variant("a", "tda"), Variant("b", "crg")], [Source("one"), Source("two")]
     book = Book(rows, "noise", sources=sources, settings=settings)

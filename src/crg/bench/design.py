@@ -6,6 +6,7 @@ The file is read by msgspec, strictly. Errors are one sentence with the file, th
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import tomllib
@@ -19,7 +20,6 @@ from msgspec.structs import replace
 
 from crg.datasets.catalog import find_entry, get_entry
 from crg.methods.registry import BASELINE, get_method, typed_options
-from crg.plugins import check_names_no_file
 from crg.presets import presets_of
 from crg.results.papers import known_experiments
 from crg.results.schema import ENOUGH_ORDERS
@@ -194,8 +194,6 @@ def completed(design: Design, file: Path | None = None) -> Design:
     for number, row in enumerate(rows, start=1):
         with _at(file, f"row {number} ({row.label!r})"):
             _check_row(row)
-            for options in (row.options, *row.per_dataset.values()) if file else ():
-                check_names_no_file(row.method, options, "a file of an experiment")
     for number, setting in enumerate(settings, start=1):
         with _at(file, f"setting {number} ({setting.label!r})"):
             setting.scenario  # noqa: B018  (which checks itself)
@@ -217,6 +215,21 @@ def completed(design: Design, file: Path | None = None) -> Design:
     with _at(file):
         _check_whole(design)
     return design
+
+
+def design_of_files(paths: Sequence[str], rows: Sequence[RowDesign], orders: int) -> Design:
+    """A comparison of methods on feature files; its name depends on the files alone."""
+    places = "\n".join(str(Path(path).resolve()) for path in paths)
+    names = ", ".join(dict.fromkeys(Path(path).stem for path in paths))
+    return completed(
+        Design(
+            name=f"compare-{hashlib.sha256(places.encode()).hexdigest()[:8]}",
+            title=f"Comparison on {names}",
+            rows=tuple(rows),
+            data=(DataDesign(files=True),),
+            orders=orders,
+        )
+    )
 
 
 def with_methods(design: Design, asked: Sequence[RowDesign]) -> tuple[Design, set[str]]:

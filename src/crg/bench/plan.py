@@ -53,7 +53,6 @@ _NEEDS = {
 def as_variant(request: RowDesign) -> Variant:
     """The row as tables show it."""
     kind = get_method(request.method)
-    needs = kind.needs_with(build_config(request.method, kind.Config, request.options))
     options: dict[str, Any] = typed_options(request.method, request.options)
     options |= {PRESET: PUBLISHED} if request.preset == PUBLISHED else {}
     options |= {f"on {name}": dict(given) for name, given in request.per_dataset.items()}
@@ -62,7 +61,7 @@ def as_variant(request: RowDesign) -> Variant:
         method=request.method,
         options=options,
         tuned=request.is_tuned,
-        needs=tuple(_NEEDS.get(need, need) for need in needs),
+        needs=tuple(_NEEDS.get(need, need) for need in kind.needs),
         offline=request.passes == 2,
         about=request.about,
         x=request.x,
@@ -103,7 +102,8 @@ def why_not(request: RowDesign, source: Source, features: Features) -> str | Non
         return f"There is no published preset of {request.method} for {dataset}."
     try:
         kind = get_method(request.method)
-        needs = kind.needs_with(build_config(request.method, kind.Config, options))
+        build_config(request.method, kind.Config, options)  # refuses bad options
+        needs = kind.needs
         if FEW in needs and features.few_features is None:
             return _no_labelled_images(request.method, source)
         check_needs(request.method, needs, _equipped(features, needs))

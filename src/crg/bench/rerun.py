@@ -11,9 +11,8 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
@@ -23,7 +22,6 @@ from crg.bench.rendered import shapes_in
 from crg.bench.sources import discover
 from crg.engine import read_once, results_only, run_all
 from crg.features.joining import joined_sha256
-from crg.plugins import check_names_no_file
 from crg.results import ledger, provenance
 from crg.results.ledger import Ledger
 from crg.results.schema import Data, Entry, LineError, Other, Result, decode, encode
@@ -57,14 +55,15 @@ def archived(entry: Entry) -> Entry:
         return Other(key=entry.key, kind=SHORT)
     if entry.digest is not None:
         return entry
-    kept = {name: entry.metrics[name] for name in _KEPT if name in entry.metrics}
-    facts = Result(data=entry.data, method="", given={}, seed=0, metrics=kept)
-    short = {
-        name: getattr(facts, name)
-        for name in ("metrics", "zero_shot", "options", "n_samples", "seconds", "name")
-    }
     return replace(
-        _moved(entry, lambda path: PurePath(path).name), **short, digest=digest_of(entry)
+        _moved(entry, lambda path: PurePath(path).name),
+        metrics={name: entry.metrics[name] for name in _KEPT if name in entry.metrics},
+        zero_shot={},
+        options={},
+        n_samples=0,
+        seconds=0.0,
+        name="",
+        digest=digest_of(entry),
     )
 
 
@@ -132,7 +131,7 @@ def _by_key(start: str, files: Sequence[Path]) -> tuple[str, int, Result]:
 
 
 def check_trusted(run: Result, given: Sequence[str]) -> None:
-    """Refuse plug-ins and files that nobody named: a line may come from a stranger."""
+    """Refuse plug-ins that nobody named: a line may come from a stranger."""
     named = {Path(each).stem for each in given}
     missing = [each for each in run.plugins if Path(each).stem not in named]
     if missing:
@@ -140,7 +139,6 @@ def check_trusted(run: Result, given: Sequence[str]) -> None:
             f"The run used the plug-in {missing[0]}, which runs code and is not loaded because a "
             "results file names it: name it with --plugin if you trust it."
         )
-    check_names_no_file(run.method, run.given, "a line of results")
 
 
 def with_data_at(
@@ -209,23 +207,17 @@ def changed_since(run: Result) -> list[str]:
     return notes
 
 
-@dataclass(frozen=True)
-class Repetition:
-    """A run beside its repetition; it is the same if there are no differences."""
-
-    same: tuple[str, ...]  # names of the values that are equal to the last bit
-    differences: Mapping[str, tuple[Any, Any]]  # before, now
+Repetition: TypeAlias = tuple[list[str], dict[str, tuple[Any, Any]]]  # same; other: before, now
 
 
 def repeat(run: Result, plugins: Sequence[str] = ()) -> Repetition:
-    """Run it again in a worker process, with the plug-ins that a person named, and compare."""
+    """Run it again in a worker process, with the plug-ins that a person named, and compare.
+
+    Returns the names of the values that are equal to the last bit, and the pairs of the others.
+    Times and memory are left out.
+    """
     spec = replace(run, plugins=tuple(plugins), memory=False)
     [(_, result)] = results_only(run_all([spec], isolated=True))
-    return compare(run, result)
-
-
-def compare(run: Result, result: Result) -> Repetition:
-    """Everything that was measured, before and now; times and memory are left out."""
     if run.digest is None:
         before, after = measured_values(run), measured_values(result)
     else:
@@ -236,4 +228,4 @@ def compare(run: Result, result: Result) -> Repetition:
     names = dict.fromkeys([*before, *after])
     pairs = {name: (before.get(name), after.get(name)) for name in names}
     differences = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-    return Repetition(tuple(name for name in names if name not in differences), differences)
+    return [name for name in names if name not in differences], differences

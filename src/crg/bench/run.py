@@ -1,4 +1,4 @@
-"""Running an experiment: only what is missing, each run written as soon as it is done."""
+"""Running an experiment: only missing runs, each written as soon as it is done."""
 
 from __future__ import annotations
 

@@ -22,11 +22,9 @@ COMMANDS = {  # as help lists them
     "encode": "Encode the images of a dataset once, for every run to read.",
     "generate": "Make variations of images with a diffusion model, "
     "once, for crg encode to add as views.",
-    "run": "Run one method over a feature file, beside zero-shot on the same stream.",
     "compare": "Compare methods on feature files: mean and spread over stream orders.",
     "bench": "Run the experiment of a TOML file on whatever data is there.",
     "report": "Show what crg bench has measured: RESULTS are its files, or folders of them.",
-    "rerun": "Run again what a line of a results file reports, and compare all that was measured.",
     "methods": "List the methods with their options and defaults, or tell more of one of them.",
     "check": "Check methods of your own: a line for each check that fails, with file and line.",
     "encoders": "List the models that turn images and texts into features.",

@@ -1,8 +1,7 @@
-"""``crg bench``: an experiment from its file, on whatever data is there."""
+"""``crg bench``: an experiment from its file, on whatever data is there; or one run again."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,28 +10,25 @@ import click
 from msgspec.structs import replace
 
 from crg.bench.design import Design, read_design, with_methods
-from crg.bench.plan import Plan, count_runs, narrowed, plan
-from crg.bench.rendered import FOLDER
-from crg.bench.run import EngineOptions, append_new, begin, no_longer_shown
-from crg.bench.sources import (
-    VARIABLE,
-    Prospect,
-    discover,
-    find_prospects,
-    named_paths,
-    unknown_datasets,
-)
-from crg.cli.progress import EncodingBar, end_with, run_missing
-from crg.cli.report import print_experiment
+from crg.bench.gallery import galleries
+from crg.bench.plan import count_runs, narrowed, plan
+from crg.bench.rendered import FOLDER, OnEncoding, render_store, shapes_in
+from crg.bench.run import EngineOptions, append_new, no_longer_shown
+from crg.bench.sources import VARIABLE, discover, find_sources, named_paths, unknown_datasets
+from crg.cli.compare import end_with, parse_methods, print_experiments, run_missing
+from crg.cli.progress import display
 from crg.cli.shared import F, loaded_plugins, note, plugin_option, read_results
 from crg.report.experiment import experiments_of
 from crg.results import ledger
-from crg.results.ledger import Ledger
-from crg.results.schema import ENOUGH_ORDERS
+from crg.results.schema import ENOUGH_ORDERS, Source
 from crg.threads import processors
 from crg.types import InputError
 
 _SHOWN_MISSING = 2  # datasets that are not there: on most machines that is nearly all of them
+DIFFERENT = 1  # exit code of a repetition
+# Of all names that are compared, these are printed.
+_MAIN = ("digest", "accuracy", "predicted", "ece", "nll", "worst_class_accuracy", "purity")
+_WIDEST = 60  # characters of a value
 
 
 def _data_options(command: F) -> F:
@@ -42,7 +38,7 @@ def _data_options(command: F) -> F:
                      help="Feature file, store, or folder of them; may be repeated.  "
                           f"[default: the variable {VARIABLE}]"),
         click.option("--only", metavar="TEXT",
-                     help="Only sources whose name contains this, in capitals or not."),
+                     help="Only datasets whose name contains this, in capitals or not."),
         click.option("--folder", default=FOLDER, show_default=True, type=folder,
                      help="Where rendered shapes are encoded."),
         click.option("--root", type=folder,
@@ -63,31 +59,35 @@ def _running_options(command: F) -> F:
         click.option("--workers", type=positive,
                      help="Processes to run in.  [default: one per processor]"),
         click.option("--engine", default="processes", show_default=True,
-                     type=click.Choice(["processes", "ray"]), help="Who does the runs."),
+                     type=click.Choice(["processes", "ray"]), help="Where to run."),
         click.option("--address", help="Ray cluster to use.  [default: one on this machine]"),
         click.option("--results", "results_path", metavar="FILE",
                      type=click.Path(path_type=Path, dir_okay=False),
-                     help="Where each run is kept.  [default: results/NAME.jsonl]"),
+                     help="Results file.  [default: results/NAME.jsonl]"),
+        click.option("--rerun", metavar="FILE:LINE",
+                     help="Repeat one run of a results file instead, by its line or its key."),
     )):  # fmt: skip
         command = option(command)
     return command
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("--quick", is_flag=True, help="The reduced form: minutes rather than hours.")
 @click.option("--list", "list_only", is_flag=True, help="Print what would be run, and stop.")
 @_data_options
 @_running_options
 @plugin_option
 def bench(
-    file: Path,
+    file: Path | None,
     quick: bool,
     list_only: bool,
     data: tuple[Path, ...],
     only: str | None,
     folder: Path,
     root: Path | None,
+    rerun: str | None,
+    results_path: Path | None,
     **given: Any,
 ) -> None:
     """Run the experiment of a TOML file on whatever data is there.
@@ -96,128 +96,161 @@ def bench(
     soon as it is done: after Ctrl-C the same command does only what is missing. The exit code
     is 1 if a run failed, and the same command tries it again.
 
+    --rerun repeats one run instead and compares all that was measured, except times and memory.
+    The exit code is 0 if everything is the same to the last bit, and 1 if not. The data must be
+    the same; rendered shapes that are gone are rendered again.
+
     \b
     Example:
       crg bench experiments/ablation.toml --quick
       crg bench experiments/robustness.toml --data stores/ --workers 8
       crg bench experiments/streams.toml --list
       crg bench experiments/noise.toml --methods mine --plugin mine.py
+      crg bench --rerun results/ablation.jsonl:12
+      crg bench --rerun docs/results/ablation.jsonl.gz:145 --data features/
     """
+    if rerun is not None:
+        _rerun(rerun, results_path, data, folder)
+        return
+    if file is None:
+        raise InputError("No experiment is named: give its TOML file, or --rerun FILE:LINE.")
     design, chosen = _design(file, quick, given["orders"], given["texts"])
-    machinery = EngineOptions(given["engine"], given["workers"], given["address"])
-    prospects = _prospects(design, data, folder, only)
+    options = EngineOptions(given["engine"], given["workers"], given["address"])
+    sources = _sources(design, data, folder, only)
     if list_only:
         rows = [row for row in design.rows if row.label in chosen]
-        _print_list(replace(design, rows=tuple(rows)), prospects)
+        _print_list(replace(design, rows=tuple(rows)), sources)
         return
-    path = given["results_path"] or _default_results(design)
+    path = results_path or Path(
+        "results", f"{design.name}{'-quick' if design.is_quick else ''}.jsonl"
+    )
     ledger.make_folder(path)
     ledger.check_writable(path)
     known = read_results(path)
-    planned = narrowed(_planned(design, prospects, folder, machinery), chosen, known.runs)
-    for sentence in no_longer_shown(planned, path, known):
+    with display("datasets", len(sources)) as shown:
+        workers = options.workers or processors()
+        whole = plan(design, sources, folder, loaded_plugins(), workers, encoding_shown(shown))
+    for before, now in zip(sources, whole.outline.sources, strict=True):
+        if now.missing != before.missing:
+            note(f"{now.missing}")
+    planned = narrowed(whole, chosen, known.runs)
+    for sentence in no_longer_shown(planned, known):
         note(sentence)
-    begin(planned, path, known)
-    failed = run_missing(planned, path, known, machinery)
+    failed = run_missing(planned, known, options, lines=True)
     if design.gallery:
-        _add_gallery(planned, path, root)
-    _print(design.name, known)
+        known.refresh()
+        for line in galleries(planned.outline, known.runs, root):
+            append_new(known, line)
+    _print_results(experiments_of(known.refresh(), design.name), path)
     end_with(failed)
+
+
+def encoding_shown(shown: Any) -> OnEncoding:
+    """Show how much of each dataset is encoded."""
+    return lambda name, now: shown.running(f"encoding {name}", now.done, now.total)
 
 
 def _design(
     file: Path, quick: bool, orders: int | None, methods: Sequence[str]
 ) -> tuple[Design, set[str]]:
-    """The design of a file as it was asked for, and the labels of the rows that shall be run."""
+    """The design of a file as it was asked for, and the labels of the rows to run."""
     design = read_design(file)
     design = design.reduced() if quick else design
     chosen = {row.label for row in design.rows}
     if methods:
-        from crg.cli.compare import parse_methods
-
         design, chosen = with_methods(design, parse_methods(methods))
     design = replace(design, orders=orders or design.orders)
     if design.orders < ENOUGH_ORDERS:
-        note(f"fewer than {ENOUGH_ORDERS} orders say little: no row is called better by them.")
+        note(f"with fewer than {ENOUGH_ORDERS} orders no difference is called significant.")
     return design, chosen
 
 
-def _prospects(
-    design: Design, data: Sequence[Path], folder: Path, only: str | None
-) -> list[Prospect]:
-    """The sources that were asked for, with a note on whatever cannot be used."""
+def _sources(design: Design, data: Sequence[Path], folder: Path, only: str | None) -> list[Source]:
+    """The datasets that were asked for, with a note on whatever cannot be used."""
+
+    def is_asked_for(name: str) -> bool:
+        return only is None or only.casefold() in name.casefold()
 
     def leave_out(path: Path, why: str) -> None:
-        if _is_asked_for(path.name, only):
+        if is_asked_for(path.name):
             note(why)
 
-    found = discover(named_paths(data), leave_out)
-    prospects = find_prospects(design, found, folder)
-    for sentence in unknown_datasets(design, [each.dataset for each in prospects]):
+    sources = find_sources(design, discover(named_paths(data), leave_out), folder)
+    for sentence in unknown_datasets(design, [each.dataset for each in sources]):
         note(sentence)
-    if not prospects:
+    if not sources:
         raise InputError(
             "No data was found: name feature files, stores or folders of them with --data."
         )
-    chosen = [each for each in prospects if _is_asked_for(each.name, only)]
+    chosen = [each for each in sources if is_asked_for(each.name)]
     if not chosen:
-        names = ", ".join(repr(each.name) for each in prospects)
-        raise InputError(f"No source has {only!r} in its name: there is {names}.")
+        names = ", ".join(repr(each.name) for each in sources)
+        raise InputError(f"No dataset has {only!r} in its name: there is {names}.")
     return chosen
 
 
-def _is_asked_for(name: str, only: str | None) -> bool:
-    return only is None or only.casefold() in name.casefold()
-
-
-def _default_results(design: Design) -> Path:
-    return Path("results", f"{design.name}{'-quick' if design.is_quick else ''}.jsonl")
-
-
-def _add_gallery(planned: Plan, path: Path, root: Path | None) -> None:
-    from crg.bench.gallery import galleries
-
-    known = ledger.read(path)
-    for line in galleries(planned, known.runs, root):
-        append_new(path, line, known)
-
-
-def _planned(
-    design: Design, prospects: Sequence[Prospect], folder: Path, machinery: EngineOptions
-) -> Plan:
-    workers = machinery.workers or processors()
-    with contextlib.closing(EncodingBar()) as bar:
-        planned = plan(design, prospects, folder, loaded_plugins(), workers, bar.tell)
-    for before, now in zip(prospects, planned.prospects, strict=True):
-        if now.missing != before.missing:
-            note(f"{now.missing}")
-    return planned
-
-
-def _print_list(design: Design, prospects: Sequence[Prospect]) -> None:
+def _print_list(design: Design, sources: Sequence[Source]) -> None:
     click.echo(f"{design.name}: {design.title}")
-    for each in prospects:
-        where = each.missing or ", ".join(map(str, each.paths))
-        rendered = " (rendered)" if each.shapes else ""
+    for each in sources:
+        where = each.missing or ", ".join(each.paths)
+        rendered = " (rendered)" if each.is_rendered else ""
         few = f", labelled images {each.few}" if each.few else ""
-        click.echo(f"  source  {each.name}{rendered}: {where}{few}")
+        click.echo(f"  dataset {each.name}{rendered}: {where}{few}")
     for row in design.rows:
         tuned = ", tuned on labels" if row.is_tuned else ""
         click.echo(f"  row     {row.label} ({row.method}{tuned})")
     for setting in design.settings:
         click.echo(f"  setting {setting.label}")
     click.echo(f"  orders  {design.orders}")
-    click.echo(f"At most {count_runs(design, prospects)} runs.")
+    click.echo(f"At most {count_runs(design, sources)} runs.")
 
 
-def _print(name: str, known: Ledger) -> None:
-    """Print the tables of an experiment, then the datasets that are missing."""
-    [experiment] = experiments_of(known.refresh(), name)
-    print_experiment(experiment)
-    for source in experiment.missing[:_SHOWN_MISSING]:
-        click.echo(f"{source.name}: {source.missing}")
-    more = len(experiment.missing) - _SHOWN_MISSING
-    if more > 0:
-        click.echo(f"{more} more are not there either; --list names them all.")
-    path = known.path
+def _print_results(experiments: Sequence[Any], path: Path) -> None:
+    print_experiments(experiments)
+    missing = [source for experiment in experiments for source in experiment.missing]
+    for source in missing[:_SHOWN_MISSING]:
+        click.secho(f"{source.name}: {source.missing}", dim=True)
+    if len(missing) > _SHOWN_MISSING:
+        more = len(missing) - _SHOWN_MISSING
+        click.secho(f"{more} more are not there either; --list names them all.", dim=True)
     click.echo(f"The runs are in {path}; crg report {path} --out report.html draws them.", err=True)
+
+
+def _rerun(line: str, results: Path | None, data: Sequence[Path], folder: Path) -> None:
+    """Repeat a run, print how it compares, and exit with 1 if anything differs."""
+    from crg.bench.rerun import changed_since, check_data, check_trusted, find_line, repeat
+    from crg.bench.rerun import with_data_at
+
+    usual = [Path(ledger.DEFAULT_PATH), *sorted(Path("results").glob("*.jsonl"))]
+    files = [results] if results else [path for path in usual if path.exists()]
+    file, number, run = find_line(line, files)
+    check_trusted(run, loaded_plugins())
+    with display("datasets", None) as shown:
+
+        def render(name: str) -> Path | None:
+            if shapes_in(name) and not (folder / name).exists():
+                note(f"{name} is not there and is rendered again into {folder}.")
+            return render_store(name, folder, processors(), encoding_shown(shown))
+
+        run = with_data_at(run, named_paths(data), render)
+    check_data(run)
+    for sentence in changed_since(run):
+        note(sentence)
+    same, differences = repeat(run, loaded_plugins())
+    click.echo(f"{file}:{number}: {run.method}, seed {run.seed}, {run.data.path}")
+    main = [name for name in _MAIN if name in same]
+    among = f", among them {', '.join(main)}" if main else ""
+    total = len(same) + len(differences)
+    click.echo(f"The same to the last bit: {len(same)} of {total} values{among}.")
+    for name, (before, now) in differences.items():
+        numbers = isinstance(before, int | float) and isinstance(now, int | float)
+        far = f" ({now - before:+.2g})" if numbers else ""
+        click.echo(f"Not the same: {name} was {_brief(before)} and is {_brief(now)}{far}.")
+    if not differences:
+        click.echo("Everything was measured again as it was.")
+    click.get_current_context().exit(DIFFERENT if differences else 0)
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}..."

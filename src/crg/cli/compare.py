@@ -1,4 +1,4 @@
-"""``crg compare``: several methods over several files in several stream orders.
+"""``crg compare``: methods over feature files in several stream orders.
 
 A list of methods is separated by commas. ``label=crg:negative=false,gaussian=false`` is CRG
 with options under a label of its own: a part ``key=value`` belongs to the variant before it,
@@ -9,35 +9,43 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import hashlib
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import click
+from rich.console import Group
+from rich.text import Text
 
-from crg.bench.design import DataDesign, Design, RowDesign, completed
+from crg.bench.design import RowDesign, design_of_files
 from crg.bench.plan import Plan, plan
-from crg.bench.run import EngineOptions, begin, no_longer_shown
-from crg.bench.sources import Prospect
-from crg.cli.progress import end_with, run_missing
-from crg.cli.report import print_experiment
+from crg.bench.run import EngineOptions, begin, missing, no_longer_shown, run_specs
+from crg.cli.progress import display
 from crg.cli.shared import (
+    INTERRUPTED,
     F,
     few_option,
     loaded_plugins,
     note,
+    output,
     parse_options,
     plugin_option,
+    print_json,
     read_results,
     results_options,
 )
-from crg.methods.registry import list_methods
-from crg.report.experiment import experiments_of
+from crg.methods.registry import DEFAULT, list_methods
+from crg.report.experiment import Experiment, experiments_of
+from crg.report.layout import short_tables, summary
+from crg.report.tables import to_terminal
 from crg.results import ledger
+from crg.results.ledger import Ledger
+from crg.results.schema import Source
 from crg.suggest import nearest
-from crg.threads import processors
 from crg.types import InputError
+
+FAILED = 1  # exit code where a run failed
+DEFAULT_METHODS = f"zero_shot,tda,dpe,crg,{DEFAULT}"
 
 
 def parse_methods(texts: Iterable[str], pairs: Iterable[str] = ()) -> list[RowDesign]:
@@ -45,8 +53,9 @@ def parse_methods(texts: Iterable[str], pairs: Iterable[str] = ()) -> list[RowDe
     variants = [_variant(group) for text in texts for group in _grouped(text)]
     if not variants:
         raise InputError("No method is named: give --methods a list such as zero_shot,crg.")
-    for target, key, value in map(_split_pair, pairs):
-        variants = _with_option(variants, target, key, value)
+    for pair in pairs:
+        [(name, value)] = parse_options([pair]).items()
+        variants = _with_option(variants, name, value)
     return variants
 
 
@@ -75,29 +84,24 @@ def _variant(group: list[str]) -> RowDesign:
     return RowDesign(method, label, options)
 
 
-def _split_pair(pair: str) -> tuple[str, str, str]:
-    [(name, value)] = parse_options([pair]).items()
-    target, dot, key = name.rpartition(".")
-    if not (dot and target and key):
+def _with_option(variants: list[RowDesign], name: str, value: str) -> list[RowDesign]:
+    """Set an option of the variant ``LABEL.key``, or of all variants of the method of this name.
+
+    ``key`` alone is for the only variant that is not zero-shot. A variant's own options stay.
+    """
+    target, _, key = name.rpartition(".")
+    others = [each for each in variants if each.method != "zero_shot"]
+    if not target and len(others) != 1:
         raise InputError(
-            f"{pair!r} does not say which method it is for: write METHOD.key=value, "
+            f"'{name}={value}' does not say which method it is for: write METHOD.key=value, "
             f"for example crg.{name}={value}."
         )
-    return target, key, value
-
-
-def _with_option(variants: list[RowDesign], target: str, key: str, value: str) -> list[RowDesign]:
-    """Set an option of the variant labelled ``target``, or of all variants of that method.
-
-    What a variant sets for itself stays: it is the more particular wish.
-    """
-    chosen = [v for v in variants if v.label == target] or [
-        v for v in variants if v.method == target
-    ]
+    chosen = others if not target else [v for v in variants if v.label == target]
+    chosen = chosen or [v for v in variants if v.method == target]
     if not chosen:
         known = {name for v in variants for name in (v.label, v.method)}
         raise InputError(
-            f"-o {target}.{key} is for {target!r}, which is not compared: {nearest(target, known)}"
+            f"-o {name} is for {target!r}, which is not compared: {nearest(target, known)}"
         )
     return [
         RowDesign(v.method, v.label, {key: value, **v.options} if v in chosen else v.options)
@@ -105,20 +109,13 @@ def _with_option(variants: list[RowDesign], target: str, key: str, value: str) -
     ]
 
 
-DEFAULT_METHODS = "zero_shot,tda,dpe,crg,anchored"
-
-
 def comparison_options(command: F) -> F:
     """Options of every command that compares."""
     positive = click.IntRange(min=1)
     for option in (
-        click.option("--format", "layout", type=click.Choice(["table", "markdown"]),
-                     default="table", show_default=True, help="How to print the table."),
-        click.option("--json", "as_json", is_flag=True, help="Print JSON; shares are fractions."),
-        click.option("--workers", type=positive, default=processors,
+        click.option("--json", "as_json", is_flag=True, help="Print JSON, with fractions."),
+        click.option("--workers", type=positive,
                      help="Processes to run in.  [default: one per processor]"),
-        click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0),
-                     help="Seed of the first order; the next ones count up."),
         click.option("--orders", default=5, show_default=True, type=positive,
                      help="How many stream orders to average over."),
     ):  # fmt: skip
@@ -130,9 +127,11 @@ def comparison_options(command: F) -> F:
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--methods", "texts", multiple=True, default=[DEFAULT_METHODS], show_default=True,
               metavar="LIST", help="Methods or variants of them; may be repeated.")  # fmt: skip
-@click.option("-o", "pairs", multiple=True, metavar="METHOD.KEY=VALUE",
+@click.option("-o", "pairs", multiple=True, metavar="[METHOD.]KEY=VALUE",
               help="Set an option of one method.")  # fmt: skip
 @few_option
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0),
+              help="Seed of the first order; the next ones count up.")  # fmt: skip
 @comparison_options
 @results_options
 @plugin_option
@@ -143,9 +142,8 @@ def compare(
     pairs: tuple[str, ...],
     orders: int,
     seed: int,
-    workers: int,
+    workers: int | None,
     as_json: bool,
-    layout: str,
     results_path: Path,
     no_results: bool,
 ) -> None:
@@ -157,49 +155,36 @@ def compare(
 
     \b
     Example:
+      crg compare a.npz --methods crg -o queue_size=16
       crg compare a.npz b.npz --methods tda,crg -o crg.queue_size=16 --orders 5
       crg compare a.npz --methods crg,bare=crg:negative=false,gaussian=false
-    The second one compares CRG with a variant of it that is called "bare".
+    The last one compares CRG with a variant of it that is called "bare".
     """
     named = _expanded(files)
-    paths = _distinct(named)
+    first: dict[Path, str] = {}
+    for each in named:
+        first.setdefault(Path(each).resolve(), each)
+    paths = list(first.values())
     if len(paths) < len(named):
         note("a file that was given twice counts once.")
-    design = _design(paths, parse_methods(texts, pairs), orders)
-    prospects = [
-        Prospect(path, Path(path).stem, (Path(path),), None if few is None else Path(few))
-        for path in paths
-    ]
-    planned = plan(design, prospects, Path(), loaded_plugins(), first_seed=seed)
+    design = design_of_files(paths, parse_methods(texts, pairs), orders)
+    sources = [Source(path, Path(path).stem, path, few=few) for path in paths]
+    planned = plan(design, sources, Path(), loaded_plugins(), first_seed=seed)
     for cell in planned.outline.cells:
         if cell.reason is not None:
             raise InputError(cell.reason)
     with _results(None if no_results else results_path) as path:
-        for sentence in no_longer_shown(planned, path, ledger.read(path)):
+        known = read_results(path)
+        for sentence in no_longer_shown(planned, known):
             note(sentence)
-        failed = run_plan(planned, path, workers, is_kept=not no_results)
-        [experiment] = experiments_of(ledger.read(path), planned.outline.name)
-        print_experiment(experiment, "json" if as_json else layout)
+        options = EngineOptions(workers=workers)
+        failed = run_missing(planned, known, options, is_kept=not no_results)
+        print_experiments(experiments_of(known.refresh(), design.name), as_json)
     end_with(failed)
 
 
-def _design(paths: Sequence[str], rows: Sequence[RowDesign], orders: int) -> Design:
-    """The comparison as the design of an experiment; it is named after its files."""
-    names = ", ".join(dict.fromkeys(Path(path).stem for path in paths))
-    places = "\n".join(str(Path(path).resolve()) for path in paths)
-    return completed(
-        Design(
-            name=f"compare-{hashlib.sha256(places.encode()).hexdigest()[:8]}",
-            title=f"Comparison on {names}",
-            rows=tuple(rows),
-            data=(DataDesign(files=True),),
-            orders=orders,
-        )
-    )
-
-
 def _expanded(files: Sequence[str]) -> list[str]:
-    """The files, with globs that the shell left alone in place of what they match."""
+    """The files, with globs that the shell left alone replaced by their matches."""
     found: list[str] = []
     for file in files:
         matches = [file]
@@ -209,12 +194,6 @@ def _expanded(files: Sequence[str]) -> list[str]:
             raise InputError(f"Nothing matches {file}: check the pattern and the folder.")
         found += matches
     return found
-
-
-def _distinct(paths: Sequence[str]) -> list[str]:
-    """The paths without those that lead to a file already named."""
-    first = {Path(path).resolve(): path for path in reversed(paths)}
-    return list(dict.fromkeys(first[Path(path).resolve()] for path in paths))
 
 
 @contextlib.contextmanager
@@ -228,9 +207,54 @@ def _results(path: Path | None) -> Iterator[Path]:
         yield Path(folder, "results.jsonl")
 
 
-def run_plan(planned: Plan, path: Path, workers: int, is_kept: bool) -> int:
-    """Run a plan into a results file, silently in a pipe; how many runs failed."""
-    known = read_results(path)
-    begin(planned, path, known)
-    machinery = EngineOptions(workers=workers)
-    return run_missing(planned, path, known, machinery, lines=False, is_kept=is_kept)
+def run_missing(
+    planned: Plan,
+    known: Ledger,
+    options: EngineOptions,
+    lines: bool = False,
+    is_kept: bool = True,
+) -> int:
+    """Run what the results file does not hold, with a progress display, and count what failed.
+
+    Ctrl-C ends the command and says what is kept. In a pipe, ``lines`` report the progress.
+    """
+    begin(planned, known)
+    left = missing(planned, known)
+    try:
+        with display("runs", len(left), lines) as shown:
+            runs = run_specs(
+                left, known, options, lambda spec, *count: shown.running(spec.name, *count)
+            )
+            with contextlib.closing(runs):
+                for spec, failure in runs:
+                    shown.finished(spec.name, failure)
+    except KeyboardInterrupt:
+        done = known.refresh().runs  # a run may have been written at the moment of Ctrl-C
+        kept = f"{sum(spec.key in done for spec in planned.specs)} of {len(planned.specs)} runs"
+        message = f"Stopped after {kept}, of which none is kept."
+        if is_kept:
+            message = f"Stopped: {kept} are kept in {known.path}, "
+            message += "and the same command continues from there."
+        click.echo(message, err=True)
+        click.get_current_context().exit(INTERRUPTED)
+    return shown.failed
+
+
+def end_with(failed: int) -> None:
+    """Say how many runs failed, and exit with 1 if any did."""
+    if failed:
+        runs = "1 run" if failed == 1 else f"{failed} runs"
+        again = "it" if failed == 1 else "them"
+        click.echo(f"{runs} failed: the same command tries {again} again.", err=True)
+        click.get_current_context().exit(FAILED)
+
+
+def print_experiments(experiments: Iterable[Experiment], as_json: bool = False) -> None:
+    """The tables of experiments, or their figures as JSON."""
+    console = output()
+    for experiment in experiments:
+        if as_json:
+            print_json(summary(experiment))
+            continue
+        for table in short_tables(experiment):
+            console.print(Group(Text(table.title), to_terminal(table, console.width)))

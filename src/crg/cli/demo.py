@@ -15,15 +15,21 @@ from crg.atomic import check_ours, locked
 from crg.bench.design import Design, completed, read_design
 from crg.bench.gallery import galleries
 from crg.bench.plan import plan
-from crg.bench.run import append_new
-from crg.bench.sources import find_prospects
-from crg.cli.compare import comparison_options, parse_methods, run_plan
-from crg.cli.progress import EncodingBar, end_with
-from crg.cli.report import print_experiment
-from crg.cli.shared import loaded_plugins, plugin_option
+from crg.bench.run import EngineOptions, append_new
+from crg.bench.sources import find_sources
+from crg.cli.bench import encoding_shown
+from crg.cli.compare import (
+    comparison_options,
+    end_with,
+    parse_methods,
+    print_experiments,
+    run_missing,
+)
+from crg.cli.progress import display
+from crg.cli.shared import loaded_plugins, plugin_option, read_results
 from crg.report import page
 from crg.report.experiment import experiments_of
-from crg.results import ledger
+from crg.threads import processors
 
 RESULTS = "demo.jsonl"
 
@@ -54,10 +60,8 @@ def demo(
     report: Path,
     keep: Path | None,
     orders: int,
-    seed: int,
-    workers: int,
+    workers: int | None,
     as_json: bool,
-    layout: str,
 ) -> None:
     """Render shifted images, encode them with the bundled model, and compare the methods.
 
@@ -67,24 +71,22 @@ def demo(
     Example:
       crg demo
       crg demo --shift fog --severity 4 --report fog.html
-      crg demo --keep shapes && crg run shapes/night-3-960x8 --method crg
+      crg demo --keep shapes && crg compare shapes/night-3-960x8 --methods crg
     """
     check_ours(report, page.MARK.encode(), "--report")
     design = _design(shift, severity, images, views, texts, orders)
     with locked(report), _folder(keep) as folder:
-        prospects = find_prospects(design, (), folder)
-        with contextlib.closing(EncodingBar()) as bar:
-            planned = plan(
-                design, prospects, folder, loaded_plugins(), workers, bar.tell, first_seed=seed
-            )
-        path = folder / RESULTS
-        failed = run_plan(planned, path, workers, is_kept=keep is not None)
-        known = ledger.read(path)
-        for line in galleries(planned, known.runs):
-            append_new(path, line, known)
-        [experiment] = experiments_of(known.refresh())
-        page.write([experiment], report)
-    print_experiment(experiment, "json" if as_json else layout)
+        options = EngineOptions(workers=workers)
+        sources, count = find_sources(design, (), folder), workers or processors()
+        with display("datasets", 1) as shown:
+            planned = plan(design, sources, folder, loaded_plugins(), count, encoding_shown(shown))
+        known = read_results(folder / RESULTS)
+        failed = run_missing(planned, known, options, is_kept=keep is not None)
+        for line in galleries(planned.outline, known.refresh().runs):
+            append_new(known, line)
+        experiments = experiments_of(known.refresh(), design.name)
+        page.write(experiments, report)
+    print_experiments(experiments, as_json)
     click.echo(f"{report} shows it with plots and images.", err=True)
     end_with(failed)
 

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from crg.atomic import check_ours, locked, locked_folder, replacing
-from crg.cli.shared import note, output, print_json
+from crg.cli.shared import note
 from crg.results.papers import with_papers
-from crg.types import printable
-
-if TYPE_CHECKING:
-    from crg.report.experiment import Experiment
 
 PAGE = Path("report.html")
 _MARKDOWN, _LATEX = "## {}\n\nLines are those of {}.", "% {}, lines of {}"
@@ -84,24 +79,6 @@ def report(
             page.write(experiments, target)
             many = "s" if len(experiments) > 1 else ""
             click.echo(f"{target} shows {len(experiments)} experiment{many}.", err=True)
-
-
-def print_experiment(experiment: Experiment, form: str = "table") -> None:
-    """Print the figures of an experiment as ``json``, in ``markdown``, or as a ``table``."""
-    from rich.console import Group
-    from rich.text import Text
-
-    from crg.report import layout, tables
-
-    if form == "json":
-        print_json(layout.summary(experiment))
-    elif form == "markdown":
-        click.echo("\n\n".join(map(tables.to_markdown, layout.short_tables(experiment))))
-    else:
-        console = output()
-        for table in layout.short_tables(experiment):  # a terminal table would wrap its own title
-            shown = tables.to_terminal(table, console.width)
-            console.print(Group(Text(printable(table.title)), shown))
 
 
 def _write(path: Path, text: str) -> None:

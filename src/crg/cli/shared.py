@@ -157,23 +157,11 @@ def parse_options(pairs: Iterable[str]) -> dict[str, str]:
 
 @contextlib.contextmanager
 def progress(what: str, total: int | None, shown: bool = True) -> Iterator[Callable[[], None]]:
-    """A bar on a terminal, nothing in a pipe; call what it gives for each piece that is done."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    """A bar on a terminal, nothing in a pipe; call the yielded function for each piece done."""
+    from crg.cli.progress import display
 
-    console = Console(stderr=True)
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(
-        *columns, console=console, transient=True, disable=not (shown and console.is_terminal)
-    ) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda: bar.advance(task)
+    with display(what, total, shown=shown) as bar:
+        yield bar.advance
 
 
 def output() -> Console:
@@ -212,7 +200,7 @@ def note(sentence: str) -> None:
 
 
 def read_results(path: Path) -> Ledger:
-    """What a results file holds, with a note on each line that is truncated or not believed."""
+    """Read a results file, with a note on each line that is truncated or contradicts itself."""
     from crg.results import ledger
 
     known = ledger.read(path)

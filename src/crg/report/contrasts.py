@@ -19,7 +19,6 @@ from crg import metrics
 from crg.metrics import Interval
 from crg.results.measurements import unpacked_bits
 from crg.results.schema import ENOUGH_IMAGES, ENOUGH_ORDERS, Result
-from crg.streams import SHUFFLED
 from crg.streams.orders import shuffled
 
 FIRST = (50, 100, 200, 500)  # images of a cold start
@@ -47,7 +46,6 @@ class Contrast:
     against: str  # label of the other one
     interval: Interval
     verdict: str = ""  # "better" or "worse" where the difference is significant
-    lacks: str = ""  # "orders" or "images", where there are too few for anything significant
 
     @property
     def mark(self) -> str:
@@ -60,7 +58,7 @@ class Correctness:
     """Which images were predicted correctly, by row of the file, in each of some orders."""
 
     seeds: tuple[int, ...]
-    right: Numbers  # (orders, N); bool, or the difference of two such
+    right: Numbers  # (orders, N)
     seen: Numbers  # (orders, N): which images were scored
     for_all_orders: bool = False  # one order only: the answers are the same in every one
 
@@ -72,16 +70,6 @@ class Correctness:
             return Correctness(tuple(seeds), right, seen)
         places = [self.seeds.index(seed) for seed in seeds]
         return Correctness(tuple(seeds), self.right[places], self.seen[places])
-
-    def minus(self, other: Correctness | None) -> Correctness | None:
-        """How each answer differs: 1 corrected, -1 broken, 0 unchanged."""
-        pair = _paired(self, other)
-        if pair is None:
-            return None
-        mine, its = pair
-        difference = mine.right.astype(np.int8) - its.right.astype(np.int8)
-        for_all = self.for_all_orders and other is not None and other.for_all_orders
-        return Correctness(mine.seeds, difference, mine.seen & its.seen, for_all)
 
 
 def _paired(
@@ -110,21 +98,16 @@ def contrast(
     seen = first.seen & second.seen
     if not seen.any():
         return None
-    if (seen == seen[:1]).all():  # the same images in every order: no others need be drawn
-        kept = seen[0]
-        interval = metrics.paired_interval(first.right[:, kept], second.right[:, kept])
-    else:
-        interval = metrics.paired_interval(first.right, second.right, seen)
+    interval = metrics.paired_interval(first.right, second.right, seen)
     n_orders = n_all if one.for_all_orders and other.for_all_orders else len(first.seeds)
     return judged(label, interval, n_orders, int(seen.sum(axis=1).min()))
 
 
 def judged(label: str, interval: Interval, n_orders: int, n_images: int) -> Contrast:
     """The contrast and its verdict; ``n_images`` is the smallest count of any order."""
-    lacks = "orders" if n_orders < ENOUGH_ORDERS else ""
-    lacks = "images" if n_images < ENOUGH_IMAGES else lacks
-    if lacks or interval.low <= 0 <= interval.high:
-        return Contrast(label, interval, "", lacks)
+    too_few = n_orders < ENOUGH_ORDERS or n_images < ENOUGH_IMAGES
+    if too_few or interval.low <= 0 <= interval.high:
+        return Contrast(label, interval)
     return Contrast(label, interval, "better" if interval.low > 0 else "worse")
 
 
@@ -177,14 +160,10 @@ def _streams(runs: Sequence[Result], which: Which) -> list[Numbers]:
 def figures_of(runs: Sequence[Result], once: bool) -> dict[str, Any]:
     """Everything measured of a method over its orders, by the names of ``MethodResult``."""
     own = [run.metrics for run in runs]
-    counts = [each["mislabelled"] for each in own if each.get("mislabelled")]
-    insertions = sum(each.get("insertions", 0) for each in counts)
-    wrong = sum(each.get("mislabelled", 0) for each in counts)
     averaged = ("accuracy", "ece", "nll", "worst_class_accuracy", "purity")
     return {
         **{name: spread([each.get(name) for each in own]) for name in averaged},
         "peak_bytes": max((each.get("peak_bytes") or 0 for each in own), default=0) or None,
-        "mislabelled": wrong / insertions if insertions else None,
         "reliability": _reliability(own),
         "learning": _learning(runs, once),
         "purity_over_time": _purity_over_time(own),
@@ -244,39 +223,21 @@ def _curve(places: Numbers, values: Numbers) -> Curve:
 def first_gains(runs: Sequence[Result], label: str) -> Mapping[int, Contrast]:
     """The gain over zero-shot on the first n images, where every stream has so many.
 
-    Orders begin with other images, but some come early in several: where the orders are known, an
-    image is drawn in all of them at once, otherwise the bootstrap is nested.
+    Empty where the seed of a run does not give the order of its stream.
     """
-    mine, base = _streams(runs, "metrics"), _streams(runs, "zero_shot")
-    if not mine or not base:
+    own, base = correctness(runs, "metrics", False), correctness(runs, "zero_shot", False)
+    streams = _streams(runs, "metrics")
+    if own is None or base is None or not streams:
         return {}
-    orders, gains = _orders_of(runs, mine), {}
-    for n in [n for n in FIRST if n <= min(map(len, mine))]:
-        if orders is None:
-            right, wrong = (np.stack([each[:n] for each in some]) for some in (mine, base))
-            interval = metrics.nested_interval(right, wrong)
-        else:
-            own, other, rows = orders
-            seen = np.zeros_like(own.seen)
-            for place, order in enumerate(rows):
-                seen[place, order[:n]] = True
-            interval = metrics.paired_interval(own.right, other.right, seen)
+    orders = [shuffled(run.n_scored, run.seed) for run in runs]
+    for right, order, stream in zip(own.right, orders, streams, strict=True):
+        if len(order) != len(stream) or not np.array_equal(right[order], stream):
+            return {}
+    gains = {}
+    for n in [n for n in FIRST if n <= min(map(len, streams))]:
+        seen = np.zeros_like(own.seen)
+        for place, order in enumerate(orders):
+            seen[place, order[:n]] = True
+        interval = metrics.paired_interval(own.right, base.right, seen)
         gains[n] = judged(label, interval, len(runs), n)
     return gains
-
-
-def _orders_of(
-    runs: Sequence[Result], streams: Sequence[Numbers]
-) -> tuple[Correctness, Correctness, list[Numbers]] | None:
-    """Both answers and the order of the rows; None where the answers do not fit the orders."""
-    own, base = correctness(runs, "metrics", False), correctness(runs, "zero_shot", False)
-    if own is None or base is None:
-        return None
-    if any(run.scenario.order != SHUFFLED for run in runs):
-        return None
-    orders = [shuffled(run.n_scored, run.seed) for run in runs]
-    fits = all(
-        len(order) == len(stream) and np.array_equal(own.right[place, order], stream)
-        for place, (order, stream) in enumerate(zip(orders, streams, strict=True))
-    )
-    return (own, base, orders) if fits else None

@@ -57,14 +57,12 @@ class MethodResult:
     gain: Contrast | None = None  # over zero-shot; None for zero-shot itself
     rival: Contrast | None = None  # against the most accurate other method of its kind
     step: Contrast | None = None  # against the most similar variant above it
-    change: Contrast | None = None  # against itself in the first setting (streams: of the gain)
     best: bool = False  # highest mean accuracy of the complete methods that adapt without labels
     ece: Spread | None = None
     nll: Spread | None = None
     worst_class_accuracy: Spread | None = None
     purity: Spread | None = None
     peak_bytes: int | None = None
-    mislabelled: float | None = None  # fraction of cache insertions with injected label noise
     reliability: tuple[tuple[int, float, float], ...] = ()  # count, confidence, accuracy
     learning: Curve = ()  # running accuracy against images seen
     purity_over_time: Curve = ()
@@ -74,7 +72,6 @@ class MethodResult:
     lines: tuple[int, ...] = ()  # of the results file: the argument of ``crg rerun``
     options: Mapping[str, Any] = field(default_factory=dict)  # all of them, defaults included
     right: Correctness | None = None
-    base: Correctness | None = None  # of zero-shot in the same runs; None for zero-shot itself
 
     @property
     def is_baseline(self) -> bool:
@@ -205,8 +202,8 @@ def _nothing_to_show(given: Sequence[Path], ledgers: Sequence[Ledger]) -> str:
     entries = [entry for ledger in ledgers for entry in ledger.entries.values()]
     if any(isinstance(entry, Result) and entry.digest is not None for entry in entries):
         return (
-            f"{named} holds archived runs only, which are kept for crg rerun: open the page beside "
-            "them, or draw what a new crg bench measures."
+            f"{named} holds archived runs only, which are kept for crg bench --rerun: open the "
+            "page beside them, or draw the results of a new crg bench."
         )
     left_out = [line for ledger in ledgers for line in ledger.left_out.items()]
     why = f" (line {left_out[0][0]} {left_out[0][1]})" if left_out else ""
@@ -249,17 +246,14 @@ class _Reader:
         for cell in self.outline.cells:
             cells[cell.source, cell.setting].append(cell)
         for place, source in enumerate(self.outline.sources):
-            first: list[MethodResult] = []
             for number, setting in enumerate(self.outline.settings):
                 mine = cells.get((place, number))
                 if source.missing is not None or mine is None:
                     continue
                 rows = [self._row(source, n, mine) for n in range(len(self.outline.rows))]
-                rows = self._with_rivals(rows)
-                rows = [self._with_change(a, b) for a, b in zip(rows, first, strict=False)] or rows
-                first = first or (rows if number == 0 else [])
                 scored = [self.runs[c.key].n_scored for c in mine if c.key in self.runs]
-                yield Comparison(source, setting, tuple(rows), min(scored, default=None))
+                n_scored = min(scored, default=None)
+                yield Comparison(source, setting, tuple(self._with_rivals(rows)), n_scored)
 
     def _row(self, source: Source, number: int, cells: Sequence[Cell]) -> MethodResult:
         """One method with its figures, against zero-shot on the same streams."""
@@ -285,7 +279,6 @@ class _Reader:
             lines=tuple(self.lines[run.key] for run in runs),
             options=runs[0].options,
             right=right,
-            base=base,
         )
 
     def _status(self, cells: Sequence[Cell], keys: Sequence[str]) -> tuple[str, str]:
@@ -321,16 +314,6 @@ class _Reader:
         if other is None:
             return None
         return contrast(mine.right, other.right, other.row.label, self.n_orders)
-
-    def _with_change(self, later: MethodResult, earlier: MethodResult) -> MethodResult:
-        """Against itself in the first setting; of streams, the gain: tasks may differ."""
-        of_gains = self.outline.figure == "streams"
-        now, then = (
-            each.right.minus(each.base) if of_gains and each.right else each.right
-            for each in (later, earlier)
-        )
-        moved = contrast(now, then, self.outline.settings[0].label, self.n_orders)
-        return replace(later, change=moved)
 
 
 def _mean(result: MethodResult) -> float:

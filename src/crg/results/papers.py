@@ -109,10 +109,6 @@ class Papers:
                 return Reported(row[dataset], file.sources[table.source], tuple(odd))
         return None
 
-    def average(self, experiment: str, backbone: str, method: str) -> Reported | None:
-        """The average that papers print for a method over the datasets of an experiment."""
-        return self.number(experiment, backbone, AVERAGE, method)
-
     def stated(
         self, experiment: str, backbone: str | None, dataset: str, method: str
     ) -> tuple[str, ...]:

@@ -208,8 +208,8 @@ def outside_classes(
     most = min(n_classes - 2, len(present) - 1)
     if most < 1:
         raise InputError(
-            "The order 'out_of_distribution' needs at least three classes, two of them with images, and "
-            f"here are {n_classes}, {len(present)} of them with images: give another file."
+            "The order 'out_of_distribution' needs at least three classes, two of them with "
+            f"images, and here are {n_classes}, {len(present)} with images: give another file."
         )
     count = min(most, max(1, round(share * n_classes)))
     return tuple(sorted(_generator(seed).permutation(present)[:count].tolist()))

@@ -1,0 +1,23 @@
+"""Waiting for other processes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended, even if nobody has asked for its exit code yet."""
+    try:
+        return "Z" in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
+    except OSError:
+        return True
+
+
+def wait_until(came_true: Callable[[], bool]) -> None:
+    """Wait up to 50 seconds."""
+    deadline = time.monotonic() + 50
+    while not came_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
