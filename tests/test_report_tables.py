@@ -117,7 +117,7 @@ def test_settings_are_columns(tmp_path: Path) -> None:
 def test_an_ablation_shows_each_step(tmp_path: Path) -> None:
     """Each variant is compared with the one that it extends."""
     shown = comparison_table(ablation().read(tmp_path).comparisons[0], "waterfall")
-    place = [column.title for column in shown.columns].index("to the row it extends")
+    place = [column.title for column in shown.columns].index("to the variant it extends")
     assert shown.cells()[1][place].startswith("+20.00 [") and "(cache)" in shown.cells()[1][place]
 
 

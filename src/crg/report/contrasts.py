@@ -26,7 +26,8 @@ _N_PLACES = 60  # of a curve
 _FIRST_PLACE = 20  # the accuracy over fewer images is mostly noise
 
 Numbers = np.ndarray[Any, Any]
-Curve = tuple[tuple[float, float, float], ...]  # x, mean, standard deviation
+Point = tuple[float, float, float]  # x, mean, standard deviation
+Curve = tuple[Point, ...]
 Which: TypeAlias = Literal["metrics", "zero_shot"]
 
 

@@ -57,7 +57,7 @@ class MethodResult:
     gain: Contrast | None = None  # over zero-shot; None for zero-shot itself
     rival: Contrast | None = None  # against the most accurate other method of its kind
     step: Contrast | None = None  # against the most similar variant above it
-    best: bool = False  # highest mean accuracy of the complete methods that adapt without labels
+    best: bool = False  # see ``is_best``
     ece: Spread | None = None
     nll: Spread | None = None
     worst_class_accuracy: Spread | None = None
@@ -79,9 +79,10 @@ class MethodResult:
         return is_baseline(self.row)
 
     @property
-    def is_candidate(self) -> bool:
-        """Whether it may be marked best: measured in all orders, online and without labels."""
-        return self.status == "measured" and self.accuracy is not None and not self.row.kind
+    def remark(self) -> str | None:
+        """Why it was not measured in all orders; None if it was."""
+        parts = [self.status if self.status != "measured" else "", self.reason]
+        return ": ".join(filter(None, parts)) or None
 
 
 @dataclass(frozen=True)
@@ -296,15 +297,14 @@ class _Reader:
         return ("failed", why) if failures else ("not run", "Not reached: run crg bench again.")
 
     def _with_rivals(self, rows: Sequence[MethodResult]) -> list[MethodResult]:
-        means = [_mean(each) for each in rows if each.is_candidate]
-        top, found = max(means, default=None), []
+        found = []
         for place, mine in enumerate(rows):
             other, like = _rival(mine, rows), _most_like(mine, rows[:place])
             if mine.right is None or mine.is_baseline:
                 other = like = None
             found.append(replace(
                 mine,
-                best=mine.is_candidate and _mean(mine) == top,
+                best=is_best(mine, rows),
                 rival=self._against(mine, other),
                 step=self._against(mine, like),
             ))  # fmt: skip
@@ -316,9 +316,14 @@ class _Reader:
         return contrast(mine.right, other.right, other.row.label, self.n_orders)
 
 
+def is_best(mine: MethodResult, rows: Iterable[MethodResult]) -> bool:
+    """Whether it is the most accurate of those measured in all orders, online, without labels."""
+    candidates = [each for each in rows if each.status == "measured" and not each.row.kind]
+    return mine in candidates and _mean(mine) == max(map(_mean, candidates)) > -1
+
+
 def _mean(result: MethodResult) -> float:
-    assert result.accuracy is not None
-    return result.accuracy.mean
+    return -1.0 if result.accuracy is None else result.accuracy.mean
 
 
 def _rival(mine: MethodResult, rows: Iterable[MethodResult]) -> MethodResult | None:

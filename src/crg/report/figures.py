@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from crg.atomic import check_ours, make_folder, replacing
+from crg.report.contrasts import Point
 from crg.report.experiment import Comparison, Experiment, MethodResult
 from crg.report.layout import row_name, sources_name
-from crg.results.schema import Variant
+from crg.results.schema import Outline, Variant
 from crg.types import InputError
 
 COLD_START = 500  # images
@@ -36,7 +39,7 @@ CAPTIONS = {
     "cold_start": f"Cold start: running accuracy over the first {COLD_START} images; bands are one "
                   "standard deviation over stream orders.",
     "streams": "Gain over zero-shot per setting in percentage points with its 95% interval.",
-    "purity": "Cache errors: fraction of cached images under a wrong class as the stream goes on.",
+    "purity": "Cache errors: fraction of cached images under a wrong class over the stream.",
     "sweep": "Accuracy against the number varied; bars are one standard deviation over stream "
              "orders.",
     "shots": "Accuracy against images per class in the cache; bars are one standard deviation over "
@@ -110,7 +113,7 @@ def drawings_of(experiment: Experiment, kind: str | None = None) -> list[tuple[s
     made = []
     for comparisons in experiment.by_source().values():
         figure, axes = _canvas()
-        if draw(axes, experiment, comparisons, styles):
+        if draw(axes, experiment.outline, comparisons, styles):
             made.append((sources_name(comparisons), figure))
     return made
 
@@ -169,13 +172,13 @@ def _canvas() -> tuple[Any, Any]:
     return figure, axes
 
 
+_Group = Sequence[Comparison]  # of one dataset
 _Styles = Mapping[str, LineStyle]
-_CurveOf = Callable[[MethodResult], Iterable[tuple[float, float, float]]]
-_Draw = Callable[[Any, Experiment, Sequence[Comparison], _Styles], bool]
+_Draw = Callable[[Any, Outline, _Group, _Styles], bool]  # whether there was anything to draw
 
 
-def _gains(axes: Any, _: Experiment, comparisons: Sequence[Comparison], styles: _Styles) -> bool:
-    shown = [each for each in comparisons[0].results if each.gain is not None]
+def _gains(axes: Any, outline: Outline, group: _Group, styles: _Styles) -> bool:
+    shown = [each for each in group[0].results if each.gain is not None]
     for place, each in enumerate(reversed(shown)):
         _interval(axes, each, place, styles[each.row.label], horizontal=True)
     axes.axvline(0, color=_COLOURS["zero_shot"], lw=1)
@@ -203,30 +206,28 @@ def _interval(
                   )  # fmt: skip
 
 
-def _streams(axes: Any, _: Experiment, comparisons: Sequence[Comparison], styles: _Styles) -> bool:
-    labels = [each.row.label for each in comparisons[0].results if each.gain is not None]
+def _streams(axes: Any, outline: Outline, group: _Group, styles: _Styles) -> bool:
+    labels = [each.row.label for each in group[0].results if each.gain is not None]
     for number, label in enumerate(labels):
         offset = 0.7 * ((number + 0.5) / len(labels) - 0.5)
-        for place, comparison in enumerate(comparisons):
+        for place, comparison in enumerate(group):
             found = comparison.of(label)
             if found.gain is not None:
                 _interval(axes, found, place + offset, styles[label], horizontal=False)
     axes.axhline(0, color="#808080", lw=1)
-    names = [textwrap.fill(each.setting.label, 18) for each in comparisons]
+    names = [textwrap.fill(each.setting.label, 18) for each in group]
     axes.set_xticks(range(len(names)), names, rotation=35, ha="right")
     axes.set_ylabel("gain, points")
     return bool(labels)
 
 
-def _settings(axes: Any, experiment: Experiment, comparisons: Sequence[Comparison],
-              styles: _Styles) -> bool:  # fmt: skip
+def _settings(axes: Any, outline: Outline, group: _Group, styles: _Styles) -> bool:
     """Accuracy where settings are numbers, such as the fraction of wrong labels."""
-    outline = experiment.outline
     xs = dict(zip((each.label for each in outline.settings), outline.x_values, strict=False))
     for row in outline.rows:
         points = [
             (xs[each.setting.label], found.accuracy)
-            for each in comparisons
+            for each in group
             if (found := each.of(row.label)).accuracy and each.setting.label in xs
         ]
         _line(axes, [(x, s.mean, s.std or 0.0) for x, s in points], styles[row.label], row.label)
@@ -234,21 +235,18 @@ def _settings(axes: Any, experiment: Experiment, comparisons: Sequence[Compariso
     return bool(axes.lines)
 
 
-def _line(
-    axes: Any, points: Sequence[tuple[float, float, float]], style: LineStyle, label: str
-) -> None:
+def _line(axes: Any, points: Sequence[Point], style: LineStyle, label: str) -> None:
     if points:
         x, mean, std = zip(*sorted(points), strict=True)
-        axes.errorbar(x, [100 * each for each in mean], [100 * each for each in std], capsize=0,
+        axes.errorbar(x, 100 * np.array(mean), 100 * np.array(std), capsize=0,
                       elinewidth=0.8, label=label, **style.line(marker=True))  # fmt: skip
 
 
-def _rows(axes: Any, experiment: Experiment, comparisons: Sequence[Comparison],
-          styles: _Styles) -> bool:  # fmt: skip
+def _rows(axes: Any, outline: Outline, group: _Group, styles: _Styles) -> bool:
     """Accuracy against a number that varies over methods: a line per series, zero-shot flat."""
-    series: dict[str, list[tuple[float, float, float]]] = {}
+    series: dict[str, list[Point]] = {}
     methods: dict[str, str] = {}
-    for each in comparisons[0].results:
+    for each in group[0].results:
         if each.accuracy is not None and each.row.x is not None:
             name = each.row.series or each.row.method
             point = (each.row.x, each.accuracy.mean, each.accuracy.std or 0.0)
@@ -260,56 +258,43 @@ def _rows(axes: Any, experiment: Experiment, comparisons: Sequence[Comparison],
                   for name, method in methods.items())  # fmt: skip
     for name, points in series.items():
         _line(axes, points, own[name], name)
-    base = next((each for each in comparisons[0].results if each.is_baseline), None)
+    base = next((each for each in group[0].results if each.is_baseline), None)
     if base is not None and base.accuracy is not None:
         style = styles[base.row.label]
         axes.axhline(100 * base.accuracy.mean, label=base.row.label, **style.line())
-    axes.set(xlabel=experiment.outline.x_title or "value", ylabel="accuracy, %")
+    axes.set(xlabel=outline.x_title or "value", ylabel="accuracy, %")
     axes.legend(frameon=False, fontsize=7.5, labelcolor=_INK)
     return bool(series)
 
 
-def _curves(axes: Any, comparison: Comparison, styles: _Styles, curve: _CurveOf) -> None:
-    for each in comparison.results:
-        points = list(curve(each))
-        if not points:
-            continue
-        x, mean, std = zip(*points, strict=True)
-        style = styles[each.row.label]
-        axes.plot(x, [100 * m for m in mean], label=each.row.label, **style.line())
-        low = [100 * (m - s) for m, s in zip(mean, std, strict=True)]
-        high = [100 * (m + s) for m, s in zip(mean, std, strict=True)]
-        axes.fill_between(x, low, high, color=style.colour, alpha=0.12, linewidth=0)
-    axes.set_xlabel("images seen")
+def _curves(curve: Callable[[MethodResult], Iterable[Point]], title: str) -> _Draw:
+    """A figure of curves over the images seen, with a band of one standard deviation."""
+
+    def draw(axes: Any, outline: Outline, group: _Group, styles: _Styles) -> bool:
+        for each in group[0].results:
+            style, points = styles[each.row.label], np.array(list(curve(each)))
+            if len(points):
+                x, mean, std = points.T * [[1], [100], [100]]
+                axes.plot(x, mean, label=each.row.label, **style.line())
+                band = {"color": style.colour, "alpha": 0.12, "linewidth": 0}
+                axes.fill_between(x, mean - std, mean + std, **band)
+        axes.set(xlabel="images seen", ylabel=title)
+        return bool(axes.lines)
+
+    return draw
 
 
-def _start(each: MethodResult) -> list[tuple[float, float, float]]:
+def _start(each: MethodResult) -> list[Point]:
     return [point for point in each.learning if point[0] <= COLD_START]
 
 
-def _errors(each: MethodResult) -> list[tuple[float, float, float]]:
+def _errors(each: MethodResult) -> list[Point]:
     return [(x, 1 - mean, std) for x, mean, std in each.purity_over_time]
 
 
-def _cold_start(
-    axes: Any, _: Experiment, comparisons: Sequence[Comparison], styles: _Styles
-) -> bool:
-    _curves(axes, comparisons[0], styles, _start)
-    axes.set_ylabel("running accuracy, %")
-    return bool(axes.lines)
-
-
-def _purity(axes: Any, _: Experiment, comparisons: Sequence[Comparison], styles: _Styles) -> bool:
-    _curves(axes, comparisons[0], styles, _errors)
-    axes.set_ylabel("cache errors, %")
-    return bool(axes.lines)
-
-
-def _reliability(
-    axes: Any, _: Experiment, comparisons: Sequence[Comparison], styles: _Styles
-) -> bool:
+def _reliability(axes: Any, outline: Outline, group: _Group, styles: _Styles) -> bool:
     axes.plot([0, 100], [0, 100], color="#808080", lw=1)
-    for each in comparisons[0].results:
+    for each in group[0].results:
         bins = [each_bin for each_bin in each.reliability if each_bin[0] >= _ENOUGH_ANSWERS]
         if bins and not each.row.options:
             confidence, accuracy = ([100 * each_bin[n] for each_bin in bins] for n in (1, 2))
@@ -319,15 +304,15 @@ def _reliability(
     return len(axes.lines) > 1
 
 
-def _heat(axes: Any, _: Experiment, comparisons: Sequence[Comparison], styles: _Styles) -> bool:
-    shown = [each for each in comparisons[0].results if each.accuracy and each.row.options]
+def _heat(axes: Any, outline: Outline, group: _Group, styles: _Styles) -> bool:
+    shown = [each for each in group[0].results if each.accuracy and each.row.options]
     varied = [
         name
         for name in dict.fromkeys(name for each in shown for name in each.row.options)
         if len({str(each.row.options.get(name)) for each in shown}) > 1
     ]
     if len(varied) != 2:
-        return _gains(axes, _, comparisons, styles)
+        return _gains(axes, outline, group, styles)
     xs, ys = (sorted({each.row.options[name] for each in shown if name in each.row.options})
               for name in varied)  # fmt: skip
     values = [[float("nan")] * len(xs) for _ in ys]
@@ -354,8 +339,8 @@ _KINDS: Mapping[str, _Draw] = {
     "waterfall": _gains,
     "noise": _settings,
     "streams": _streams,
-    "cold_start": _cold_start,
-    "purity": _purity,
+    "cold_start": _curves(_start, "running accuracy, %"),
+    "purity": _curves(_errors, "cache errors, %"),
     "sweep": _rows,
     "shots": _rows,
     "heat": _heat,

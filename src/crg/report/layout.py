@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from crg.report.contrasts import Contrast, Spread, tally
-from crg.report.experiment import Comparison, Experiment, MethodResult
+from crg.report.contrasts import tally
+from crg.report.experiment import Comparison, Experiment, MethodResult, is_best
 from crg.report.tables import (
     GAIN,
     METHOD,
@@ -53,60 +53,47 @@ def _reported(number: Reported) -> str:
     return f"{number.value:.2f}" + ("*" if number.notes else "")
 
 
-_ACCURACY = Column("accuracy %", spread_text)
-_ECE = Column("ECE %", mean_percent, is_optional=True)
-_NLL = Column("NLL", lambda each: f"{each.mean:.3f}", is_optional=True)
-_PURITY = Column("cache purity %", mean_percent, is_optional=True)
-_LINES = Column("lines", lines_text)
+_FIGURES = {  # attributes of a MethodResult
+    "accuracy": Column("accuracy %", spread_text),
+    "gain": GAIN,
+    "rival": Column("to best other", rival_text),
+    "step": Column("to the variant it extends", rival_text),
+    "ece": Column("ECE %", mean_percent, is_optional=True),
+    "nll": Column("NLL", lambda each: f"{each.mean:.3f}", is_optional=True),
+    "worst_class_accuracy": Column("worst class %", mean_percent),
+    "purity": Column("cache purity %", mean_percent, is_optional=True),
+    "peak_bytes": Column("peak MB", lambda each: f"{each / 1e6:.0f}"),
+    "reported": Column("in papers %", _reported),
+    "lines": Column("lines", lines_text),
+    "remark": Column("remarks", is_text=True),
+}
+_SHORT = ("accuracy", "gain", "ece", "nll", "purity", "remark")
 
-_COLUMNS: tuple[tuple[Column, Callable[[MethodResult], Any]], ...] = (
-    (METHOD, lambda each: row_name(each.row)),
-    (_ACCURACY, lambda each: each.accuracy),
-    (GAIN, lambda each: each.gain),
-    (Column("to best other", rival_text), lambda each: each.rival),
-    (_ECE, lambda each: each.ece),
-    (_NLL, lambda each: each.nll),
-    (Column("worst class %", mean_percent), lambda each: each.worst_class_accuracy),
-    (_PURITY, lambda each: each.purity),
-    (Column("peak MB", lambda each: f"{each / 1e6:.0f}"), lambda each: each.peak_bytes),
-    (Column("in papers %", _reported), lambda each: each.reported),
-    (_LINES, lambda each: each.lines or None),
-)
-_STEP: tuple[Column, Callable[[MethodResult], Any]] = (
-    Column("to the row it extends", rival_text),
-    lambda each: each.step,
-)
+
+def _table(results: Sequence[MethodResult], names: Sequence[str], title: str) -> Table:
+    """A row per method, with the figures of these names as far as there are any."""
+    columns = (METHOD, *(_FIGURES[name] for name in names))
+    rows = [(row_name(each.row), *(getattr(each, name) for name in names)) for each in results]
+    best = frozenset((n, 1) for n, each in enumerate(results) if each.best)
+    return Table(columns, tuple(rows), title, best).without_empty_columns()
 
 
 def comparison_table(comparison: Comparison, figure: str = "table") -> Table:
     """All figures of all methods on one dataset in one setting."""
-    facts = [(_STEP if c.title == "to best other" and figure == "waterfall" else (c, value))
-             for c, value in _COLUMNS]  # fmt: skip
+    unused = ("remark", "rival" if figure == "waterfall" else "step")
     shown = [each for each in comparison.results if each.accuracy]
-    rows = tuple(tuple(value(each) for _, value in facts) for each in shown)
-    best = frozenset((n, 1) for n, each in enumerate(shown) if each.best)
+    title = f"{source_name(comparison.source)}: {comparison.n_scored} images scored"
     numbers = [each.reported for each in shown if each.reported]
     sources = dict.fromkeys(f"In papers: {number.source}." for number in numbers)
     odd = dict.fromkeys(f"* {note}" for number in numbers for note in number.notes)
-    table = Table(
-        tuple(column for column, _ in facts),
-        rows,
-        f"{source_name(comparison.source)}: {comparison.n_scored} images scored",
-        best,
-        (*sources, *odd, *(f"{each.row.label}: {said}" for each in shown for said in each.stated)),
-    )
-    return table.without_empty_columns()
+    stated = (f"{each.row.label}: {said}" for each in shown for said in each.stated)
+    table = _table(shown, [name for name in _FIGURES if name not in unused], title)
+    return replace(table, notes=(*sources, *odd, *stated))
 
 
 def short_table(comparison: Comparison) -> Table:
     """The main figures of every method, and why some were not run: for a terminal."""
-    columns = (METHOD, _ACCURACY, GAIN, _ECE, _NLL, _PURITY, Column("remarks", is_text=True))
-    rows = tuple(
-        (row_name(r.row), r.accuracy, r.gain, r.ece, r.nll, r.purity, _remark(r))
-        for r in comparison.results
-    )
-    best = frozenset((n, 1) for n, each in enumerate(comparison.results) if each.best)
-    return Table(columns, rows, source_name(comparison.source), best).without_empty_columns()
+    return _table(comparison.results, _SHORT, source_name(comparison.source))
 
 
 def short_tables(experiment: Experiment) -> list[Table]:
@@ -123,11 +110,6 @@ def short_tables(experiment: Experiment) -> list[Table]:
 
 def _counted(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
-
-
-def _remark(result: MethodResult) -> str | None:
-    parts = [result.status if result.status != "measured" else "", result.reason]
-    return ": ".join(filter(None, parts)) or None
 
 
 def summary(experiment: Experiment) -> dict[str, Any]:
@@ -170,7 +152,7 @@ def settings_table(comparisons: Sequence[Comparison]) -> Table:
     columns = (
         METHOD,
         *(Column(each.setting.label, _accuracy_and_gain) for each in comparisons),
-        _LINES,
+        _FIGURES["lines"],
     )
     return Table(columns, tuple(rows), sources_name(comparisons), frozenset(best))
 
@@ -267,7 +249,7 @@ def _main_table(title: str, comparisons: Sequence[Comparison]) -> Table:
         (row, column)
         for column, each in enumerate(plain, start=1)
         for row, method in enumerate(methods)
-        if method in each and each[method].accuracy == _top(each.values())
+        if method in each and is_best(each[method], each.values())
     }
     columns = (METHOD, *(Column(source_name(each.source), _main_cell) for each in comparisons))
     return Table(columns, tuple(rows), title, frozenset(best))
@@ -285,44 +267,25 @@ def _main_cell(result: MethodResult) -> str:
     return gain_text(result.gain)
 
 
-def _top(results: Iterable[MethodResult]) -> Spread | None:
-    """The highest accuracy of those that adapt as images come, without labels."""
-    known = [each.accuracy for each in results if each.accuracy and not each.row.kind]
-    return max(known, key=lambda each: each.mean, default=None)
-
-
 def tally_table(experiments: Sequence[Experiment]) -> Table:
     """Win / tie / loss against zero-shot: methods in default options by experiments."""
-    plain = [_plain(each) for experiment in experiments for each in experiment.comparisons]
-    methods: dict[str, str] = {}
-    counts: list[dict[str, tuple[int, int, int]]] = []
-    for experiment in experiments:
-        gains: dict[str, list[Contrast | None]] = {}
-        for comparison in experiment.comparisons:
-            for method, each in _plain(comparison).items():
-                if not each.is_baseline:
-                    methods.setdefault(method, row_name(each.row))
-                    gains.setdefault(method, []).append(each.gain)
-        counts.append({method: tally(found) for method, found in gains.items()})
-    rows = tuple(
-        (name, *(each.get(method) for each in counts), _sum(each.get(method) for each in counts))
-        for method in _ordered(plain)
-        if (name := methods.get(method))
-    )
-    titles = [each.outline.title for each in experiments]
-    columns = (METHOD, *(Column(title, tally_text) for title in titles), Column("all", tally_text))
-    return Table(columns, rows, "Win / tie / loss against zero-shot")
+    plain = [[_plain(each) for each in experiment.comparisons] for experiment in experiments]
+    rows = []
+    for method in _ordered(each for some in plain for each in some):
+        found = [[each[method] for each in some if method in each] for some in plain]
+        results = [each for some in found for each in some]
+        if not results[0].is_baseline:
+            counts = [tally(each.gain for each in some) if some else None for some in found]
+            total = tally(each.gain for each in results)
+            rows.append((row_name(results[0].row), *counts, total))
+    titles = [*(each.outline.title for each in experiments), "all"]
+    columns = (METHOD, *(Column(title, tally_text) for title in titles))
+    return Table(columns, tuple(rows), "Win / tie / loss against zero-shot")
 
 
 def tally_text(count: tuple[int, int, int]) -> str:
     """Significantly better / not significant / significantly worse."""
     return " / ".join(map(str, count))
-
-
-def _sum(counts: Iterable[tuple[int, int, int] | None]) -> tuple[int, int, int]:
-    known = [each for each in counts if each is not None]
-    wins, ties, losses = (sum(each[n] for each in known) for n in range(3))
-    return wins, ties, losses
 
 
 def not_run_line(experiment: Experiment) -> str:
