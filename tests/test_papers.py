@@ -16,7 +16,14 @@ from click.testing import CliRunner
 import crg
 from crg.cli import main
 from crg.datasets.catalog import catalogue
-from crg.results.papers import AVERAGE, Papers, bundled_papers, known_experiments, with_papers
+from crg.results.papers import (
+    AVERAGE,
+    Papers,
+    Reported,
+    bundled_papers,
+    known_experiments,
+    with_papers,
+)
 from crg.results.schema import Source, Variant
 from made_results import Book, share
 from sentences import refused_in_one_sentence
@@ -42,21 +49,25 @@ def cells_of(table: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
             yield table["experiment"], table["backbone"], column, row
 
 
+def number(experiment: str, backbone: str, dataset: str, method: str) -> Reported:
+    """An entry that the bundled file has."""
+    found = PAPERS.number(experiment, backbone, dataset, method)
+    assert found is not None
+    return found
+
+
 def test_a_number_comes_with_its_source() -> None:
     """An entry is found, as printed, with the paper it was read in."""
-    found = PAPERS.number("cross_datasets", "RN50", "eurosat", "tda")
-    assert found is not None and found.value == 42.11
-    assert "DPE paper" in found.source and found.notes == ()
+    found = number("cross_datasets", "RN50", "eurosat", "tda")
+    assert found.value == 42.11 and "DPE paper" in found.source and found.notes == ()
 
 
 @pytest.mark.parametrize(
     "name", ["ViT-B/16", "vit-b-16", "ViT-B-16:openai", "openclip:ViT-B-16", "openclip:vit-b/16"]
 )
 def test_backbones_are_known_by_their_spellings(name: str) -> None:
-    """Case, the stroke, and the naming of the library and of OpenAI's weights do not matter."""
-    assert PAPERS.number("robustness", name, "imagenet", "dpe") == PAPERS.number(
-        "robustness", "ViT-B-16", "imagenet", "dpe"
-    )
+    """Case, slash, library prefix and the suffix of OpenAI's weights do not matter."""
+    assert number("robustness", name, "imagenet", "dpe").value == 71.91
 
 
 @pytest.mark.parametrize(
@@ -67,50 +78,46 @@ def test_backbones_are_known_by_their_spellings(name: str) -> None:
         ("robustness", "RN50", "dtd", "tda"),
         ("robustness", "RN50", "imagenet", "gda"),
         ("ablation", "RN50", "imagenet", "all (crg)"),
+        ("cache_error", "RN50", "imagenet", "tda"),
     ],
 )
-def test_what_is_not_known_is_none(entry: tuple[str, str, str, str]) -> None:
+def test_entries_that_no_paper_prints_are_none(entry: tuple[str, str, str, str]) -> None:
     """Other weights, datasets, methods and experiments have no number."""
     assert PAPERS.number(*entry) is None
 
 
-def test_slips_of_the_paper_are_reported() -> None:
-    """What the CRG paper has wrong is said where its number is used, and nowhere else."""
+def test_notes_stand_where_their_number_is_used() -> None:
+    """Slips of the CRG paper, samples, and averages over other datasets; nowhere else."""
     [file] = PAPERS.files
     tables = tuple(each for each in file.table if "CRG paper" in file.sources[each.source])
-    theirs = Papers(msgspec.structs.replace(file, table=tables))
-    wrong = theirs.number("robustness", "RN50", "imagenet-v2", "coop")
-    right = PAPERS.number("robustness", "RN50", "imagenet-v2", "coop")
-    assert wrong is not None and right is not None and right.value == 55.40
-    assert any("ImageNet-R accuracy" in note for note in wrong.notes)
-    assert right.notes == ()
+    entry = ("robustness", "RN50", "imagenet-v2", "coop")
+    wrong = Papers(msgspec.structs.replace(file, table=tables)).number(*entry)
+    assert wrong is not None and any("ImageNet-R accuracy" in note for note in wrong.notes)
+    assert number(*entry).value == 55.40 and number(*entry).notes == ()
+    food = number("cross_datasets", "RN50", "food101", "crg")
+    assert any("2,000" in note for note in food.notes)
+    mean = number("robustness", "RN50", AVERAGE, "difftpt")
+    assert all(any(word in note for note in mean.notes) for word in ("1,000", "five"))
 
 
 def test_the_paper_of_crg_is_there() -> None:
     """Its own row, and the rows of its ablation and sweeps, by the labels of our experiments."""
-    found = PAPERS.number("robustness", "ViT-B/16", "imagenet", "crg")
-    assert found is not None and found.value == 75.01 and "2,000" in found.notes[0]
+    found = number("robustness", "ViT-B/16", "imagenet", "crg")
+    assert found.value == 75.01 and "2,000" in found.notes[0]
     for name in ("ablation", "queue_size", "weights"):
         rows = {label for e, _, _, label in entries() if e == name}
         design = tomllib.loads((Path("experiments") / f"{name}.toml").read_text("utf-8"))
         assert rows <= {row.get("label") for row in design["row"]}
 
 
-def test_protocols_are_reported() -> None:
-    """An entry on a sample, and an average over more datasets than ours, say so."""
-    food = PAPERS.number("cross_datasets", "RN50", "food101", "crg")
-    mean = PAPERS.number("robustness", "RN50", AVERAGE, "difftpt")
-    assert food is not None and mean is not None
-    assert any("2,000" in note for note in food.notes)
-    assert all(any(word in note for note in mean.notes) for word in ("1,000", "five"))
-
-
-def test_a_number_that_is_not_printed_is_not_made_up() -> None:
-    """Of TDA's cache errors the paper has a figure without numbers: that is stated."""
-    assert PAPERS.number("cache_error", "RN50", "imagenet", "tda") is None
+def test_a_statement_stands_in_for_a_number_that_is_not_printed(tmp_path: Path) -> None:
+    """TDA's cache errors are only in a figure: the statement goes when a file has the number."""
     (sentence,) = PAPERS.stated("cache_error", "RN50:openai", "imagenet", "tda")
     assert "20%" in sentence and "CRG paper" in sentence
     assert PAPERS.stated("cache_error", "RN50", "imagenet", "crg") == ()
+    file = OWN.replace('"robustness"', '"cache_error"').replace("ViT-B/16", "RN50")
+    entry = ("cache_error", "RN50", "imagenet-a", "tda")
+    assert PAPERS.stated(*entry) and not with_papers(own(tmp_path, file)).stated(*entry)
 
 
 def test_only_averages_noted_as_slips_do_not_follow() -> None:
@@ -131,7 +138,7 @@ def test_only_averages_noted_as_slips_do_not_follow() -> None:
     assert wrong == slips and len(wrong) == 6
 
 
-def test_the_tables_are_whole() -> None:
+def test_the_tables_are_complete() -> None:
     """Each row has a percentage per column, each table a source, and no entry is there twice."""
     for table in DATA["table"]:
         assert table["source"] in DATA["sources"]
@@ -159,10 +166,7 @@ def test_every_note_concerns_something() -> None:
         assert note.get("experiment") in {*known_experiments(), None}
         assert note.get("backbone") in {*backbones, None}
         assert set(note.get("datasets", ())) <= columns
-        assert set(note.get("methods", ())) <= {
-            *methods,
-            "tip_adapter",
-        }  # of which there is a figure only
+        assert set(note.get("methods", ())) <= {*methods, "tip_adapter"}  # only in a figure
 
 
 OWN = """
@@ -209,17 +213,8 @@ def test_a_users_numbers_come_first(tmp_path: Path) -> None:
     assert other == bundled_papers().number("robustness", "RN50", "imagenet-a", "dpe")
 
 
-def test_what_is_said_of_a_missing_number_goes_when_it_comes(tmp_path: Path) -> None:
-    """What a figure without numbers says stands only while nobody brings the number."""
-    brought = OWN.replace('"robustness"', '"cache_error"').replace("ViT-B/16", "RN50")
-    entry = ("cache_error", "RN50", "imagenet-a", "tda")
-    assert bundled_papers().stated(*entry) and not with_papers(own(tmp_path, brought)).stated(
-        *entry
-    )
-
-
-def test_the_command_puts_them_beside_what_was_measured(tmp_path: Path) -> None:
-    """``--reported`` adds a column with the paper named and what is odd about it below."""
+def test_the_command_shows_them_beside_the_measured_accuracy(tmp_path: Path) -> None:
+    """``--reported`` adds a column, with the paper and its notes below."""
     source = Source("imagenet-a, ViT-B-16", dataset="imagenet-a", n_samples=200, n_classes=4,
                     n_views=1, model="ViT-B-16:openai", prompts=("a {}.", "one {}."))  # fmt: skip
     imagenet = msgspec.structs.replace(source, name="imagenet", dataset="imagenet")

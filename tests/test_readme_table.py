@@ -1,4 +1,4 @@
-"""The README's tables are what was measured, and its excerpts are what the code says."""
+"""The README's tables are the stored results, and its excerpts are the code."""
 
 from __future__ import annotations
 
@@ -9,21 +9,25 @@ import pytest
 import readme_table
 from crg.report.layout import whole_text
 from crg.report.tables import to_markdown
-from crg.results.schema import Variant, Source
+from crg.results.schema import Source, Variant
 from documents import ROOT, code_blocks
 from made_results import Book, share
 
 README = ROOT / "README.md"
 EMPTY = "# A title\n\n<!-- results:begin -->\nold\n<!-- results:end -->\n\nThe end.\n"
-ROWS = [Variant("crg", "crg"), Variant("crg, no cache", "crg", {"positive": False}),
-        Variant("crg, second pass", "crg", offline=True), Variant("gda", "gda", needs=("labelled images",)),
-        Variant("anchored", "anchored")]  # fmt: skip
+ROWS = [
+    Variant("crg", "crg"),
+    Variant("crg, no cache", "crg", {"positive": False}),
+    Variant("crg, second pass", "crg", offline=True),
+    Variant("gda", "gda", needs=("labelled images",)),
+    Variant("anchored", "anchored"),
+]
 SOURCES = [Source("pets24"), Source("dtd", text_kind="simulated"), Source("shapes:night:3")]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with tables, made as those of experiments are, and a README that waits for them."""
+    """A folder with the tables of an experiment and a README to fill."""
     book = Book(ROWS, sources=SOURCES, title=readme_table.SECTION)
     for place in range(len(SOURCES)):
         for n, row in enumerate(book.rows):
@@ -41,8 +45,12 @@ def _run(folder: Path, *more: str) -> int:
     return int(readme_table.main([*paths, *more]))
 
 
+def _readme(folder: Path) -> str:
+    return (folder / "README.md").read_text()
+
+
 def test_rows_are_plain_methods_and_columns_are_files(folder: Path) -> None:
-    """No variants, no labels, no shapes; simulated text is marked, and what was not run a dash."""
+    """No variants, labels or shapes; simulated text is marked; zero-shot has no gain."""
     lines = readme_table.tables((folder / "tables.md").read_text()).splitlines()
     assert lines[2:7] == [
         "| method | pets24 | dtd \\* |",
@@ -52,54 +60,40 @@ def test_rows_are_plain_methods_and_columns_are_files(folder: Path) -> None:
         "| anchored | **75.00 ± 0.00** | - |",
     ]
     assert "| crg | 10.00 | 10.00 |" in lines
-
-
-def test_gains_leave_zero_shot_out(folder: Path) -> None:
-    """The second table has the difference to zero-shot with its interval and mark."""
-    lines = readme_table.tables((folder / "tables.md").read_text()).splitlines()
     [gain] = [line for line in lines if line.startswith("| crg | +5.00 [")]
     assert gain.count("▲") == 2
     assert sum(line.startswith("| zero_shot") for line in lines) == 2
 
 
-def test_the_readme_is_filled_once(folder: Path) -> None:
-    """The tables take the place of the old ones, the rest stays, and a second time is no change."""
-    assert _run(folder) == 0
-    once = (folder / "README.md").read_text()
-    assert once.startswith("# A title\n\n<!-- results:begin -->\nAccuracy")
-    assert once.endswith("|\n<!-- results:end -->\n\nThe end.\n")
-    assert "old" not in once
-    assert _run(folder) == 0
-    assert (folder / "README.md").read_text() == once
-
-
-def test_check_writes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """--check says by its exit code whether the README is up to date."""
+def test_the_readme_is_filled_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """New tables replace the old ones, the rest stays; --check only compares."""
     assert _run(folder, "--check") == 1
-    assert "out of date" in capsys.readouterr().err
-    assert (folder / "README.md").read_text() == EMPTY
-    _run(folder)
-    assert _run(folder, "--check") == 0
+    assert "out of date" in capsys.readouterr().err and _readme(folder) == EMPTY
+    assert _run(folder) == 0
+    once = _readme(folder)
+    assert once.startswith("# A title\n\n<!-- results:begin -->\nAccuracy")
+    assert once.endswith("|\n<!-- results:end -->\n\nThe end.\n") and "old" not in once
+    assert _run(folder) == 0 == _run(folder, "--check")
+    assert _readme(folder) == once
 
 
 @pytest.mark.parametrize(
-    "readme",
-    ["no markers", "<!-- results:begin -->", "<!-- results:end --> <!-- results:begin -->"],
+    ("file", "text"),
+    [
+        ("README.md", "no markers"),
+        ("README.md", "<!-- results:begin -->"),
+        ("README.md", "<!-- results:end --> <!-- results:begin -->"),
+        ("tables.md", "## Ablation\n"),
+        ("tables.md", None),
+    ],
 )
-def test_a_readme_without_markers_is_refused(folder: Path, readme: str) -> None:
-    """Without both markers in their order nothing is written."""
-    (folder / "README.md").write_text(readme)
-    assert _run(folder) == 2
-    assert (folder / "README.md").read_text() == readme
-
-
-def test_missing_and_other_tables_are_refused(folder: Path) -> None:
-    """No tables, or those of other experiments, leave the README as it is."""
-    (folder / "tables.md").write_text("## Ablation\n")
-    assert _run(folder) == 2
-    (folder / "tables.md").unlink()
-    assert _run(folder) == 2
-    assert (folder / "README.md").read_text() == EMPTY
+def test_a_file_that_does_not_fit_is_refused(folder: Path, file: str, text: str | None) -> None:
+    """Without both markers in order, or without the tables, nothing is written."""
+    (folder / file).write_text(text or "")
+    if text is None:
+        (folder / file).unlink()
+    before = _readme(folder)
+    assert _run(folder) == 2 and _readme(folder) == before
 
 
 def test_the_readme_shows_the_measured_results() -> None:

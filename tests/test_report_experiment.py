@@ -58,8 +58,9 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[str
     outline = Outline("real", "Real", "", "table", rows, (Source("s", n_samples=60),),
                       (Setting("shuffled"),), tuple(range(5)), tuple(cells))  # fmt: skip
     path.write_text('{"schema": 1, "key": "truncated\n')
-    for line in (outline, *records):
-        ledger.append(path, line)
+    ledger.append(path, outline)
+    for record in records:
+        ledger.append(path, record)
     return path, runs
 
 

@@ -1,4 +1,4 @@
-"""What is kept of experiments, and what is in the wheel."""
+"""The archive of experiments, and the content of the wheel."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from made_experiments import save_experiment
 from made_files import save_stream
 
 
-def test_page_tables_and_short_lines_are_kept(tmp_path: Path) -> None:
-    """Everything is there, and each short line stands under the number of its run."""
+def test_page_tables_and_archived_runs_are_kept(tmp_path: Path) -> None:
+    """Each archived run has the line number of its full result."""
     words = ["--data", str(save_stream(tmp_path / "a.npz")), "--orders", "2", "--workers", "1"]
     whole = tmp_path / "results" / "small.jsonl"
     done = CliRunner().invoke(

@@ -1,8 +1,8 @@
-"""What is kept of finished experiments: the page, the tables and archived runs.
+"""Archive finished experiments: the page, the tables and archived runs.
 
 ``python tools/keep_results.py results docs/results`` writes report.html, tables.md and, for each
-results file, NAME.jsonl.gz with an archived run under each number of the file, which ``crg rerun``
-repeats and checks.
+results file, NAME.jsonl.gz with an archived run under the number of each line, which ``crg bench
+--rerun`` repeats and checks.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ ORDER = ("robustness", "cross_datasets", "ablation", "queue_size", "weights", "c
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write everything."""
-    parser = argparse.ArgumentParser(description="Keep what experiments have shown.")
+    """Archive the experiments of a folder; 2 if there are none."""
+    parser = argparse.ArgumentParser(description="Archive finished experiments.")
     parser.add_argument("results", type=Path, help="folder of results files")
     parser.add_argument("out", type=Path, help="folder to write")
     chosen = parser.parse_args(arguments)
@@ -48,7 +48,7 @@ def keep(results: Path, out: Path) -> None:
     kept = {str(file): out / f"{file.name}.gz" for file in files}
     experiments = [
         replace(each, path=str(kept[each.path])) for each in read_experiments(files)
-    ]  # with the lines where they are kept, so that the printed commands can be used
+    ]  # the printed commands name the archive
     page.write(experiments, out / "report.html")
     text = whole_text(experiments, to_markdown, "## {}\n\nLines are those of {}.")
     (out / "tables.md").write_text(text, encoding="utf-8")
