@@ -75,7 +75,7 @@ def test_the_figures_of_a_method_are_those_of_its_runs(real: Any) -> None:
         assert spread.mean == pytest.approx(statistics.fmean(spread.per_order))
         assert spread.std == pytest.approx(statistics.stdev(spread.per_order))
     assert found.status == "measured"
-    assert experiment.machine["crg"] == provenance.surroundings()["versions"]["crg"]
+    assert experiment.machine["crg"] == [provenance.surroundings()["versions"]["crg"]]
     assert set(measured(share(3), 0)) <= set(runs["b", 0].metrics)  # made metrics are like these
 
 

@@ -107,7 +107,7 @@ class Experiment:
     comparisons: tuple[Comparison, ...]
     missing: tuple[Source, ...] = ()
     gallery: Mapping[str, tuple[ShownImage, ...]] = field(default_factory=dict)  # by dataset
-    machine: Mapping[str, str] = field(default_factory=dict)  # versions and machine of the runs
+    machine: Mapping[str, Sequence[str]] = field(default_factory=dict)  # values by name
     notes: tuple[str, ...] = ()
     path: str = ""  # the results file
 
@@ -350,29 +350,25 @@ def _most_like(mine: MethodResult, above: Sequence[MethodResult]) -> MethodResul
     return min(reversed(same), key=differing) if same and mine.options else None
 
 
-def _machine(runs: Iterable[Result]) -> dict[str, str]:
-    """Times, versions and machine; where runs differ, every value."""
-    found: dict[str, dict[str, None]] = {}
-    times = []
+def _machine(runs: Iterable[Result]) -> dict[str, list[str]]:
+    """Versions and machine of the runs, every distinct value, and when they were measured."""
+    found: dict[str, dict[str, None]] = defaultdict(dict)
     for run in runs:
-        times.append(run.time)
-        for name, value in (*run.versions.items(), *run.machine.items()):
+        for name, value in ({"measured": run.time} | run.versions | run.machine).items():
             if value is not None:
-                found.setdefault(name, {})[str(value)] = None
-    times = sorted(filter(None, times))
-    when = {"measured": f"{times[0]} to {times[-1]}"} if times else {}
-    return {**when, **{name: ", ".join(values) for name, values in found.items()}}
+                found[name][str(value)] = None
+    return {name: list(values) for name, values in found.items()}
 
 
-def _notes(outline: Outline, machine: Mapping[str, str]) -> list[str]:
+def _notes(outline: Outline, machine: Mapping[str, Sequence[str]]) -> list[str]:
     """Caveats that concern the whole experiment."""
     notes = ["Reduced form (--quick)."] if outline.quick else []
     count = len(outline.seeds)
     if count < ENOUGH_ORDERS:
         orders = "1 stream order" if count == 1 else f"{count} stream orders"
         notes.append(f"{orders}: nothing is called significant with fewer than {ENOUGH_ORDERS}.")
-    if any(", " in machine.get(name, "") for name in ("host", "processor")):
+    if any(len(machine.get(name, ())) > 1 for name in ("host", "processor")):
         notes.append("Runs of several machines: their times cannot be compared.")
-    if ", " in machine.get("crg", ""):
-        notes.append(f"Runs of several versions of crg: {machine['crg']}.")
+    if len(machine.get("crg", ())) > 1:
+        notes.append(f"Runs of several versions of crg: {', '.join(machine['crg'])}.")
     return notes

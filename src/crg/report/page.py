@@ -122,15 +122,14 @@ def _facts(experiments: Sequence[Experiment]) -> dict[str, int]:
 
 
 def _versions(experiments: Sequence[Experiment]) -> dict[str, str]:
-    """Versions and machines of all runs, each value once."""
+    """Times, versions and machines of all runs, each value once."""
     found: dict[str, dict[str, None]] = {}
     for experiment in experiments:
-        for name, value in experiment.machine.items():
-            found.setdefault(name.replace("_", " "), {})[value] = None
-    when = found.pop("measured", {})
-    times = sorted(time for each in when for time in each.split(" to "))
+        for name, values in experiment.machine.items():
+            found.setdefault(name.replace("_", " "), {}).update(dict.fromkeys(values))
+    times = sorted(found.pop("measured", ()))
     measured = {"measured": f"{times[0]} to {times[-1]}"} if times else {}
-    return {**measured, **{name: ", ".join(values) for name, values in found.items()}}
+    return measured | {name: ", ".join(values) for name, values in found.items()}
 
 
 def distinct(experiments: Sequence[Experiment]) -> list[Experiment]:

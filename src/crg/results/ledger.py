@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from crg.atomic import locked_folder
-from crg.results.schema import Entry, LineError, Result, decode, encode, scored_images
+from crg.results.schema import Entry, LineError, Result, decode, encode
 from crg.types import InputError, limit
 
 DEFAULT_PATH = "crg-results.jsonl"
@@ -88,8 +88,8 @@ class Ledger:
             self.left_out[number], self.doubtful[number] = why, entry
 
     def add(self, entry: Entry) -> bool:
-        """Write a result or a failure; False if another process has written the run meanwhile."""
-        with locked_folder(self.path, wait=True):  # nobody writes between the look and the line
+        """Write a result or a failure; False if another process has already written the run."""
+        with locked_folder(self.path, wait=True):  # between the look and the line
             if entry.key in self.refresh().runs:
                 return False
             append(self.path, entry)
@@ -117,7 +117,7 @@ def contradiction(result: Result) -> str | None:
     """Where an accuracy or a count of images contradicts the answers; None where all agree."""
     for metrics in (result.metrics, result.zero_shot):
         try:
-            why = _contradiction(metrics, scored_images(metrics, result.n_samples))
+            why = _contradiction(metrics, metrics.get("n_scored") or result.n_samples)
         except ValueError:  # not hexadecimal
             why = "has answers that are not bits"
         if why is not None:
@@ -167,13 +167,16 @@ def check_writable(path: PathLike, or_none: bool = False) -> None:
 
 def _is_ours(path: Path) -> bool:
     """Whether a file is new, empty, or has at least one line of results."""
+    if path.suffix == ".gz":
+        return False  # nothing is added to a compressed file
     try:
-        if not path.is_file() or not path.stat().st_size:
-            return path.suffix != ".gz"  # nothing is added to a compressed file
         with path.open("rb") as file:
-            return file.read(1) == b"{" and file.seek(0) == 0 and any(map(_is_line, file))
+            start = file.read(1)
+            return not start or (
+                start == b"{" and any(map(_is_line, (b"{" + file.readline(), *file)))
+            )
     except OSError:
-        return True  # the write will report it
+        return True  # new, or the write will report it
 
 
 def _is_line(line: bytes) -> bool:

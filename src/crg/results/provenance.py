@@ -12,6 +12,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,9 @@ def describe_machine() -> dict[str, Any]:
 @functools.cache
 def processor_model() -> str | None:
     """The model name of the processor, such as "AMD EPYC 7B13"; None if it is not known."""
-    model = _model_in(_read(_CPUINFO)) or platform.processor()
+    text = _CPUINFO.read_text("utf-8", errors="replace") if _CPUINFO.exists() else ""  # Linux
+    found = (re.search(rf"^{name}\s*:(.*)$", text, re.M) for name in _NAMES)
+    model = next((each[1] for each in found if each and each[1].strip()), platform.processor())
     return " ".join(model.replace(",", " ").split()) or None
 
 
@@ -51,7 +54,7 @@ def blas() -> str | None:
     from threadpoolctl import threadpool_info
 
     loaded = [each for each in threadpool_info() if each.get("user_api") == "blas"]
-    # Torch and others may bring one of their own.
+    # Torch and others may load another one.
     own = [each for each in loaded if "numpy" in str(each.get("filepath"))] or loaded[:1]
     if not own:
         return _blas_at_build()
@@ -66,35 +69,18 @@ def _blas_at_build() -> str | None:
     return " ".join(str(found[part]) for part in ("name", "version") if found.get(part)) or None
 
 
-def _model_in(cpuinfo: str) -> str:
-    facts = dict(reversed([_split(line) for line in cpuinfo.splitlines()]))  # the first counts
-    return next((facts[name] for name in _NAMES if facts.get(name)), "")
-
-
-def _split(line: str) -> tuple[str, str]:
-    name, _, value = line.partition(":")
-    return name.strip(), value.strip()
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:  # not on Linux
-        return ""
-
-
 def run_key(spec: RunSpec, options: Mapping[str, Any]) -> str:
     """A name for a run: equal if and only if data, code, seed and all ``options`` are."""
     facts = [spec.data.sha256, spec.method, dict(options), spec.seed, crg.__version__, spec.code]
     facts += [] if spec.few is None else [spec.few.sha256]
-    scenario = msgspec.to_builtins(spec.scenario)  # without what is as usual
+    scenario = msgspec.to_builtins(spec.scenario)  # without defaults
     facts += [scenario] if scenario else []
     text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def make_run(result: Result, spec: RunSpec) -> Result:
-    """The line of a run: what it was, what came out, when and where."""
+    """The result as a line: with its spec, key, time, versions and machine."""
     facts = {name: getattr(spec, name) for name in RunSpec.__struct_fields__}
     facts["key"] = spec.key or run_key(spec, result.options)
     return replace(result, **facts, time=_now(), **surroundings())
@@ -120,7 +106,7 @@ def _versions() -> dict[str, str | None]:
         "python": platform.python_version(),
         "array_library": f"numpy {np.__version__}",
         "numpy": np.__version__,
-        "numba": _numba(),  # whose kernels round otherwise than plain code
+        "numba": _numba(),  # its kernels round differently
         "platform": platform.platform(),
     }
 

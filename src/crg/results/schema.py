@@ -58,7 +58,7 @@ class Data(Struct, frozen=True):
 
 
 class RunSpec(Struct, frozen=True):
-    """One run: a method with its options on one stream, and all that decides what comes out."""
+    """One run: a method with its options on one stream, and all that decides the outcome."""
 
     data: Data
     method: str
@@ -70,8 +70,8 @@ class RunSpec(Struct, frozen=True):
     plugins: tuple[str, ...] = ()
     code: str = ""  # digest of the code of the method
     key: str = ""  # equal for equal runs: see ``crg.results.provenance.run_key``
-    name: str = ""  # for people: dataset, setting, row and order
-    memory: bool = False  # whether peak memory is measured, in a process of its own
+    name: str = ""  # for people: dataset, setting, method and order
+    memory: bool = False  # whether peak memory is measured, in a separate process
 
 
 class Result(RunSpec, frozen=True, kw_only=True):
@@ -93,8 +93,8 @@ class Result(RunSpec, frozen=True, kw_only=True):
 
     @property
     def n_scored(self) -> int:
-        """How many images were scored."""
-        return scored_images(self.metrics, self.n_samples)
+        """How many images were scored: all of the stream, unless the metrics name a count."""
+        return int(self.metrics.get("n_scored") or self.n_samples)
 
 
 class Failure(Struct, frozen=True, kw_only=True):
@@ -288,12 +288,6 @@ def encode(entry: Entry) -> bytes:
     """The line of an entry. Numbers that are not finite are refused: JSON cannot hold them."""
     _refuse_nan(builtins := msgspec.to_builtins(entry))
     return msgspec.json.encode(builtins)
-
-
-def scored_images(metrics: dict[str, Any], n_samples: int) -> int:
-    """How many images were scored: all of the stream, unless the metrics name another count."""
-    n_scored = metrics.get("n_scored")
-    return n_samples if n_scored is None else int(n_scored)
 
 
 def read_toml(content: bytes, kind: type[T], file: str) -> T:
