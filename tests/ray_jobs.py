@@ -55,20 +55,20 @@ def job(place: Path, out: str, engine: str, load: Callable[[], Encoder], bad: in
 
 
 def all_jobs(place: Path) -> dict[str, str | bool]:
-    """A job on a cluster of its own that loses an actor, and others on the user's cluster."""
+    """A job on a new cluster that loses an actor, and others on the user's cluster."""
     job(place, "local", "local", HashEncoder)
-    told: dict[str, str | bool] = {}
+    printed: dict[str, str | bool] = {}
     deadly = functools.partial(OnceDeadlyEncoder, place / "marker")
-    told["lost"] = job(place, "lost", "ray", deadly)
-    told["ended"] = not ray.is_initialized()
+    printed["lost"] = job(place, "lost", "ray", deadly)
+    printed["ended"] = not ray.is_initialized()
     ray.init(address="local", num_cpus=_TWO, include_dashboard=False, log_to_driver=False)
-    told["weights"] = job(place, "other", "ray", functools.partial(HashEncoder, "hash", "new"))
-    told["unreadable"] = job(place, "corrected", "ray", HashEncoder, bad=33)
-    told["corrected"] = job(place, "corrected", "ray", HashEncoder)
-    told["left alone"] = ray.is_initialized()
+    printed["weights"] = job(place, "other", "ray", functools.partial(HashEncoder, "hash", "new"))
+    printed["unreadable"] = job(place, "corrected", "ray", HashEncoder, bad=33)
+    printed["corrected"] = job(place, "corrected", "ray", HashEncoder)
+    printed["left alone"] = ray.is_initialized()
     ray.shutdown()
     same = contents(place / "local")
-    return told | {
+    return printed | {
         f"{out} is the same": contents(place / out) == same for out in ("lost", "corrected")
     }
 

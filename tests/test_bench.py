@@ -29,7 +29,7 @@ def _bench(text: str, *words: str, before: tuple[str, ...] = ()) -> Result:
 
 
 def test_a_method_that_ends_its_process_is_a_red_row() -> None:
-    """Even with one worker the others go on; the exit code of the process is in the reason."""
+    """Even with one worker the others are run; the exit code of the process is in the reason."""
     plugin = save_plugin(Path())
     plugin.write_text(plugin.read_text().replace("time.sleep(", "os._exit(7 or "))
     save_stream(Path("a.npz"))
@@ -92,7 +92,7 @@ def test_options_for_a_source_that_is_not_there_are_reported() -> None:
 def test_clean_shapes_are_chosen_by_their_name() -> None:
     """They are called shapes:clean."""
     listed = _bench(f"{ROWS}[[data]]\nshapes = ['clean', 'fog']\n", "--list", "--only", "clean")
-    assert "source  shapes:clean (rendered)" in listed.output and "fog" not in listed.output
+    assert "dataset shapes:clean (rendered)" in listed.output and "fog" not in listed.output
 
 
 def test_truncated_lines_are_reported() -> None:
@@ -108,7 +108,7 @@ def test_truncated_lines_are_reported() -> None:
 
 
 def test_a_line_that_contradicts_itself_is_run_again() -> None:
-    """An accuracy that somebody changed is left out with a note, and measured anew."""
+    """An accuracy that somebody changed is left out with a note, and measured again."""
     save_stream(Path("a.npz"))
     whole = _bench(SMALL, "--data", "a.npz")
     path = Path("results/small.jsonl")
@@ -123,19 +123,19 @@ def test_a_line_that_contradicts_itself_is_run_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "said"),
     [
         (("--folder", "/dev/null/zz"), "choose another folder with --folder."),
         (("--results", "/dev/null/zz/r.jsonl"), "choose another file with --results."),
         (("--results", "."), "choose another file with --results."),
     ],
 )
-def test_places_that_cannot_be_written_are_one_sentence(words: tuple[str, str], told: str) -> None:
+def test_places_that_cannot_be_written_are_one_sentence(words: tuple[str, str], said: str) -> None:
     """The option of crg bench that names another place is the remedy, and no other option."""
     done = _bench(f"{ROWS}[[data]]\nshapes = ['night']\nimages = 32\n", *words)
     assert done.exit_code == 2 and done.stderr.count("\n") <= 2, done.output
     if words[1] != ".":  # which click itself refuses
-        assert done.stderr.rstrip().endswith(told) and "--no-results" not in done.stderr
+        assert done.stderr.rstrip().endswith(said) and "--no-results" not in done.stderr
 
 
 def test_remarks_have_a_column_only_where_there_are_some() -> None:

@@ -17,8 +17,8 @@ from crg.bench.design import (
     read_design,
     with_methods,
 )
-from crg.bench.plan import as_row
-from crg.bench.sources import find_prospects
+from crg.bench.plan import as_variant
+from crg.bench.sources import find_sources
 from crg.streams import ORDERS
 from crg.types import InputError
 from documents import ROOT, code_blocks
@@ -97,8 +97,6 @@ MISTAKES = {
     "[[row]]\nmethod = 'tda'\noptions = { size = 1 }": "row 1 ('tda'): Method 'tda' has no option",
     "[[row]]\nmethod = 'tda'\noptions = { positive_size = 0 }": "it must be at least 1.",
     "[[row]]\nmethod = 'tda'\npasses = 3": "passes is 3: choose one of 1, 2.",
-    "[[row]]\nmethod = 'coop'\noptions = { save_context = 'x' }": "names a file, which a file of",
-    "[[row]]\nmethod = 'coop'\nper_dataset = { dtd = { context_file = 'x' } }": "names a file",
     "[[row]]\nmethod = 'tda'\npreset = 'mine'": "preset is 'mine': choose one of none, published.",
     "[[row]]\nmethod = 'crg'\npreset = 'published'": "crg has no published preset: leave",
     "[[row]]\nmethod = 'tda'\n[[row]]\nmethod = 'tda'": "two rows are called 'tda': give one",
@@ -106,10 +104,10 @@ MISTAKES = {
     "[[row]]\nmethod = 'tda'\nagainst = 'tda'": "the row 'tda' is held against 'tda': ",
     "[[row]]\nmethod = 'tda'\nper_dataset = { dtd = 3 }": "row 1: per_dataset is {'dtd': 3}: give",
     "[[setting]]\norder = 'sorted'": "setting 1 ('sorted'): There is no order 'sorted'",
-    "[[setting]]\nmislabelled = 2": "setting 1 ('shuffled'): mislabelled is 2.0: give a share",
+    "[[setting]]\nmislabelled = 2": "setting 1 ('shuffled'): mislabelled is 2.0: give a fraction",
     "[[setting]]\nstrength = 1": "has no strength: leave it out.",
     "[[data]]\ndatasets = ['mnist']\nmodels = ['RN50']": "There is no dataset 'mnist'",
-    "[[setting]]\norder = 'out_of_distribution'\nstrength = 0": "is 0.0: give a share above 0 and at most 1.",
+    "[[setting]]\norder = 'few_present'\nstrength = 0": "is 0.0: give a fraction above 0",
     "[[data]]\ndatasets = ['dtd']": "data 1: models is missing: name those that encoded the stores",
     "[[data]]\nshapes = ['rain']": "data 1: There is no shift 'rain'",
     "[[data]]\nshapes = ['nigth']": "There is no shift 'nigth': did you mean 'night'?",
@@ -150,7 +148,7 @@ def test_a_row_may_be_held_against_another(tmp_path: Path) -> None:
     """The label that it names reaches the row of the tables; by default there is none."""
     rows = "[[row]]\nmethod = 'tda'\n[[row]]\nmethod = 'crg'\nagainst = 'tda'\n"
     design = read_design(save_experiment(tmp_path, f"{rows}{FILES}"))
-    assert [as_row(row).against for row in design.rows] == ["", "", "tda"]
+    assert [as_variant(row).against for row in design.rows] == ["", "", "tda"]
 
 
 def test_zero_shot_is_always_a_row(tmp_path: Path) -> None:
@@ -170,7 +168,7 @@ def test_the_quick_form_changes_what_it_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", MISTAKES)
-def test_mistakes_are_told_with_file_place_and_remedy(text: str, tmp_path: Path) -> None:
+def test_mistakes_are_reported_with_file_place_and_remedy(text: str, tmp_path: Path) -> None:
     """Each kind of mistake is one sentence that begins with the file."""
     ending = "" if "[[data]]" in text or "title = " == text else f"\n{FILES}"
     path = save_experiment(tmp_path, f"{text}{ending}")
@@ -196,8 +194,8 @@ def test_the_experiments_of_the_project_can_be_read(path: Path, tmp_path: Path) 
     design = read_design(path)
     assert design.title and design.about.endswith(".") and design.orders >= 5
     assert design.rows[0].label == "zero_shot"
-    prospects = find_prospects(design.reduced(), (), tmp_path)
-    assert any(each.shapes and each.missing is None for each in prospects)
+    sources = find_sources(design.reduced(), (), tmp_path)
+    assert any(each.is_rendered and each.missing is None for each in sources)
 
 
 def test_there_are_eleven_experiments() -> None:

@@ -12,10 +12,9 @@ from msgspec.structs import replace
 
 from crg.bench.design import DataDesign, read_design
 from crg.bench.plan import count_runs, plan
-from crg.bench.sources import discover, find_prospects
-from crg.engine import RunSpec
+from crg.bench.sources import discover, find_sources
 from crg.methods.registry import whole_config
-from crg.results.schema import Cell, Outline, decode, encode
+from crg.results.schema import Cell, Outline, RunSpec, decode, encode
 from crg.streams import Scenario
 from crg.types import InputError
 from documents import ROOT
@@ -39,12 +38,11 @@ def test_every_row_has_a_cell_for_every_order(tmp_path: Path) -> None:
     made = planned(tmp_path)
     assert [row.label for row in made.outline.rows] == ["zero_shot", "tda", "crg"]
     assert Counter(cell.seed for cell in made.outline.cells) == dict.fromkeys(range(5), 3)
-    assert {cell.key for cell in made.outline.cells} == {job.key for job in made.jobs}
-    line = made.outline.as_line()
-    assert decode(encode(line)) == line
+    assert {cell.key for cell in made.outline.cells} == {each.key for each in made.specs}
+    assert decode(encode(made.outline)) == made.outline
 
 
-def test_a_source_tells_what_it_is(tmp_path: Path) -> None:
+def test_a_source_describes_its_data(tmp_path: Path) -> None:
     """Numbers of images, classes and views, the digest, and where text features come from."""
     (tmp_path / "data").mkdir()
     save_raw(tmp_path / "data" / "dtd.npz", text_kind="simulated")
@@ -55,7 +53,7 @@ def test_a_source_tells_what_it_is(tmp_path: Path) -> None:
 
 
 def test_missing_datasets_stay_in_the_outline(tmp_path: Path) -> None:
-    """They are sources without cells that tell what would bring them."""
+    """They are sources without cells that say how to get them."""
     text = f'{ROWS}[[data]]\ndatasets = ["dtd"]\nmodels = ["RN50"]\n{FILES}'
     outline = planned(tmp_path, text).outline
     assert "crg encode dtd" in str(outline.sources[0].missing)
@@ -76,12 +74,12 @@ def test_data_without_labels_are_not_run(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     save_raw(tmp_path / "data" / "bare.npz", labels=None)
     made = planned(tmp_path)
-    assert made.jobs == ()
+    assert made.specs == ()
     assert _reasons(made.outline, "crg") == ["bare has no labels: store labels in it."]
 
 
 def test_shapes_without_labelled_images_ask_for_shots(tmp_path: Path) -> None:
-    """What is rendered gets them from the file of the experiment."""
+    """The file of the experiment says how many are rendered."""
     text = '[[row]]\nmethod = "gda"\n[[data]]\nshapes = ["clean"]\nimages = 4\nviews = 1\n'
     made = planned(tmp_path, text)
     assert [source.name for source in made.outline.sources] == ["shapes:clean"]
@@ -97,9 +95,8 @@ def test_a_file_that_nobody_named_and_nobody_can_use_is_missing(tmp_path: Path) 
     first, second = made.outline.sources
     assert first.name == "bad" and str(first.missing).startswith(f"{bad}: ")
     assert second.missing is None and {cell.source for cell in made.outline.cells} == {1}
-    assert made.prospects[0].missing == first.missing
     design = read_design(save_experiment(tmp_path))
-    named = find_prospects(design, discover([bad]), tmp_path)
+    named = find_sources(design, discover([bad]), tmp_path)
     with pytest.raises(InputError, match=r"bad\.npz: "):
         plan(design, named, tmp_path)
 
@@ -134,13 +131,13 @@ def test_luck_in_training_is_part_of_the_spread(tmp_path: Path) -> None:
     text = '[[row]]\nmethod = "coop"\n[[row]]\nlabel = "same luck"\nmethod = "coop"\n'
     text += 'options = { seed = 3 }\n[[data]]\nshapes = ["fog"]\nimages = 6\nviews = 2\nshots = 1\n'
     made = planned(tmp_path, text)
-    specs = {job.key: job.spec for job in made.jobs}
+    specs = {each.key: each for each in made.specs}
     open_seed, same_luck = (
         [specs[str(cell.key)] for cell in _cells(made.outline, label)]
         for label in ("coop", "same luck")
     )
-    assert [(spec.seed, spec.options["seed"]) for spec in open_seed] == [(n, n) for n in range(5)]
-    assert [(spec.seed, spec.options["seed"]) for spec in same_luck] == [(0, 3)]
+    assert [(spec.seed, spec.given["seed"]) for spec in open_seed] == [(n, n) for n in range(5)]
+    assert [(spec.seed, spec.given["seed"]) for spec in same_luck] == [(0, 3)]
 
 
 def test_rows_for_several_views_wait_for_views(tmp_path: Path) -> None:
@@ -167,7 +164,7 @@ def test_published_presets_run_where_there_is_one(tmp_path: Path) -> None:
         save_stream(tmp_path / "data" / f"{name}.npz", seed=len(name))
     made = planned(tmp_path, f'[[row]]\nmethod = "tda"\npreset = "published"\n{FILES}')
     assert _reasons(made.outline, "tda") == ["There is no published preset of tda for mine."]
-    [options] = {tuple(job.spec.options.items()) for job in made.jobs if job.spec.method == "tda"}
+    [options] = {tuple(each.given.items()) for each in made.specs if each.method == "tda"}
     assert dict(options) == {"positive_weight": 2.0, "positive_sharpness": 3.0}
 
 
@@ -179,7 +176,7 @@ def test_settings_for_one_dataset_hold_there_only(tmp_path: Path) -> None:
     row = '[[row]]\nmethod = "tda"\noptions = { positive_size = 2 }\n'
     row += "per_dataset = { dtd = { positive_size = 9 } }\n"
     made = planned(tmp_path, row + FILES)
-    used = {Path(job.spec.path).stem: job.spec.options for job in made.jobs if job.spec.options}
+    used = {Path(each.data.path).stem: each.given for each in made.specs if each.given}
     assert used == {"dtd": {"positive_size": 9}, "mine": {"positive_size": 2}}
 
 
@@ -192,9 +189,8 @@ def test_domains_run_on_sequences_and_all_else_on_single_sources(tmp_path: Path)
     made = planned(tmp_path, ROWS + settings + FILES)
     pairs = {(cell.source, cell.setting) for cell in made.outline.cells}
     assert pairs == {(0, 0), (1, 0), (2, 1)}
-    sequence = next(job for job in made.jobs if job.spec.then)
-    assert sequence.origin.scenario == {"order": "domains"}
-    assert sequence.spec.scenario == Scenario("domains")
+    sequence = next(each for each in made.specs if each.then)
+    assert sequence.scenario == Scenario("domains")
     assert made.outline.sources[2].n_samples == 80
 
 
@@ -202,16 +198,16 @@ def test_equal_cells_are_one_run(tmp_path: Path) -> None:
     """Two rows of the same options share their runs; settings that differ do not."""
     rows = '[[row]]\nmethod = "crg"\n[[row]]\nlabel = "M = 12"\nmethod = "crg"\n'
     rows += "options = { queue_size = 12 }\n"
-    assert len(planned(tmp_path, rows + FILES).jobs) == 10
+    assert len(planned(tmp_path, rows + FILES).specs) == 10
     settings = "".join(f'[[setting]]\nlabel = "{q}"\nmislabelled = {q}\n' for q in (0.0, 0.5))
-    assert len(planned(tmp_path, rows + settings + FILES).jobs) == 20
+    assert len(planned(tmp_path, rows + settings + FILES).specs) == 20
 
 
 def test_memory_is_measured_once_per_row_and_source(tmp_path: Path) -> None:
     """In the first order of the first setting, if the file asks for it."""
     settings = '[[setting]]\n[[setting]]\norder = "by_class"\n'
     made = planned(tmp_path, "memory = true\n" + ROWS + settings + FILES)
-    measured = [job.spec for job in made.jobs if job.spec.measure_memory]
+    measured = [each for each in made.specs if each.memory]
     assert len(measured) == 3 and {spec.seed for spec in measured} == {0}
     assert {spec.scenario.order for spec in measured} == {"shuffled"}
 
@@ -221,17 +217,17 @@ def test_shapes_are_rendered_once(tmp_path: Path) -> None:
     text = '[[row]]\nmethod = "difftpt"\n[[row]]\nmethod = "gda"\n[[data]]\nshapes = ["fog"]\n'
     text += "images = 6\nviews = 2\nshots = 1\ngenerated = 2\n"
     design = read_design(save_experiment(tmp_path, text))
-    prospects = find_prospects(design, (), tmp_path)
-    told: list[str] = []
-    first = plan(design, prospects, tmp_path, tell=lambda name, progress: told.append(name))
+    sources = find_sources(design, (), tmp_path)
+    said: list[str] = []
+    first = plan(design, sources, tmp_path, on_encoding=lambda name, now: said.append(name))
     [source] = first.outline.sources
-    assert set(told) == {"shapes:fog:3"}
+    assert set(said) == {"shapes:fog:3"}
     assert source.n_views == 2 and source.model == "mini" and source.prompts
     assert all(cell.reason is None for cell in first.outline.cells)
-    assert [job.spec.few is None for job in first.jobs].count(False) == 1  # of gda
-    again = plan(design, prospects, tmp_path)
+    assert [each.few is None for each in first.specs].count(False) == 1  # of gda
+    again = plan(design, sources, tmp_path)
     assert again.outline == first.outline
-    assert count_runs(design, prospects) == len(first.jobs)
+    assert count_runs(design, sources) == len(first.specs)
 
 
 @pytest.mark.parametrize("name", [path.stem for path in sorted(EXPERIMENTS.glob("*.toml"))])
@@ -242,16 +238,16 @@ def test_keys_are_unique(name: str, tmp_path: Path) -> None:
     save_raw(tmp_path / "data" / "few.npz", **FEW)
     design = read_design(save_experiment(tmp_path, text))
     design = replace(design, data=(DataDesign(files=True),))
-    made = plan(design, find_prospects(design, discover([tmp_path / "data"]), tmp_path), tmp_path)
+    made = plan(design, find_sources(design, discover([tmp_path / "data"]), tmp_path), tmp_path)
     about = made.outline
-    specs = {job.key: job.spec for job in made.jobs}
+    specs = {each.key: each for each in made.specs}
     runs = {
         (specs[cell.key].scenario, about.rows[cell.row].method,
          str(sorted(_whole(specs[cell.key]).items())), cell.seed): cell.key
         for cell in about.cells if cell.key is not None
     }  # fmt: skip
-    assert runs and len(set(runs.values())) == len(runs) == len(made.jobs)
+    assert runs and len(set(runs.values())) == len(runs) == len(made.specs)
 
 
 def _whole(spec: RunSpec) -> dict[str, Any]:
-    return whole_config(spec.method, spec.options)
+    return whole_config(spec.method, spec.given)

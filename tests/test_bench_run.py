@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from crg.bench.plan import Job, Plan
-from crg.bench.run import EngineOptions, begin, missing_jobs, run_jobs
+from crg.bench.plan import Plan
+from crg.bench.run import EngineOptions, begin, missing, run_specs
 from crg.cli import main
 from crg.results import ledger
-from crg.results.schema import Entry, OutlineLine
+from crg.results.schema import Entry, Outline, RunSpec
 from crg.types import InputError
 from made_experiments import FILES, ROWS, lines_of, planned, save_experiment
 from made_files import save_plugin, save_stream
@@ -44,17 +44,17 @@ class Failing(crg.Method):
 TWO_ORDERS = f"orders = 2\n{ROWS}\n{FILES}"
 
 
-def _begun(made: Plan, path: Path) -> list[Job]:
+def _begun(made: Plan, path: Path) -> list[RunSpec]:
     """The outline is in the file; what is left to run."""
     known = ledger.read(path)
-    begin(made, path, known)
-    return missing_jobs(made, known)
+    begin(made, known)
+    return missing(made, known)
 
 
 def _finish(folder: Path, text: str = TWO_ORDERS) -> tuple[Path, int]:
     path = folder / "results" / "small.jsonl"
-    jobs = _begun(planned(folder, text), path)
-    return path, len(list(run_jobs(jobs, (), path, EngineOptions())))
+    left = _begun(planned(folder, text), path)
+    return path, len(list(run_specs(left, ledger.read(path), EngineOptions(workers=1))))
 
 
 def test_the_outline_comes_first_and_every_run_follows(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_the_outline_comes_first_and_every_run_follows(tmp_path: Path) -> None:
     path, count = _finish(tmp_path)
     first, *runs = lines_of(path)
     assert first["kind"] == "experiment" and count == len(runs) == 6
-    keys = {cell["key"] for cell in first["experiment"]["cells"]}
+    keys = {cell["key"] for cell in first["cells"]}
     assert keys == {run["key"] for run in runs}
 
 
@@ -81,7 +81,7 @@ def test_only_what_is_missing_is_run(tmp_path: Path) -> None:
 def test_an_interruption_keeps_what_is_done(tmp_path: Path) -> None:
     """Runs that were yielded are on disk, and the next call does the others."""
     made, path = planned(tmp_path, TWO_ORDERS), tmp_path / "small.jsonl"
-    runs = run_jobs(_begun(made, path), (), path, EngineOptions())
+    runs = run_specs(_begun(made, path), ledger.read(path), EngineOptions(workers=1))
     next(runs)
     runs.close()
     assert len(lines_of(path)) == 2 and len(_begun(made, path)) == 5 and len(lines_of(path)) == 2
@@ -90,10 +90,10 @@ def test_an_interruption_keeps_what_is_done(tmp_path: Path) -> None:
 def test_what_another_command_has_written_is_not_written_again(tmp_path: Path) -> None:
     """Two writers of one file have the same runs to do, and each run is there once."""
     path = tmp_path / "small.jsonl"
-    jobs, one = _begun(planned(tmp_path, TWO_ORDERS), path), EngineOptions(workers=1)
-    slow = run_jobs(jobs, (), path, one)
+    left, one = _begun(planned(tmp_path, TWO_ORDERS), path), EngineOptions(workers=1)
+    slow = run_specs(left, ledger.read(path), one)
     next(slow)
-    quick = [done.job.key for done in run_jobs(jobs[1:4], (), path, one)]
+    quick = list(run_specs(left[1:4], ledger.read(path), one))
     assert len([*slow]) == 5 and len(quick) == 3
     keys = [line["key"] for line in lines_of(path)[1:]]
     assert len(keys) == len(set(keys)) == 6
@@ -103,7 +103,7 @@ def test_a_writer_notices_a_file_that_was_replaced(tmp_path: Path) -> None:
     """A run that went away with the file is written to the new one."""
     path, _ = _finish(tmp_path)
     outline, run, *_ = ledger.read(path).entries.values()
-    writer = ledger.Writer(path)
+    writer = ledger.read(path)
     assert not writer.add(run)
     path.unlink()
     ledger.append(path, outline)
@@ -113,7 +113,7 @@ def test_a_writer_notices_a_file_that_was_replaced(tmp_path: Path) -> None:
 
 
 def test_a_failed_run_is_a_line_and_is_tried_again(tmp_path: Path) -> None:
-    """The others go on; the failure says why; it does not count as done."""
+    """The others are run; the failure says why and does not count as done."""
     plugin = tmp_path / "failing.py"
     plugin.write_text(FAILING)
     data, out = save_stream(tmp_path / "a.npz"), tmp_path / "small.jsonl"
@@ -205,8 +205,8 @@ def test_a_method_joins_a_finished_experiment(tmp_path: Path) -> None:
     )
     assert joined.exit_code == 0, joined.output
     assert len(ledger.read(out).runs) == 8
-    outline = [e for e in ledger.read(out).entries.values() if isinstance(e, OutlineLine)][-1]
-    rows = [row.label for row in outline.experiment.rows]
+    outline = [e for e in ledger.read(out).entries.values() if isinstance(e, Outline)][-1]
+    rows = [row.label for row in outline.rows]
     assert rows == ["zero_shot", "tda", "constant", "one"]
     whole = CliRunner().invoke(main, words)
     assert "leaves out the rows 'constant', 'one' from now on" in whole.stderr

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from crg.bench.design import read_design
-from crg.bench.sources import VARIABLE, Prospect, discover, find_prospects, named_paths, pick
+from crg.bench.sources import VARIABLE, discover, find_sources, named_paths, pick
+from crg.results.schema import Source
 from crg.types import InputError
 from encoding_fakes import small_blocks as small_blocks
 from made_experiments import FILES, ROWS, save_experiment, save_store
@@ -20,9 +21,9 @@ SHAPES = '[[data]]\nshapes = ["night", "fog"]\nimages = 32\nshots = 2\n'
 DOMAINS = '[[setting]]\norder = "domains"\n'
 
 
-def _prospects(folder: Path, text: str, *data: Path) -> dict[str, Prospect]:
+def _sources(folder: Path, text: str, *data: Path) -> dict[str, Source]:
     design = read_design(save_experiment(folder, f"{ROWS}\n{text}"))
-    return {each.name: each for each in find_prospects(design, discover(data), folder / "bench")}
+    return {each.name: each for each in find_sources(design, discover(data), folder / "bench")}
 
 
 def test_folders_are_searched_for_files_and_stores(small_blocks: None, tmp_path: Path) -> None:
@@ -34,8 +35,11 @@ def test_folders_are_searched_for_files_and_stores(small_blocks: None, tmp_path:
     np.savez(tmp_path / "other.npz", weights=np.zeros(3))
     (tmp_path / "text.npz").write_text("no archive")
     found = discover([tmp_path])
-    assert [(each.name, each.dataset) for each in found] == [("one", None), ("store", "dtd")]
-    assert found[1].model == "RN50:openai"
+    assert [(each.name, each.dataset) for each in found] == [
+        ("one", "one"),
+        ("dtd, RN50", "dtd"),
+    ]
+    assert found[0].model is None and found[1].model == "RN50:openai"
 
 
 def test_what_cannot_be_used_below_a_folder_is_reported(small_blocks: None, tmp_path: Path) -> None:
@@ -48,20 +52,20 @@ def test_what_cannot_be_used_below_a_folder_is_reported(small_blocks: None, tmp_
     np.savez(tmp_path / "weights.npz", weights=np.zeros(3))
     header = save_store(tmp_path / "store") / "store.json"
     header.write_text(header.read_text().replace("RN50", "RN51"))
-    told: dict[str, str] = {}
-    found = discover([tmp_path], lambda path, why: told.update({path.name: why}))
+    said: dict[str, str] = {}
+    found = discover([tmp_path], lambda path, why: said.update({path.name: why}))
     assert [each.name for each in found] == ["good"] and not found[0].is_named
-    assert set(told) == {"empty.npz", "broken.npz", "gone.npz", "weights.npz", "store"}
-    assert "is empty: write it again" in told["empty.npz"]
-    assert "damaged" in told["broken.npz"] and "does not exist" in told["gone.npz"]
-    assert "holds no 'image_features'" in told["weights.npz"]
+    assert set(said) == {"empty.npz", "broken.npz", "gone.npz", "weights.npz", "store"}
+    assert "is empty: write it again" in said["empty.npz"]
+    assert "damaged" in said["broken.npz"] and "does not exist" in said["gone.npz"]
+    assert "holds no 'image_features'" in said["weights.npz"]
 
 
 def test_a_folder_with_nothing_in_it_is_reported(tmp_path: Path) -> None:
     """Nothing is found, and the folder is named."""
-    told: list[str] = []
-    assert discover([tmp_path], lambda path, why: told.append(why)) == ()
-    assert told == [f"there is nothing in {tmp_path} that can be used."]
+    said: list[str] = []
+    assert discover([tmp_path], lambda path, why: said.append(why)) == ()
+    assert said == [f"there is nothing in {tmp_path} that can be used."]
 
 
 def test_a_file_that_is_named_twice_counts_once(tmp_path: Path) -> None:
@@ -98,35 +102,35 @@ def test_stores_are_matched_by_dataset_and_model(small_blocks: None, tmp_path: P
     save_store(tmp_path / "3", model="ViT-B-16:openai")
     found = discover([tmp_path])
     assert [
-        best.path.name if (best := pick(found, "dtd", model)) else None
+        Path(best.path).name if (best := pick(found, "dtd", model)) else None
         for model in ("rn50", "vit-b/16", "RN101")
     ] == ["2", "3", None]
 
 
 def test_missing_datasets_are_sources_that_say_so(small_blocks: None, tmp_path: Path) -> None:
-    """What is there has a path, what is not has the command that would make it."""
-    prospects = _prospects(tmp_path, CATALOGUED, save_store(tmp_path / "store"))
-    assert prospects["dtd, RN50"].paths == (tmp_path / "store",)
-    missing = prospects["eurosat, RN50"]
-    assert missing.paths == () and "crg encode eurosat --model RN50" in str(missing.missing)
+    """A dataset that is there has a path, a missing one the command that encodes it."""
+    sources = _sources(tmp_path, CATALOGUED, save_store(tmp_path / "store"))
+    assert sources["dtd, RN50"].path == str(tmp_path / "store")
+    missing = sources["eurosat, RN50"]
+    assert not missing.path and "crg encode eurosat --model RN50" in str(missing.missing)
 
 
 def test_files_are_what_no_dataset_took(small_blocks: None, tmp_path: Path) -> None:
     """A store that was matched is not listed again; feature files are never matched."""
     store, file = save_store(tmp_path / "store"), save_stream(tmp_path / "dtd.npz")
-    both = _prospects(tmp_path, f"{CATALOGUED}\n{FILES}", store, file)
-    assert both["dtd"].paths == (file,) and both["dtd"].dataset == "dtd"
+    both = _sources(tmp_path, f"{CATALOGUED}\n{FILES}", store, file)
+    assert both["dtd"].path == str(file) and both["dtd"].dataset == "dtd"
     assert len([each for each in both.values() if each.missing is None]) == 2
-    alone = _prospects(tmp_path, FILES, store)
+    alone = _sources(tmp_path, FILES, store)
     assert alone["dtd, RN50"].dataset == "dtd"
 
 
-def test_files_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
+def test_files_of_the_same_name_have_paths_as_names(tmp_path: Path) -> None:
     """Their paths are their names."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         save_stream(tmp_path / name / "same.npz")
-    assert set(_prospects(tmp_path, FILES, tmp_path)) == {
+    assert set(_sources(tmp_path, FILES, tmp_path)) == {
         str(tmp_path / "a" / "same.npz"),
         str(tmp_path / "b" / "same.npz"),
     }
@@ -134,32 +138,32 @@ def test_files_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
 
 def test_shapes_have_places_of_their_own(tmp_path: Path) -> None:
     """Whatever decides their content is in the names of their folders; nothing is made yet."""
-    prospects = _prospects(tmp_path, SHAPES)
-    night = prospects["shapes:night:3"]
-    assert night.paths == (tmp_path / "bench" / "night-3-32x8",)
-    assert night.few == tmp_path / "bench" / "night-3-labelled-2"
-    other = _prospects(tmp_path, SHAPES.replace("shots", "generated"))["shapes:night:3"]
-    assert other.paths != night.paths and other.few is None
+    sources = _sources(tmp_path, SHAPES)
+    night = sources["shapes:night:3"]
+    assert night.path == str(tmp_path / "bench" / "night-3-32x8")
+    assert night.few == str(tmp_path / "bench" / "night-3-labelled-2")
+    other = _sources(tmp_path, SHAPES.replace("shots", "generated"))["shapes:night:3"]
+    assert other.path != night.path and other.few is None
     assert not (tmp_path / "bench").exists()
 
 
 def test_a_file_that_cannot_be_read_is_part_of_no_sequence(tmp_path: Path) -> None:
-    """Those that can be read follow each other without it; it stays a source that will tell why."""
+    """Those that can be read follow each other without it; it stays a source that says why."""
     for name in ("a", "c"):
         save_stream(tmp_path / f"{name}.npz", seed=len(name))
     save_raw(tmp_path / "b.npz", image_features=np.full((12, 8), np.nan, np.float32))
-    prospects = _prospects(tmp_path, f"{DOMAINS}{FILES}", tmp_path)
-    assert list(prospects) == ["a", "b", "c", "a, then c"]
+    sources = _sources(tmp_path, f"{DOMAINS}{FILES}", tmp_path)
+    assert list(sources) == ["a", "b", "c", "a, then c"]
     with pytest.raises(InputError, match=r"b\.npz: "):
-        _prospects(tmp_path, f"{DOMAINS}{FILES}", tmp_path / "a.npz", tmp_path / "b.npz")
+        _sources(tmp_path, f"{DOMAINS}{FILES}", tmp_path / "a.npz", tmp_path / "b.npz")
 
 
 def test_domains_come_from_shapes_and_from_files_that_fit(tmp_path: Path) -> None:
     """Shifts follow each other, and so do files of the same width; others stay alone."""
     one, two = save_stream(tmp_path / "one.npz"), save_stream(tmp_path / "two.npz", seed=1)
     wide, bare = save_raw(tmp_path / "wide.npz"), save_raw(tmp_path / "bare.npz", labels=None)
-    prospects = _prospects(tmp_path, f"{DOMAINS}{SHAPES}{FILES}", one, two, wide, bare)
-    sequences = {name: each.paths for name, each in prospects.items() if each.several}
+    sources = _sources(tmp_path, f"{DOMAINS}{SHAPES}{FILES}", one, two, wide, bare)
+    sequences = {name: each.paths for name, each in sources.items() if each.order}
     assert list(sequences) == ["shapes:night, then fog", "one, then two"]
-    assert sequences["one, then two"] == (one, two)
-    assert not any(each.several for each in _prospects(tmp_path, FILES, one, two).values())
+    assert sequences["one, then two"] == (str(one), str(two))
+    assert not any(each.order for each in _sources(tmp_path, FILES, one, two).values())

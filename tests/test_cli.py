@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
-import shlex
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from rich.console import Console
 
 import crg
 from crg.bench.design import RowDesign
 from crg.cli import main
-from crg.cli.compare import parse_methods, rich_tables
+from crg.cli.compare import parse_methods
 from crg.methods import registry
 from crg.results import ledger as results
 from crg.types import InputError
@@ -44,7 +42,7 @@ def _json(*words: str) -> Any:
 def test_version_and_help() -> None:
     """Every command has help with an example."""
     assert _crg("--version").stdout == f"crg, version {crg.__version__}\n"
-    for words in ([], ["methods"], ["run"], ["compare"], ["demo"]):
+    for words in ([], ["methods"], ["bench"], ["compare"], ["demo"]):
         text = _crg(*words, "--help").stdout
         assert "Example:\n" in text
         assert "--plugin" in text
@@ -64,34 +62,16 @@ def test_methods_are_listed_with_their_options() -> None:
     assert "predict_on" in _crg("methods", "zero_shot").stdout
 
 
-def test_run_prints_a_table_and_keeps_a_record(folder: Path) -> None:
-    """One line in crg-results.jsonl, whose command repeats the run to the same accuracy."""
+def test_one_method_is_compared_with_zero_shot(folder: Path) -> None:
+    """The table has both, an option needs no method before it, and the runs are kept."""
     save_stream(folder / "a.npz")
-    outcome = _crg("run", "a.npz", "--method", "tda", "-o", "positive_sharpness=4", "--seed", "2")
-    assert outcome.exit_code == 0
+    words = ("compare", "a.npz", "--methods", "tda", "-o", "positive_sharpness=4", "--seed", "2")
+    outcome = _crg(*words, "--orders", "1")
+    assert outcome.exit_code == 0, outcome.output
     assert "accuracy %" in outcome.stdout and "zero_shot" in outcome.stdout
-    [run] = results.read("crg-results.jsonl").runs.values()
-    assert run.options["positive_sharpness"] == 4.0
-    again = _json(*shlex.split(run.command)[1:], "--json", "--no-results")
-    assert again["key"] == run.key
-    assert again["metrics"]["correct"] == run.metrics["correct"]
-    assert len(results.read("crg-results.jsonl").entries) == 1
-
-
-def test_run_saves_the_state(folder: Path) -> None:
-    """The state file goes on where the run stopped."""
-    save_stream(folder / "a.npz")
-    _crg("run", "a.npz", "--method", "tda", "--save-state", "s.safetensors")
-    assert crg.load(folder / "s.safetensors").n_steps == 40
-
-
-def test_run_without_labels_shows_times_only(folder: Path) -> None:
-    """A file without labels is no error."""
-    save_raw(folder / "a.npz", labels=None)
-    outcome = _crg("run", "a.npz", "--method", "zero_shot")
-    assert outcome.exit_code == 0
-    assert "ms per step" in outcome.stdout
-    assert "accuracy" not in outcome.stdout
+    base, run = results.read("crg-results.jsonl").runs.values()
+    assert (base.method, run.method, run.seed) == ("zero_shot", "tda", 2)
+    assert run.options["positive_sharpness"] == 4.0 and run.given == {"positive_sharpness": 4.0}
 
 
 def test_compare_gives_json_of_the_documented_form(folder: Path) -> None:
@@ -109,16 +89,11 @@ def test_compare_gives_json_of_the_documented_form(folder: Path) -> None:
     assert report.exit_code == 0 and "Comparison on a" in Path("tables.md").read_text()
 
 
-def test_compare_prints_a_table_with_the_best_in_bold(folder: Path) -> None:
-    """Markdown marks the best row and no other."""
+def test_compare_may_keep_no_results(folder: Path) -> None:
+    """The table counts images, classes and orders, and no file is left."""
     save_stream(folder / "a.npz")
     words = ["compare", "a.npz", "--methods", "tda", "--workers", "1", "--no-results"]
     assert "a.npz: 40 images, 4 classes, 5 orders" in _crg(*words).stdout
-    lines = _crg(*words, "--format", "markdown").stdout.splitlines()
-    rows = _json(*words, "--json")["files"]["a.npz"]
-    for label, row in rows.items():
-        [line] = [line for line in lines if label in line]
-        assert ("**" in line) == row["best"]
     assert list(folder.iterdir()) == [folder / "a.npz"]
 
 
@@ -134,7 +109,7 @@ def test_compare_takes_a_file_twice_and_equal_names(folder: Path) -> None:
 
 
 def test_compare_continues_and_names_truncated_lines(folder: Path) -> None:
-    """What is whole in the results file is not run again."""
+    """Complete runs in the results file are not run again."""
     save_stream(folder / "a.npz")
     words = ["compare", "a.npz", "--methods", "tda", "--orders", "2", "--workers", "1"]
     _crg(*words)
@@ -183,6 +158,8 @@ def test_options_reach_the_variants_they_are_meant_for() -> None:
     assert [v.options for v in variants] == [{"lr": "1"}, {"lr": "0", "beta": "2"}, {}]
     variants = parse_methods(["a=crg:lr=0,b=crg"], ["crg.lr=1"])
     assert [v.options for v in variants] == [{"lr": "0"}, {"lr": "1"}]
+    [_, variant] = parse_methods(["zero_shot,crg"], ["lr=1"])
+    assert variant.options == {"lr": "1"}
     with pytest.raises(InputError, match="which is not compared"):
         parse_methods(["tda"], ["crg.lr=1"])
 
@@ -195,54 +172,52 @@ def test_plug_ins_work_wherever_a_method_does(
     monkeypatch.setattr(registry, "_methods", dict(registry._methods))  # for this test alone
     plugin = save_plugin(folder).name
     save_stream(folder / "a.npz")
-    words = ["run", "a.npz", "--method", "constant", "-o", "answer=1", "--json"]
-    record = _json("--plugin", plugin, *words)
-    assert record["command"].startswith(f"crg --plugin {folder / plugin} run")
-    assert _json(*words, "--plugin", plugin)["key"] == record["key"]
-    monkeypatch.setenv("CRG_PLUGINS", plugin)
-    assert _json(*words)["key"] == record["key"]
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setenv("CRG_PLUGINS", "own_method")
-    assert _json(*words)["key"] == record["key"]
+    words = ["compare", "a.npz", "--methods", "constant", "-o", "answer=1", "--orders", "1"]
+    first = _json("--plugin", plugin, *words, "--json")
+    _, run = results.read("crg-results.jsonl").runs.values()
+    assert run.plugins == (str(folder / plugin),)
+    for given in (["--plugin", plugin], [], []):  # each finds the runs of the first call
+        assert _json(*words, *given, "--json") == first
+        named = os.environ.get("CRG_PLUGINS")
+        monkeypatch.setenv("CRG_PLUGINS", "own_method" if named else plugin)
+        monkeypatch.setattr(sys, "path", list(sys.path))
+    assert len(results.read("crg-results.jsonl").runs) == 2
     monkeypatch.delitem(sys.modules, "own_method")
 
 
-_SOUND = ["run", "a.npz", "--method", "zero_shot"]
+_SOUND = ["compare", "a.npz", "--methods"]
 _BAD = np.ones((12, 5), np.float32)
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["run", "none.npz"], "does not exist"),
-        (["run", "empty.npz"], "is empty"),
-        (["run", "cut.npz"], "truncated or damaged"),
-        (["run", "table.csv"], "ends in .npz or .safetensors"),
-        (["run", "pickled.npz"], "never loaded"),
-        (["run", "narrow.npz"], "5 wide"),
+        (["compare", "none.npz"], "does not exist"),
+        (["compare", "empty.npz"], "is empty"),
+        (["compare", "cut.npz"], "truncated or damaged"),
+        (["compare", "table.csv"], "ends in .npz or .safetensors"),
+        (["compare", "pickled.npz"], "never loaded"),
+        (["compare", "narrow.npz"], "5 wide"),
         (["compare", "a.npz", "none.npz"], "does not exist"),
-        (["run", "a.npz", "--method", "zero_shoot"], "did you mean 'zero_shot'"),
+        ([*_SOUND, "zero_shoot"], "did you mean 'zero_shot'"),
         (["methods", "tdaa"], "did you mean 'tda'"),
-        (
-            ["run", "a.npz", "--method", "tda", "-o", "positiv_size=1"],
-            "did you mean 'positive_size'",
-        ),
-        (["run", "a.npz", "--method", "tda", "-o", "positive_size=x"], "must be a whole number"),
-        (["run", "a.npz", "--method", "tda", "-o", "beta"], "write key=value"),
-        ([*_SOUND, "--results", "none/r.jsonl"], "--no-results"),
-        ([*_SOUND, "--save-state", "none/s.safetensors"], "choose a folder that exists"),
+        ([*_SOUND, "tda", "-o", "positiv_size=1"], "did you mean 'positive_size'"),
+        ([*_SOUND, "tda", "-o", "positive_size=x"], "must be a whole number"),
+        ([*_SOUND, "tda", "-o", "beta"], "write key=value"),
+        ([*_SOUND, "zero_shot", "--results", "none/r.jsonl"], "--no-results"),
         (["compare", "a.npz", "--methods", ""], "No method is named"),
         (["compare", "a.npz", "--methods", "tda,tda"], "two rows are called 'tda'"),
         (["compare", "bare.npz", "--methods", "tda"], "bare has no labels"),
         (["compare", "a.npz", "--methods", "gda"], "needs labelled images"),
         (["compare", "a.npz", "--methods", "=tda"], "label=method:key=value"),
-        (["compare", "a.npz", "--methods", "tda", "-o", "beta=1"], "crg.beta=1"),
+        ([*_SOUND, "tda,crg", "-o", "beta=1"], "crg.beta=1"),
         (["compare", "a.npz", "--methods", "x=tda:positiv_size=1"], "did you mean 'positive_size'"),
         (["--plugin", "none.py", "methods"], "does not exist"),
         (["--plugin", "no_such_module", "methods"], "failed to load"),
         (["--plugin", "broken.py", "methods"], "ZeroDivisionError"),
         (["compare", "a.npz", "--orders", "0"], "--orders"),
-        (["run"], "FILE"),
+        (["compare"], "FILE"),
+        (["run"], "There is no command"),
         (["frobnicate"], "frobnicate"),
     ],
 )
@@ -265,24 +240,3 @@ def test_bad_input_is_refused_in_one_sentence(folder: Path, words: list[str], sa
     assert last.endswith((".", "?"))
     assert says in last
     assert "Traceback" not in outcome.stderr
-
-
-@pytest.mark.parametrize("width", [60, 80, 100, 200])
-def test_no_figure_is_cut_on_a_narrow_terminal(width: int) -> None:
-    """Columns that do not fit are left out whole; accuracy and gain stay."""
-    rows = {"accuracy": {"mean": 0.9376, "std": 0.0024}, "ece": 0.0631, "nll": 37.512}
-    rows |= {
-        "purity": 0.934,
-        "gain": {"mean": 0.1, "low": 0.08, "high": 0.12},
-    }
-    rows |= {"method": "crg", "best": True}
-    facts = {"n_samples": 10, "n_classes": 3, "labelled": True}
-    summary = {"files": {"f": {"crg": rows}}, "data": {"f": facts}, "seeds": [0, 1]}
-    console = Console(width=width, record=True, file=io.StringIO())
-    for table in rich_tables(summary, width):
-        console.print(table)
-    text = console.export_text()
-    assert "…" not in text
-    assert "93.76 ± 0.24" in text
-    assert "+10.00 [+8.00, +12.00]" in text
-    assert ("37.512" in text) == (width >= 80)

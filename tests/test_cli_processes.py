@@ -1,4 +1,4 @@
-"""The command line as processes of its own: pipes, terminals, Ctrl-C and workers."""
+"""The command line in other processes: pipes, terminals, Ctrl-C and workers."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def _run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_package_can_be_run(tmp_path: Path) -> None:
     """``python -m crg`` is the command, under its own name."""
-    words = [sys.executable, "-m", "crg", "rerun", "--help"]
+    words = [sys.executable, "-m", "crg", "compare", "--help"]
     done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=True)
-    assert done.stdout.startswith("Usage: crg rerun ")
+    assert done.stdout.startswith("Usage: crg compare ")
 
 
 def test_a_pipe_gets_no_progress_bar(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The progress of a grid, on a terminal and elsewhere."""
+"""The progress display, on a terminal and elsewhere."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pytest
 from rich.console import Console
 
 from crg.cli import progress
-from crg.cli.progress import grid_progress
+from crg.cli.progress import display
 
 
 @pytest.fixture
 def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """What a terminal is sent."""
+    """The output to a terminal."""
     sent = io.StringIO()
 
     def terminal(**options: object) -> Console:
@@ -25,9 +25,9 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
 
 def test_a_terminal_shows_the_whole_and_each_run_at_work(screen: io.StringIO) -> None:
     """There is a line for a run while it is at work, with its images, and one for all runs."""
-    with grid_progress(3) as shown:
-        shown.advanced("crg, [dtd]", 0, 0)
-        shown.advanced("crg, [dtd]", 120, 1692)
+    with display("runs", 3, lines=True) as shown:
+        shown.running("crg, [dtd]", 0, 0)
+        shown.running("crg, [dtd]", 120, 1692)
         shown._bars.refresh()
         during = screen.getvalue()
         shown.finished("crg, [dtd]")
@@ -39,9 +39,9 @@ def test_a_terminal_shows_the_whole_and_each_run_at_work(screen: io.StringIO) ->
     assert "crg, [dtd]" not in after and "2/3" in after
 
 
-def test_a_failure_is_told_at_once_and_counted(screen: io.StringIO) -> None:
+def test_a_failure_is_printed_at_once_and_counted(screen: io.StringIO) -> None:
     """The reason stands above the bars, and the bar of the whole counts it."""
-    with grid_progress(2) as shown:
+    with display("runs", 2, lines=True) as shown:
         shown.finished("tda, a.npz", failure="a.npz is truncated: copy it again.")
         shown._bars.refresh()
     assert "Failed: tda, a.npz: a.npz is truncated: copy it again." in screen.getvalue()
@@ -49,11 +49,11 @@ def test_a_failure_is_told_at_once_and_counted(screen: io.StringIO) -> None:
     assert (shown.done, shown.failed) == (1, 1)
 
 
-def test_a_reason_is_told_once_and_counted_at_the_end(
+def test_a_reason_is_printed_once_and_counted_at_the_end(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Twenty runs that fail for one reason are two lines; another reason is a line of its own."""
-    with grid_progress(21) as shown:
+    """Twenty runs that fail for one reason are two lines; another reason is another line."""
+    with display("runs", 21, lines=True) as shown:
         for number in range(20):
             shown.finished(f"run {number}", failure="one class only.")
         shown.finished("last", failure="bad luck.")
@@ -68,32 +68,32 @@ def test_a_reason_is_told_once_and_counted_at_the_end(
 def test_a_file_gets_a_plain_line_now_and_then(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A line after ten seconds and not before, on stderr; failures are refused at once."""
+    """A line after ten seconds and not before, on stderr; failures come at once."""
     now = [0.0]
     monkeypatch.setattr("crg.cli.progress.time.monotonic", lambda: now[0])
-    with grid_progress(300) as shown:
+    with display("runs", 300, lines=True) as shown:
         shown.finished("a", failure="bad luck.")
         assert capsys.readouterr().err == "Failed: a: bad luck.\n"
         now[0] = 11.0
-        shown.advanced("b", 5, 10)
+        shown.running("b", 5, 10)
         now[0] = 12.0
-        shown.advanced("b", 6, 10)
-    told = capsys.readouterr()
-    assert (told.out, told.err) == ("", "1 of 300 runs, 1 failed\n")
+        shown.running("b", 6, 10)
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "1 of 300 runs, 1 failed\n")
 
 
-def test_the_last_count_is_told_and_no_line_twice(
+def test_the_last_count_is_printed_and_no_line_twice(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """However long a run takes its count is reported once, and a grid of nothing says nothing."""
+    """However long a run takes its count is reported once, and work without pieces says nothing."""
     now = [0.0]
     monkeypatch.setattr("crg.cli.progress.time.monotonic", lambda: now[0])
-    with grid_progress(2) as shown:
+    with display("runs", 2, lines=True) as shown:
         for now[0] in (11.0, 22.0, 33.0):
-            shown.advanced("a", int(now[0]), 40)
+            shown.running("a", int(now[0]), 40)
         shown.finished("a")
         shown.finished("b")
-    with grid_progress(0):
+    with display("runs", 0, lines=True):
         pass
     assert capsys.readouterr().err.splitlines() == ["0 of 2 runs", "2 of 2 runs"]
 
@@ -104,7 +104,7 @@ def test_lines_can_be_left_out(
     """A command that is silent in a pipe stays so however long it takes."""
     now = [0.0]
     monkeypatch.setattr("crg.cli.progress.time.monotonic", lambda: now[0])
-    with grid_progress(2, lines=False) as shown:
+    with display("runs", 2) as shown:
         now[0] = 60.0
         shown.finished("a")
     assert capsys.readouterr().err == ""

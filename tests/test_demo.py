@@ -91,13 +91,13 @@ def test_mistakes_get_one_sentence(folder: Path, words: list[str], said: str) ->
 
 @pytest.mark.parametrize("methods", ["zero_shot", "tda", "bare=crg:gaussian=false"])
 def test_any_methods_make_a_page(folder: Path, methods: str) -> None:
-    """The page does without CRG, and with variants under names of their own."""
+    """The page does without CRG, and with variants under other names."""
     outcome = demo("--methods", methods, "--orders", "1")
     assert outcome.exit_code == 0, outcome.output
     assert methods.partition("=")[0] in Path("report.html").read_text(encoding="utf-8")
 
 
 def test_clean_means_no_shift(folder: Path) -> None:
-    """Images without a shift are a dataset of their own."""
+    """Images without a shift are another dataset."""
     outcome = demo("--shift", "clean", "--methods", "zero_shot", "--orders", "1", "--json")
     assert list(json.loads(outcome.stdout)["files"]) == ["shapes:clean"]

@@ -140,12 +140,12 @@ def test_a_terminal_gets_a_bar_with_the_time_left(monkeypatch: pytest.MonkeyPatc
     assert "12/12" in encode("dots", "--out", "s").stderr
 
 
-def test_run_reads_a_store_like_a_file() -> None:
-    """``crg run`` takes the folder, and the record holds the digest of the store."""
+def test_compare_reads_a_store_like_a_file() -> None:
+    """``crg compare`` takes the folder, and the summary holds the digest of the store."""
     sha256 = json.loads(encode("dots", "--out", "s", "--json").stdout)["sha256"]
-    done = crg("run", "s", "--method", "tda", "--json")
+    done = crg("compare", "s", "--methods", "tda", "--orders", "1", "--json")
     assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["data"]["sha256"] == sha256
+    assert json.loads(done.stdout)["data"]["s"]["sha256"] == sha256
 
 
 def test_compare_reads_stores_in_processes_and_resumes() -> None:

@@ -120,7 +120,7 @@ def test_a_process_that_dies_is_replaced(files: list[str], tmp_path: Path) -> No
 
 
 def test_a_run_that_kills_every_process_is_a_failure(files: list[str], tmp_path: Path) -> None:
-    """After the second death the run is given up with the signal, and the others go on."""
+    """After the second death the run is given up with the signal, and the others are run."""
     deadly = spec(files[0], "deadly", plugins=(save_deadly(tmp_path, times=9),))
     outcomes = list(run_all([deadly, *(spec(files[0], "tda", {}, s) for s in (0, 1))], workers=2))
     failed = {each.method: out for each, out in outcomes if isinstance(out, Failure)}
@@ -188,7 +188,7 @@ def test_streams_of_several_files_and_other_scenarios_are_run(files: list[str]) 
 def test_a_file_is_read_once_until_it_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ten runs read one file once; a file that was written anew is read anew."""
+    """Ten runs read one file once; a file that has changed is read again."""
     read: list[str] = []
 
     def counted(path: str) -> Features:

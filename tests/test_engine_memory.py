@@ -15,9 +15,7 @@ from made_experiments import spec
 from made_files import save_plugin, save_stream
 from processes import is_gone, wait_until
 
-pytestmark = pytest.mark.skipif(
-    not Path("/proc/self/status").exists(), reason="the system does not tell"
-)
+pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 LARGE = 200_000_000
 
 

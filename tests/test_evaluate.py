@@ -178,7 +178,7 @@ def test_an_order_that_is_none_is_refused(order: list[Any]) -> None:
 
 
 def test_a_path_is_no_features() -> None:
-    """Who gives a path is told how to read it."""
+    """A path is refused with the function that reads it."""
     with refused_in_one_sentence("read_features"):
         run("features.npz", "zero_shot")  # type: ignore[arg-type]
 

@@ -136,10 +136,10 @@ def test_from_images_to_difftpt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     images = ("encode", "shapes:night:3", "--limit", "6", "--model", "mini", "--views", "4")
     done = _crg(*images, "--variations", "made", "--generated", "3", "--out", "s")
     assert "6 images, 7 views each" in done
-    told = json.loads(_crg("run", "s", "--method", "difftpt", "--no-results", "--json"))
-    assert told["n_samples"] == 6
+    words = ("--methods", "difftpt", "--no-results", "--json", "--orders", "1")
+    assert json.loads(_crg("compare", "s", *words))["data"]["s"]["n_samples"] == 6
     _crg(*images, "--out", "plain")
-    assert "needs views that a generator made" in _crg("run", "plain", "--method", "difftpt")
+    assert "needs views that a generator made" in _crg("compare", "plain", *words)
     assert "belong together" in _crg(*images, "--generated", "3", "--out", "t")
 
 

@@ -96,18 +96,6 @@ def test_results_with_a_damaged_first_line_are_still_ours(results: Path) -> None
     ledger.check_writable(results)
 
 
-def test_run_keeps_its_state_in_a_new_file_only(results: Path) -> None:
-    """Neither an image, nor the features, nor what was learnt before is written over."""
-    results.with_name("photo.png").write_bytes(b"\x89PNG")
-    words = ["run", "a.npz", "--no-results", "--save-state"]
-    _refused(CliRunner().invoke(main, [*words, "photo.png"]), "not a saved state")
-    _refused(CliRunner().invoke(main, [*words, "a.npz"]), "not a saved state")
-    assert CliRunner().invoke(main, [*words, "s.crg"]).exit_code == 0
-    _refused(CliRunner().invoke(main, [*words, "s.crg"]), "exists already")
-    with locked("t.crg"):
-        _refused(CliRunner().invoke(main, [*words, "t.crg"]), "another process")
-
-
 class _Looking:
     """A generator that tries to be the second writer."""
 

@@ -1,8 +1,11 @@
-"""Running again from a line of a results file: the same bits, or told what differs."""
+"""``crg bench --rerun``: a run from its line in a results file gives the same bits again."""
 
 from __future__ import annotations
 
 import json
+import re
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +14,17 @@ import pytest
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
-from crg.bench.rerun import archive_file, archived, changed_since, is_number, repeat
+from crg.bench.design import DataDesign
+from crg.bench.rendered import names, render_store, shapes_in
+from crg.bench.rerun import archive_file, archived, changed_since, find_line
 from crg.cli import main
-from crg.engine import run_all
 from crg.results import ledger, provenance
-from crg.results.schema import ArchivedRun, Data, Run, encode
+from crg.results.schema import Data, encode
+from crg.results.schema import Result as Run
+from documents import ROOT
 from made_experiments import FILES, lines_of, save_experiment
 from made_files import raw_values, save_plugin, save_raw, save_stream
+from sentences import refused_in_one_sentence
 
 EXPERIMENT = f"""orders = 1
 [[row]]
@@ -33,31 +40,75 @@ mislabelled = 0.3
 order = "domains"
 {FILES}"""
 
+SHAPES = """orders = 1
+[[row]]
+method = "gda"
+[[setting]]
+order = "domains"
+[[data]]
+shapes = ["night", "clean"]
+images = 32
+views = 2
+shots = 1
+"""
+
+
+def _crg(*words: str) -> Result:
+    return CliRunner().invoke(main, words)
+
+
+def _rerun(line: str, *words: str) -> Result:
+    return _crg("bench", "--rerun", line, *words)
+
+
+def _measure(folder: Path, text: str, *words: str) -> Path:
+    """The results of an experiment that is run in the current folder."""
+    done = _crg("bench", str(save_experiment(folder, text)), *words, "--workers", "1")
+    assert done.exit_code == 0, done.output
+    return Path("results", "small.jsonl")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a finished experiment on two files."""
+    folder = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        values = raw_values(n=30, width=64)  # of narrower ones compiled sums depend on the memory
+        few = {"few_features": values["image_features"][:6], "few_labels": np.arange(6) % 3}
+        save_raw(Path("one.npz"), **values, **few)
+        save_raw(Path("two.npz"), **raw_values(width=64), **few)
+        _measure(folder, EXPERIMENT, "--data", "one.npz", "--data", "two.npz")
+    return folder
+
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A finished experiment on two files in the current folder."""
+def made(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The results of the experiment, in a copy of its folder."""
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    path = tmp_path / "results" / "small.jsonl"
+    path.write_text(path.read_text().replace(str(finished), str(tmp_path)))
     monkeypatch.chdir(tmp_path)
-    values = raw_values(n=30, width=64)  # of narrower ones compiled sums depend on the memory
-    few = {"few_features": values["image_features"][:6], "few_labels": np.arange(6) % 3}
-    save_raw(tmp_path / "one.npz", **values, **few)
-    save_raw(tmp_path / "two.npz", **raw_values(width=64), **few)
-    file = save_experiment(tmp_path, EXPERIMENT)
-    words = ["bench", str(file), "--data", "one.npz", "--data", "two.npz", "--workers", "1"]
-    done = CliRunner().invoke(main, words)
-    assert done.exit_code == 0, done.output
-    return tmp_path / "results" / "small.jsonl"
+    return path
 
 
-def _rerun(*words: str) -> Result:
-    return CliRunner().invoke(main, ["rerun", *words])
+def _numbers(path: Path) -> list[int]:
+    return [number for number, line in enumerate(lines_of(path), start=1) if "metrics" in line]
 
 
-def test_every_run_of_an_experiment_is_the_same_again(made: Path) -> None:
+def _edited(path: Path, edit: Callable[[dict[str, Any]], Any]) -> str:
+    """A results file with one line, that of the third one after an edit."""
+    line = lines_of(path)[2]
+    edit(line)
+    Path("edited.jsonl").write_text(json.dumps(line) + "\n")
+    return "edited.jsonl:1"
+
+
+def test_every_kind_of_run_is_the_same_again(made: Path) -> None:
     """Options, scenario, further files and labelled images are all in the line."""
-    runs = [number for number, line in enumerate(lines_of(made), start=1) if "metrics" in line]
+    runs = _numbers(made)
     assert len(runs) == 15
-    for number in runs:
+    for number in runs[2::3]:
         done = _rerun(f"{made}:{number}")
         assert done.exit_code == 0, done.output
     assert "Everything was measured again as it was" in done.output
@@ -65,130 +116,106 @@ def test_every_run_of_an_experiment_is_the_same_again(made: Path) -> None:
     assert len(counted) < 160 and "values, among them accuracy, predicted, ece" in counted
 
 
-def test_a_run_is_found_by_number_and_by_the_start_of_its_key(made: Path) -> None:
-    """Keys are looked for wherever results usually are."""
-    line = lines_of(made)[3]
-    assert _rerun("4", "--results", str(made)).exit_code == 0
-    found = _rerun(line["key"][:12], "--json")
-    assert found.exit_code == 0, found.output
-    told = json.loads(found.stdout)
-    assert told["key"] == line["key"] and told["line"] == 4 and told["is_same"]
-    assert "accuracy" in told["same"] and "ms_per_step" not in told["same"]
+def test_a_run_is_found_by_the_start_of_its_key(made: Path) -> None:
+    """Keys are looked for wherever results usually are, and the latest line counts."""
+    with made.open("a") as file:
+        file.write(made.read_text().splitlines()[3] + "\n")
+    key, count = lines_of(made)[3]["key"], len(lines_of(made))
+    found = _rerun(key[:12])
+    assert found.exit_code == 0 and found.stdout.startswith(f"results/small.jsonl:{count}: ")
+    assert find_line(key[:12], [made])[0] == f"{made}:{count}"
 
 
-def test_a_start_of_a_key_may_be_digits_only() -> None:
-    """A number of ten digits or more is no line but the start of a key, wherever that is."""
-    assert is_number("4") and not is_number("8263515809") and not is_number("82635158097f")
-
-
-def test_what_is_no_run_is_refused(made: Path, tmp_path: Path) -> None:
+def test_what_is_no_run_is_refused(made: Path) -> None:
     """Lines of other kinds, lines and files that are not there, and keys that fit none."""
     count = len(lines_of(made))
-    for words, told in (
-        ([f"{made}:1"], "is of the kind 'experiment': name the line of a run, such as 2."),
-        ([f"{made}:99"], f"has no line 99: it has {count} lines, which count from 1."),
-        ([f"{made}:-3"], f"has no line -3: it has {count} lines, which count from 1."),
-        ([f"{made}:0"], "has no line 0"),
-        ([f"{made}:x"], f"Which line of {made}: write {made}:NUMBER, counted from 1."),
-        ([str(made)], f"Which line of {made}: write {made}:NUMBER, counted from 1."),
-        (["nothing.jsonl:1"], "There is no file nothing.jsonl"),
-        (["zzz"], "No run has a key that begins with 'zzz'"),
-        (["", "--results", str(made)], "give more of it"),
-        (["3"], "There is no file crg-results.jsonl"),
+    which = f"Which line of {made}: write {made}:NUMBER, counted from 1."
+    for line, said in (
+        (f"{made}:1", "is not a run: name the line of one, such as 2."),
+        (f"{made}:99", f"has no line 99: it has {count} lines, which count from 1."),
+        (f"{made}:-3", f"has no line -3: it has {count} lines, which count from 1."),
+        (f"{made}:x", which),
+        (str(made), which),
+        ("nothing.jsonl:1", "There is no file nothing.jsonl"),
+        ("zzz", "No run has a key that begins with 'zzz'"),
+        ("", "give more of it"),
     ):
-        refused = _rerun(*words)
-        assert refused.exit_code == 2 and told in refused.output, refused.output
+        refused = _rerun(line)
+        assert refused.exit_code == 2 and said in refused.output, refused.output
+    assert "No experiment is named" in _crg("bench").output
 
 
-def test_other_numbers_are_reported(made: Path, tmp_path: Path) -> None:
-    """A line that someone has touched is found out, and the exit code is 1."""
-    line = lines_of(made)[2]
-    line["metrics"]["accuracy"] += 1e-16 + 0.01
-    line["zero_shot"]["nll"] = 1.0
-    other = tmp_path / "touched.jsonl"
-    other.write_text(json.dumps(line) + "\n")
-    done = _rerun(f"{other}:1")
+def test_other_numbers_are_reported(made: Path) -> None:
+    """An edited line is noticed, and the exit code is 1."""
+
+    def edit(line: dict[str, Any]) -> None:
+        line["metrics"]["accuracy"] += 1e-16 + 0.01
+        line["zero_shot"]["nll"] = 1.0
+
+    done = _rerun(_edited(made, edit))
     assert done.exit_code == 1
     assert "Not the same: accuracy was" in done.output and "(-0.01)." in done.output
-    assert "Equal answers: 30 of 30." in done.output
     assert "Not the same: zero_shot: nll was 1.0" in done.output
 
 
-def test_changed_and_lost_data_are_refused(made: Path, tmp_path: Path) -> None:
+def test_changed_and_lost_data_are_refused(made: Path) -> None:
     """A file that is not what it was, first or further one, and one that is gone."""
-    lines = lines_of(made)
-    sequence = 1 + next(k for k, line in enumerate(lines) if line.get("then"))
-    save_stream(tmp_path / "two.npz")
+    sequence = 1 + next(k for k, line in enumerate(lines_of(made)) if line.get("then"))
+    save_stream(Path("two.npz"))
     refused = _rerun(f"{made}:{sequence}")
     assert refused.exit_code == 2 and "has changed since the run" in refused.output
-    (tmp_path / "one.npz").unlink()
+    Path("one.npz").unlink()
     refused = _rerun(f"{made}:{sequence}")
     assert refused.exit_code == 2 and "one.npz is not there: name the folder" in refused.output
 
 
-def test_other_surroundings_are_noted(made: Path, tmp_path: Path) -> None:
-    """Another version, machine or code of the method is reported and stops nothing."""
-    line = lines_of(made)[2]
-    line["versions"]["numpy"], line["machine"]["host"], line["code"] = "0.1", "elsewhere", "other"
-    other = tmp_path / "other.jsonl"
-    other.write_text(json.dumps(line) + "\n")
-    done = _rerun(f"{other}:1")
-    assert done.exit_code == 0
-    code = f"the code of {line['method']} was another one"
-    for told in ("numpy was 0.1", "host was elsewhere", code):
-        assert told in done.output
+def test_other_surroundings_are_noted(made: Path) -> None:
+    """Another version, machine or code of the method is a note; what was not recorded is none."""
 
+    def edit(line: dict[str, Any]) -> None:
+        line["versions"]["numpy"], line["machine"]["host"], line["code"] = "0.1", "far", "other"
+        del line["machine"]["blas"]
 
-def test_older_lines_know_less_of_the_machine(made: Path, tmp_path: Path) -> None:
-    """What a line did not write down is no difference; what it did is one."""
-    line = lines_of(made)[2]
-    del line["machine"]["blas"]
-    line["machine"]["processor"] = "another"
-    other = tmp_path / "other.jsonl"
-    other.write_text(json.dumps(line) + "\n")
-    done = _rerun(f"{other}:1")
+    done = _rerun(_edited(made, edit))
     assert done.exit_code == 0 and "blas" not in done.output
-    assert "processor was another and is " in done.output
+    for said in ("numpy was 0.1", "host was far and is", " has changed."):
+        assert said in done.output
 
 
-def test_lines_that_lack_something_are_refused(made: Path, tmp_path: Path) -> None:
-    """What is needed to repeat a run is named, and a key does not find such a line."""
-    line = lines_of(made)[2]
-    other = tmp_path / "other.jsonl"
+def test_a_library_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library that the run had and this machine lacks is reported in words."""
+    now = {"versions": {"numba": None, "numpy": "2"}, "machine": {}}
+    monkeypatch.setattr(provenance, "surroundings", lambda: now)
+    versions: dict[str, str | None] = {"numba": "0.68.1", "numpy": "2"}
+    run = Run(data=Data("a"), method="crg", given={}, seed=0, metrics={}, versions=versions)
+    notes = [note for note in changed_since(run) if "code" not in note]
+    assert notes == ["numba was 0.68.1 and is not installed."]
+
+
+def test_lines_that_lack_something_are_refused(made: Path) -> None:
+    """Whatever is needed to repeat a run is named."""
     for part in ("metrics", "zero_shot", "data", "given"):
-        rest = {name: value for name, value in line.items() if name != part}
-        other.write_text(json.dumps(rest) + "\n\n" + json.dumps(line) + "\n")
-        refused = _rerun(f"{other}:1")
+        refused = _rerun(_edited(made, lambda line, part=part: line.pop(part)))  # type: ignore[misc]
         assert refused.exit_code == 2 and f"`{part}`" in refused.output, refused.output
-    assert "Line 2 of" in _rerun(f"{other}:2").output
-    assert json.loads(_rerun(line["key"], "--results", str(other), "--json").stdout)["line"] == 3
 
 
 def test_a_line_loads_no_plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A results file may come from a stranger: whoever repeats a run names its plug-in."""
+    """A results file may come from a stranger: the user must name its plug-in."""
     monkeypatch.chdir(tmp_path)
-    words = ["--plugin", str(save_plugin(tmp_path)), "run", str(save_stream(tmp_path / "a.npz"))]
-    ran = CliRunner().invoke(main, [*words, "--method", "constant", "-o", "answer=2"])
+    plugin = ("--plugin", str(save_plugin(tmp_path)))
+    words = ("compare", str(save_stream(tmp_path / "a.npz")), "--methods", "constant")
+    ran = _crg(*plugin, *words, "-o", "answer=2", "--orders", "1")
     assert ran.exit_code == 0, ran.output
-    refused = _rerun("1")
+    lines = lines_of(Path("crg-results.jsonl"))
+    number = 1 + next(k for k, each in enumerate(lines) if each.get("method") == "constant")
+    refused = _rerun(f"crg-results.jsonl:{number}")
     assert refused.exit_code == 2 and "--plugin if you trust it" in refused.output
-    done = _rerun("1", "--plugin", str(save_plugin(tmp_path)))
+    done = _rerun(f"crg-results.jsonl:{number}", *plugin)
     assert done.exit_code == 0 and "constant, seed 0" in done.output
 
 
-def test_a_line_names_no_file_to_write(made: Path, tmp_path: Path) -> None:
-    """Options that are paths are refused, so that a stranger's line writes nothing."""
-    target = tmp_path / "written"
-    entry = next(e for e in ledger.read(made).entries.values() if isinstance(e, Run))
-    line = replace(entry, method="coop", given={"save_context": str(target)})
-    (tmp_path / "edited.jsonl").write_bytes(encode(line) + b"\n")
-    refused = _rerun(f"{tmp_path / 'edited.jsonl'}:1")
-    assert refused.exit_code == 2 and "'save_context' names a file" in refused.output
-    assert not target.exists()
-
-
-def test_short_lines_are_repeated_to_the_last_bit(made: Path, tmp_path: Path) -> None:
-    """A short line has no path but a name, and finds its data by it; the digest says the rest."""
+def test_archived_lines_are_repeated_to_the_last_bit(made: Path, tmp_path: Path) -> None:
+    """An archived line has no path but a name, and finds its data by it; the digest decides."""
     short = tmp_path / "short.jsonl.gz"
     archive_file(made, short)
     assert short.stat().st_size < made.stat().st_size / 5
@@ -196,59 +223,84 @@ def test_short_lines_are_repeated_to_the_last_bit(made: Path, tmp_path: Path) ->
     far.mkdir()
     for name in ("one.npz", "two.npz"):
         (tmp_path / name).rename(far / name)
-    runs = [number for number, line in enumerate(lines_of(made), start=1) if "metrics" in line]
-    for number in runs[::4]:
+    runs = _numbers(made)
+    for number in runs[::5]:
         done = _rerun(f"{short}:{number}", "--data", str(far))
         assert done.exit_code == 0, done.output
         assert "4 of 4 values, among them digest, accuracy, ece, nll." in done.output
     refused = _rerun(f"{short}:{runs[0]}")
     assert refused.exit_code == 2 and "--data" in refused.output
-
-
-def test_a_doctored_digest_is_noticed(made: Path) -> None:
-    """Whatever was measured otherwise than the digest says is reported."""
-    entries = [archived(entry) for entry in ledger.read(made).entries.values()]
-    assert isinstance(entries[1], ArchivedRun)
-    entries[1] = replace(entries[1], digest="0")
-    made.write_bytes(b"\n".join(map(encode, entries)) + b"\n")
-    done = _rerun(f"{made}:2")
-    assert done.exit_code == 1 and "Not the same: digest" in done.output
-
-
-def test_a_damaged_file_of_short_lines_is_refused(made: Path, tmp_path: Path) -> None:
-    """A cut file gives one sentence, and a report of short lines too."""
-    short = tmp_path / "short.jsonl.gz"
-    archive_file(made, short)
-    report = CliRunner().invoke(main, ["report", str(short)])
+    report = _crg("report", str(short))
     assert report.exit_code == 2, report.output
     short.write_bytes(short.read_bytes()[:-20])
     refused = _rerun(f"{short}:2")
     assert refused.exit_code == 2 and "is damaged: restore it" in refused.output
 
 
-def test_both_ways_of_computing_are_tried(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker process, as in crg bench, comes first, and this process where that differs."""
-    ways: list[bool] = []
-
-    def noted(specs: Any, workers: int, plugins: Any, isolated: bool) -> Any:
-        ways.append(isolated)
-        return run_all(specs, workers, plugins)  # quicker, and here the bits are the same
-
-    monkeypatch.setattr("crg.bench.rerun.run_all", noted)
-    run = ledger.read(made).entries[2]
-    assert isinstance(run, Run) and repeat(run).is_same and ways == [True]
-    other = replace(run, metrics={**run.metrics, "nll": 1.0})
-    assert repeat(other).other == ("nll",) and ways == [True, True, False]
+def test_an_edited_digest_is_noticed(made: Path) -> None:
+    """A measurement that differs from what the digest says is reported."""
+    entries = [archived(entry) for entry in ledger.read(made).entries.values()]
+    assert isinstance(entries[1], Run)
+    entries[1] = replace(entries[1], digest="0")
+    made.write_bytes(b"\n".join(map(encode, entries)) + b"\n")
+    done = _rerun(f"{made}:2")
+    assert done.exit_code == 1 and "Not the same: digest" in done.output
 
 
-def test_a_library_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the run had and this machine lacks is reported in words; what it did not note is not."""
-    now = {"versions": {"numba": None, "numpy": "2"}, "machine": {"blas": "any"}}
-    monkeypatch.setattr(provenance, "surroundings", lambda: now)
-    versions: dict[str, str | None] = {"numba": "0.68.1", "numpy": "2"}
-    run = ArchivedRun(
-        key="", method="crg", seed=0, given={}, data=Data("a.npz"), versions=versions,
-        metrics={}, digest="",
-    )  # fmt: skip
-    told = [note for note in changed_since(run) if "code" not in note]
-    assert told == ["numba was 0.68.1 and is not installed."]
+@pytest.mark.parametrize("shift", ["clean", "night", "recoloured"])
+@pytest.mark.parametrize("more", [{"views": 1}, {"views": 12, "generated": 8}, {"shots": 16}])
+def test_the_name_of_a_store_says_what_is_in_it(shift: str, more: dict[str, int]) -> None:
+    """Whatever decides the content can be read back from the name, part by part."""
+    severity = 3 if shift == "clean" else 5  # which clean shapes do not have
+    data = DataDesign(shapes=(shift,), severity=severity, **more)  # type: ignore[arg-type]
+    _, store, labelled = names(data)
+    assert shapes_in(labelled or store) == data
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["dtd.npz", "night", "night-480x8", "rain-3-480x8", "night-6-480x8", "clean-3-480x8",
+     "night-3-480-made", "night-3-480x8-0made", "night-3-480x8-labelled-4", "night-3-0x8", ""],
+)  # fmt: skip
+def test_other_names_are_no_shapes(name: str, tmp_path: Path) -> None:
+    """Nothing is rendered for a name that no store of shapes has."""
+    assert shapes_in(name) is None
+    assert render_store(name, tmp_path / "new") is None
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_refused() -> None:
+    """The remedy is another folder."""
+    with refused_in_one_sentence("/dev/null/zz", "choose another folder with --folder."):
+        render_store("night-3-32x1", Path("/dev/null/zz"))
+
+
+def test_lost_shapes_are_rendered_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams and labelled images come back with the same bits; others are refused."""
+    monkeypatch.chdir(tmp_path)
+    archive_file(_measure(tmp_path, SHAPES), Path("short.jsonl.gz"))
+    shutil.rmtree("build")
+    entries = ledger.read("short.jsonl.gz").entries.items()
+    number = next(n for n, run in entries if isinstance(run, Run) and run.method == "gda")
+    done = _rerun(f"short.jsonl.gz:{number}")
+    assert done.exit_code == 0, done.output
+    for name in ("night-3-32x2", "clean-32x2", "night-3-labelled-1"):
+        said = f"Note: {name} is not there and is rendered again into {Path('build', 'bench')}."
+        assert said in done.stderr and Path("build", "bench", name).is_dir()
+    assert "Everything was measured again as it was" in done.stdout
+    monkeypatch.setattr("crg.bench.rendered.STREAM_SEED", 22)
+    refused = _rerun(f"short.jsonl.gz:{number}", "--folder", "other")
+    assert refused.exit_code == 2 and Path("other", "clean-32x2").is_dir()
+    assert "differs from what the run saw" in refused.stderr
+
+
+@pytest.mark.parametrize("document", ["docs/results/README.md", "docs/command-line.md"])
+def test_the_documented_lines_are_what_the_documents_say(document: str) -> None:
+    """A line that is to be repeated without any data is of shapes, the others of feature files."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    commands = re.findall(r"^crg bench --rerun (docs/results/\S+)( --data)?", text, re.MULTILINE)
+    assert commands
+    for line, with_data in commands:
+        _, run = find_line(str(ROOT / line), [])
+        name = Path(run.data.path).name
+        assert name.endswith(".npz") if with_data else shapes_in(name) is not None

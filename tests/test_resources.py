@@ -18,6 +18,7 @@ from crg.encoders import equipped, load_text_encoder
 from crg.features.joining import with_few
 from crg.methods import registry
 from crg.resources import FEW, TEXT_ENCODER, FewShot
+from crg.results import ledger
 from sentences import refused_in_one_sentence
 
 NAMES = ("cat", "dog", "fox")
@@ -135,19 +136,14 @@ def test_the_command_line_names_them(
     monkeypatch.chdir(tmp_path)
     crg.write_features("stream.npz", features())
     crg.write_features("few.npz", features(seed=1))
-    words = ["run", "stream.npz", "--method", "first_images"]
+    words = ["compare", "stream.npz", "--methods", "first_images", "--orders", "1", "--json"]
     refused = CliRunner().invoke(main, words)
     assert refused.exit_code == 2 and "labelled images" in refused.stderr
-    done = CliRunner().invoke(main, [*words, "--few", "few.npz", "--json"])
-    assert done.exit_code == 0, done.output
-    record = json.loads(done.stdout)
-    assert record["few"]["path"].endswith("few.npz") and "--few" in record["command"]
-    compared = CliRunner().invoke(
-        main, ["compare", "stream.npz", "--methods", "first_images", "--few", "few.npz",
-               "--orders", "1", "--workers", "1", "--json"]
-    )  # fmt: skip
-    rows = json.loads(compared.stdout)["files"]["stream.npz"]
+    done = CliRunner().invoke(main, [*words, "--few", "few.npz"])
+    rows = json.loads(done.stdout)["files"]["stream.npz"]
     assert rows["first_images"]["accuracy"]["mean"] == 1.0
+    recorded = [run.few for run in ledger.read("crg-results.jsonl").runs.values() if run.few]
+    assert [Path(each.path).name for each in recorded] == ["few.npz"]
 
 
 def test_a_comparison_is_refused_as_a_whole(

@@ -64,36 +64,36 @@ def test_every_method_runs_over_every_stream(method: str, order: str, features: 
     stream = lay_out(features, scenario, 2)
     assert stream.labels is not None
     n_scored = int((stream.labels[stream.rows] >= 0).sum())
-    for told in (first.metrics, first.zero_shot):
-        assert (told["n_scored"], told["n_outside"]) == (n_scored, len(stream.rows) - n_scored)
-        assert list(told["per_class_accuracy"]) == list(stream.features.task.class_names)
-        _check_told(told, stream.rows, stream.labels)
+    for said in (first.metrics, first.zero_shot):
+        assert (said["n_scored"], said["n_outside"]) == (n_scored, len(stream.rows) - n_scored)
+        assert list(said["per_class_accuracy"]) == list(stream.features.task.class_names)
+        _check_consistent(said, stream.rows, stream.labels)
     assert (first.metrics["mislabelled"] is None) == (method not in ("tda", "dpe", "crg"))
 
 
-def _check_told(told: Any, rows: Any, labels: Any) -> None:
-    """What a run reports every image fits together, and gives its accuracy again."""
-    answers, scored = measurements.predicted_rows(told), measurements.scored_rows(told, N)
+def _check_consistent(said: Any, rows: Any, labels: Any) -> None:
+    """The values per image are consistent and give the accuracy again."""
+    answers, scored = measurements.predicted_rows(said), measurements.scored_rows(said, N)
     streamed = np.isin(np.arange(N), rows)
     np.testing.assert_array_equal(scored, streamed & (labels >= 0))
     np.testing.assert_array_equal(answers >= 0, streamed)
-    assert ("streamed" in told) == (not scored.all())
+    assert ("streamed" in said) == (not scored.all())
     right = (answers == labels) & scored
-    np.testing.assert_array_equal(measurements.correct_rows(told, N), right)
-    in_order = measurements.right_in_order(told)
+    np.testing.assert_array_equal(measurements.correct_rows(said, N), right)
+    in_order = measurements.right_in_order(said)
     np.testing.assert_array_equal(in_order, right[rows[labels[rows] >= 0]])
-    assert told["accuracy"] == in_order.mean()
-    assert sum(n for n, _, _ in told["reliability"]) == told["n_scored"]
-    hits = sum(n * share for n, _, share in told["reliability"] if n)
+    assert said["accuracy"] == in_order.mean()
+    assert sum(n for n, _, _ in said["reliability"]) == said["n_scored"]
+    hits = sum(n * share for n, _, share in said["reliability"] if n)
     assert hits == pytest.approx(in_order.sum())
-    gaps = [n * abs(trust - share) for n, trust, share in told["reliability"] if n]
-    assert told["ece"] == pytest.approx(sum(gaps) / told["n_scored"])
+    gaps = [n * abs(trust - share) for n, trust, share in said["reliability"] if n]
+    assert said["ece"] == pytest.approx(sum(gaps) / said["n_scored"])
 
 
 def test_a_plain_scenario_is_a_plain_run(features: Features) -> None:
     """Without anything unusual a scenario changes nothing."""
-    plain, told = run(features, "crg", seed=1), run(features, "crg", seed=1, scenario=Scenario())
-    assert untimed(plain.metrics) == untimed(told.metrics)
+    plain, said = run(features, "crg", seed=1), run(features, "crg", seed=1, scenario=Scenario())
+    assert untimed(plain.metrics) == untimed(said.metrics)
     assert "streamed" not in plain.metrics and plain.metrics["n_outside"] == 0
 
 
@@ -128,7 +128,7 @@ def test_out_of_distribution_change_the_state_and_not_the_score(features: Featur
 
 
 def test_an_order_and_another_order_are_refused(features: Features) -> None:
-    """Both an order of one's own and a scenario with one cannot be had."""
+    """An order together with a scenario that has one is refused."""
     with refused_in_one_sentence("order", "scenario"):
         run(features, "zero_shot", order=[0, 1], scenario=Scenario("by_class"))
     share = Scenario(mislabelled=1.0)

@@ -179,8 +179,10 @@ def test_what_is_missing_is_told_before_any_work(tmp_path: Path) -> None:
     bare = crg.Task(NAMES, task.text_features)
     with refused_in_one_sentence("'tpt'", "open_clip"):
         crg.create("tpt", bare)
-    crg.write_features(tmp_path / "x.npz", crg.Features(make_stream(task), bare))
-    refused = CliRunner().invoke(main, ["run", str(tmp_path / "x.npz"), "--method", "tpt"])
+    images = make_stream(task)
+    labelled = crg.Features(images, bare, np.zeros(len(images), dtype=int))
+    crg.write_features(tmp_path / "x.npz", labelled)
+    refused = CliRunner().invoke(main, ["compare", str(tmp_path / "x.npz"), "--methods", "tpt"])
     assert refused.exit_code == 2 and "needs a text encoder" in refused.stderr
 
 

@@ -10,11 +10,12 @@ from click.testing import CliRunner
 
 from crg.bench.design import read_design
 from crg.bench.plan import Plan, plan
-from crg.bench.sources import Prospect, discover, find_prospects
+from crg.bench.sources import discover, find_sources
 from crg.cli import main
 from crg.datasets import drawn_indices, load_dataset
 from crg.datasets.catalog import catalogue, find_split, get_entry
 from crg.engine import run_spec
+from crg.results.schema import Source
 from encoding_fakes import HashEncoder, dot_files, run
 from encoding_fakes import small_blocks as small_blocks
 from made_datasets import make_split_dataset, put_all, split_of
@@ -38,14 +39,14 @@ def _encode(root: Path, out: Path, split: str, shots: int | None = None, tag: st
     return out
 
 
-def _prospects(folder: Path, text: str, *data: Path) -> dict[str, Prospect]:
+def _sources(folder: Path, text: str, *data: Path) -> dict[str, Source]:
     design = read_design(save_experiment(folder, f"{ROWS}{text}"))
-    return {each.name: each for each in find_prospects(design, discover(data), folder / "bench")}
+    return {each.name: each for each in find_sources(design, discover(data), folder / "bench")}
 
 
 def _plan(folder: Path, *data: Path) -> Plan:
     design = read_design(save_experiment(folder, f"{ROWS}{FILES}"))
-    return plan(design, find_prospects(design, discover(data), folder), folder)
+    return plan(design, find_sources(design, discover(data), folder), folder)
 
 
 def test_shots_are_a_draw_of_each_class(tmp_path: Path) -> None:
@@ -99,10 +100,10 @@ def test_training_images_go_with_their_dataset(
     """They are the labelled images of the test set, and no source of their own."""
     test, train = tmp_path / "1", tmp_path / "0"
     stores = _encode(root, train, "train", 2), _encode(root, test, "test")
-    assert _prospects(tmp_path, text, *stores) == {
-        "dtd, RN50": Prospect("dtd, RN50", "dtd", (test,), few=train, model="RN50")
-    }
-    alone = _prospects(tmp_path, text, train).values()
+    [found] = _sources(tmp_path, text, *stores).values()
+    assert (found.name, found.dataset, found.model) == ("dtd, RN50", "dtd", "RN50")
+    assert (found.path, found.few) == (str(test), str(train))
+    alone = _sources(tmp_path, text, train).values()
     assert all(each.missing for each in alone)
 
 
@@ -115,7 +116,7 @@ def test_the_best_labelled_images_are_taken(small_blocks: None, root: Path, tmp_
     two = _encode(root, tmp_path / "two", "train", 2)
     for there, best in (((wrong,), None), ((wrong, val), val), ((one, val), one),
                         ((wrong, one, two, val), two)):  # fmt: skip
-        assert _prospects(tmp_path, CATALOGUED, test, *there)["dtd, RN50"].few == best
+        assert _sources(tmp_path, CATALOGUED, test, *there)["dtd, RN50"].few == (best and str(best))
 
 
 def test_few_shot_rows_run_with_them(small_blocks: None, root: Path, tmp_path: Path) -> None:
@@ -124,9 +125,9 @@ def test_few_shot_rows_run_with_them(small_blocks: None, root: Path, tmp_path: P
     made = _plan(tmp_path, _encode(root, tmp_path / "test", "test"), train)
     [source] = made.outline.sources
     assert source.few == str(train) and all(cell.key for cell in made.outline.cells)
-    [job] = [job for job in made.jobs if job.spec.method == "tip_adapter"]
-    assert job.spec.few == str(train)
-    assert run_spec(job.spec).metrics["n_scored"] == 8
+    [spec] = [each for each in made.specs if each.method == "tip_adapter"]
+    assert spec.few is not None and spec.few.path == str(train)
+    assert run_spec(spec).metrics["n_scored"] == 8
 
 
 def test_the_list_shows_what_was_found(small_blocks: None, root: Path, tmp_path: Path) -> None:

@@ -135,8 +135,8 @@ def run(
 
     The stream is shuffled by ``seed`` unless an ``order`` or a ``scenario`` is given;
     ``save_state`` names a file for what the method has learnt by the end; ``on_step`` is called
-    with every step. Of the metrics, ``correct``, ``predicted`` and ``right_in_order`` tell of
-    every image: ``crg.results.measurements`` reads them.
+    with every step. The metrics ``correct``, ``predicted`` and ``right_in_order`` hold
+    one value per image: ``crg.results.measurements`` unpacks them.
     """
     if not isinstance(features, Features):
         raise InputError(

@@ -208,7 +208,7 @@ def _results() -> list[bytes]:
 
 
 def results(dice: random.Random, place: Path) -> Outcome:
-    """Results files with a damaged or edited line, as crg report and crg rerun read them."""
+    """Results files with a damaged or edited line, as crg report and bench --rerun read them."""
     lines = list(_results())
     for _ in range(dice.randint(1, 3)):
         number = dice.randrange(len(lines))
@@ -217,12 +217,12 @@ def results(dice: random.Random, place: Path) -> Outcome:
     content = b"\n".join(lines) + b"\n"
     path.write_bytes(bent(dice, content) if dice.random() < 0.2 else content)
     said: list[str] = []
-    left_out = ledger.left_out_notes(path, ledger.read(path).left_out)
+    left_out = ledger.read(path).notes()
     if dice.random() < 0.1:
         done = command("report", path, "--out", place / "page.html")
         return "refused" if done.exit_code else "handled"
     if dice.random() < 0.3:
-        done = command("rerun", f"{path}:{dice.randint(1, len(lines))}")
+        done = command("bench", "--rerun", f"{path}:{dice.randint(1, len(lines))}")
         return "refused" if done.exit_code else "handled"
     told = refused(lambda: read_experiments([path], on_note=said.append))
     return "refused" if told or left_out else "handled"

@@ -1,4 +1,4 @@
-"""The design of an experiment: what its TOML file asks for, before anything is looked up.
+"""The design of an experiment: the content of its TOML file, before anything is looked up.
 
 The file is read by msgspec, strictly. Errors are one sentence with the file, the table and the key.
 """
@@ -79,7 +79,7 @@ class SettingDesign(Table, frozen=True):
 
     @property
     def scenario(self) -> Scenario:
-        """What the streams are like."""
+        """The scenario of the streams."""
         return Scenario(self.order, self.strength, self.images, self.mislabelled)
 
     @property
@@ -282,7 +282,7 @@ _TABLES: dict[str, type[Table]] = {"row": RowDesign, "setting": SettingDesign, "
 
 
 def _sentence(error: str, raw: Mapping[str, Any]) -> str:
-    """What msgspec complains of, as we say it: place, key, value and remedy.
+    """A complaint of msgspec as one sentence: place, key, value and remedy.
 
     >>> _sentence("Expected `int`, got `str` - at `$.row[0].x`", {"row": [{"x": "far"}]})
     ", row 1: x is 'far': give a whole number."
@@ -372,7 +372,7 @@ def _check_shifts(shifts: Sequence[str], severity: int) -> None:
 
 
 def _check_whole(design: Design) -> None:
-    """Refuse what no single table of the file tells."""
+    """Refuse mistakes that show only when all tables are read."""
     for kind, tables in (("rows", design.rows), ("settings", design.settings)):
         labels = [each.label for each in tables]
         if twice := sorted({label for label in labels if labels.count(label) > 1}):

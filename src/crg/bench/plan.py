@@ -115,8 +115,8 @@ def why_not(request: RowDesign, source: Source, features: Features) -> str | Non
 def seeds_of(request: RowDesign, setting: SettingDesign, seeds: tuple[int, ...]) -> range:
     """How many of the seeds a row runs with: one where no image remembers those before.
 
-    Zero-shot forgets too, but is cheap, and all are compared with it order by order. Where the
-    method trains with a seed of its own, that follows the order's, and luck in training shows.
+    Zero-shot forgets too, but is cheap, and all are compared with it order by order. A method that
+    trains with a seed runs once per order, so that its spread includes the variance of training.
     """
     forgets = getattr(get_method(request.method), "forgets", False)
     once = forgets and request.method != BASELINE and not trains_with_seed(request)
@@ -140,7 +140,7 @@ def _no_labels(source: Source) -> str:
 
 
 def _no_labelled_images(method: str, source: Source) -> str:
-    """What is said where a source has none, and what would bring them."""
+    """How to get labelled images for a source that has none."""
     dataset, needs = source.dataset, f"Method {method!r} needs labelled images"
     if source.is_rendered:
         return f"{needs}: ask for shots beside the shapes in [[data]]."
@@ -172,7 +172,7 @@ def _own_views(features: Features) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What is to be run, each run once however many cells wait for it."""
+    """The outline of an experiment, and each of its runs once."""
 
     outline: Outline
     specs: tuple[RunSpec, ...]
@@ -317,7 +317,7 @@ def code_digest(method: str) -> str:
 
 
 def _read(source: Source) -> tuple[Source, Features | None]:
-    """The features of a source; one that nobody named and that cannot be used is missing."""
+    """The features of a source; one below a named folder that cannot be read is missing."""
     if source.missing is not None:
         return source, None
     try:

@@ -21,7 +21,7 @@ CLEAN = "clean"  # the name of images without a shift
 
 FOLDER = Path("build", "bench")  # where stores are made unless another place is named
 MODEL = "mini"
-# Nobody trained the model on these, or chose a shift, a severity or an option with them.
+# The model was not trained on these, and no shift, severity or option was chosen with them.
 STREAM_SEED, LABELLED_SEED = 21, 121
 _SHIFTED = "(?P<shift>[a-z]+)-(?P<severity>[1-5])"
 _COUNT = "[1-9][0-9]*"

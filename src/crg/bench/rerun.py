@@ -18,13 +18,14 @@ from msgspec.structs import replace
 
 from crg.atomic import replacing
 from crg.bench.plan import code_digest
-from crg.bench.rendered import shapes_in
+from crg.bench.rendered import OnEncoding, render_store, shapes_in
 from crg.bench.sources import discover
 from crg.engine import read_once, results_only, run_all
 from crg.features.joining import joined_sha256
 from crg.results import ledger, provenance
 from crg.results.ledger import Ledger
 from crg.results.schema import Data, Entry, LineError, Other, Result, decode, encode
+from crg.threads import processors
 from crg.types import InputError
 
 SHORT = "short"  # kind of a line that was no run, and only keeps its place
@@ -35,7 +36,7 @@ _NUMBER = re.compile(r"[+-]?\d+")
 
 
 def measured_values(run: Result) -> dict[str, Any]:
-    """Everything that must be the same when a run is repeated, each under a name of its own."""
+    """Everything that must be the same when a run is repeated, by name."""
     named: dict[str, Any] = {"n_samples": run.n_samples}
     for part, prefix in (("options", "options: "), ("metrics", ""), ("zero_shot", "zero_shot: ")):
         values: Mapping[str, Any] = getattr(run, part)
@@ -80,11 +81,11 @@ def archive_file(source: Path, target: Path) -> None:
         partial.write_bytes(gzip.compress(b"\n".join([*lines, b""]), mtime=0))
 
 
-def find_line(text: str, files: Sequence[Path]) -> tuple[str, int, Result]:
-    """The file, the number and the run that ``FILE:NUMBER`` or the start of a key stands for."""
+def find_line(text: str, files: Sequence[Path]) -> tuple[str, Result]:
+    """The line, as FILE:NUMBER, and the run that this or the start of a key stands for."""
     file, colon, number = text.rpartition(":")
     if colon and _NUMBER.fullmatch(number):
-        return file, int(number), _numbered(file, int(number))
+        return text, _numbered(file, int(number))
     named = next((each for each in (text, file) if each and Path(each).is_file()), None)
     if named is not None:
         raise InputError(f"Which line of {named}: write {named}:NUMBER, counted from 1.")
@@ -116,12 +117,12 @@ def _readable(known: Ledger) -> dict[int, Entry]:
     return {**known.doubtful, **known.entries}
 
 
-def _by_key(start: str, files: Sequence[Path]) -> tuple[str, int, Result]:
-    found: dict[str, tuple[str, int, Result]] = {}
+def _by_key(start: str, files: Sequence[Path]) -> tuple[str, Result]:
+    found: dict[str, tuple[str, Result]] = {}
     for file in files:
         for number, entry in sorted(_readable(ledger.read(file)).items()):
             if isinstance(entry, Result) and entry.key.startswith(start):
-                found[entry.key] = str(file), number, entry  # the latest counts
+                found[entry.key] = f"{file}:{number}", entry  # the latest counts
     if len(found) == 1:
         return next(iter(found.values()))
     where = ", ".join(str(file) for file in files) or "no results file"
@@ -131,7 +132,7 @@ def _by_key(start: str, files: Sequence[Path]) -> tuple[str, int, Result]:
 
 
 def check_trusted(run: Result, given: Sequence[str]) -> None:
-    """Refuse plug-ins that nobody named: a line may come from a stranger."""
+    """Refuse plug-ins that the user did not name: a line may come from a stranger."""
     named = {Path(each).stem for each in given}
     missing = [each for each in run.plugins if Path(each).stem not in named]
     if missing:
@@ -208,6 +209,34 @@ def changed_since(run: Result) -> list[str]:
 
 
 Repetition: TypeAlias = tuple[list[str], dict[str, tuple[Any, Any]]]  # same; other: before, now
+
+
+def rerun(
+    line: str,
+    files: Sequence[Path],
+    data: Sequence[Path],
+    folder: Path,
+    plugins: Sequence[str],
+    on_note: Callable[[str], None],
+    on_encoding: OnEncoding,
+) -> tuple[str, Result, list[str], dict[str, tuple[Any, Any]]]:
+    """Repeat the run of a line: its place, the run, equal values, and pairs of the others.
+
+    Lost files are looked for below ``data``, and lost shapes are rendered again into ``folder``.
+    """
+    place, run = find_line(line, files)
+    check_trusted(run, plugins)
+
+    def render(name: str) -> Path | None:
+        if shapes_in(name) and not (folder / name).exists():
+            on_note(f"{name} is not there and is rendered again into {folder}.")
+        return render_store(name, folder, processors(), on_encoding)
+
+    run = with_data_at(run, data, render)
+    check_data(run)
+    for sentence in changed_since(run):
+        on_note(sentence)
+    return place, run, *repeat(run, plugins)
 
 
 def repeat(run: Result, plugins: Sequence[str] = ()) -> Repetition:

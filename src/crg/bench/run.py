@@ -54,7 +54,7 @@ def append_new(known: Ledger, entry: Entry) -> None:
 
 
 def no_longer_shown(plan: Plan, known: Ledger) -> list[str]:
-    """What the results file shows until now and will not once the plan is its outline."""
+    """Sentences on orders, rows and datasets that a new outline hides from the report."""
     now, path = plan.outline, known.path
     before = known.latest.get(now.key)
     if not isinstance(before, Outline):

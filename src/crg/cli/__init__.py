@@ -25,12 +25,12 @@ COMMANDS = {  # as help lists them
     "compare": "Compare methods on feature files: mean and spread over stream orders.",
     "bench": "Run the experiment of a TOML file on whatever data is there.",
     "report": "Show what crg bench has measured: RESULTS are its files, or folders of them.",
-    "methods": "List the methods with their options and defaults, or tell more of one of them.",
+    "methods": "List the methods with their options and defaults, or describe one of them.",
     "check": "Check methods of your own: a line for each check that fails, with file and line.",
     "encoders": "List the models that turn images and texts into features.",
     "export": "Write a model of open_clip for ONNX Runtime, and check that both agree.",
     "context": "Show a context that coop learnt: its model, its shape and the words nearest to it.",
-    "datasets": "List the datasets, tell more of one, or check one on disk.",
+    "datasets": "List the datasets, describe one, or check one on disk.",
 }
 _ELSEWHERE = {
     "export": "encoders",

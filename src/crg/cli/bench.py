@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from crg.bench.design import Design, read_design, with_methods
 from crg.bench.gallery import galleries
 from crg.bench.plan import count_runs, narrowed, plan
-from crg.bench.rendered import FOLDER, OnEncoding, render_store, shapes_in
+from crg.bench.rendered import FOLDER, OnEncoding
 from crg.bench.run import EngineOptions, append_new, no_longer_shown
 from crg.bench.sources import VARIABLE, discover, find_sources, named_paths, unknown_datasets
 from crg.cli.compare import end_with, parse_methods, print_experiments, run_missing
@@ -218,26 +218,15 @@ def _print_results(experiments: Sequence[Any], path: Path) -> None:
 
 def _rerun(line: str, results: Path | None, data: Sequence[Path], folder: Path) -> None:
     """Repeat a run, print how it compares, and exit with 1 if anything differs."""
-    from crg.bench.rerun import changed_since, check_data, check_trusted, find_line, repeat
-    from crg.bench.rerun import with_data_at
+    from crg.bench.rerun import rerun
 
     usual = [Path(ledger.DEFAULT_PATH), *sorted(Path("results").glob("*.jsonl"))]
     files = [results] if results else [path for path in usual if path.exists()]
-    file, number, run = find_line(line, files)
-    check_trusted(run, loaded_plugins())
     with display("datasets", None) as shown:
-
-        def render(name: str) -> Path | None:
-            if shapes_in(name) and not (folder / name).exists():
-                note(f"{name} is not there and is rendered again into {folder}.")
-            return render_store(name, folder, processors(), encoding_shown(shown))
-
-        run = with_data_at(run, named_paths(data), render)
-    check_data(run)
-    for sentence in changed_since(run):
-        note(sentence)
-    same, differences = repeat(run, loaded_plugins())
-    click.echo(f"{file}:{number}: {run.method}, seed {run.seed}, {run.data.path}")
+        place, run, same, differences = rerun(
+            line, files, named_paths(data), folder, loaded_plugins(), note, encoding_shown(shown)
+        )
+    click.echo(f"{place}: {run.method}, seed {run.seed}, {run.data.path}")
     main = [name for name in _MAIN if name in same]
     among = f", among them {', '.join(main)}" if main else ""
     total = len(same) + len(differences)

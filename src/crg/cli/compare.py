@@ -1,7 +1,7 @@
 """``crg compare``: methods over feature files in several stream orders.
 
 A list of methods is separated by commas. ``label=crg:negative=false,gaussian=false`` is CRG
-with options under a label of its own: a part ``key=value`` belongs to the variant before it,
+with options under another label: a part ``key=value`` belongs to the variant before it,
 unless the value is the name of a method. No character is special to a shell.
 """
 

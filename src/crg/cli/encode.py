@@ -122,7 +122,7 @@ def encode(dataset: str | None, out: Path, check: bool, as_json: bool, **given: 
       crg encode shapes:night:3 --model mini --views 16 --limit 500 --out night
       crg encode dtd --root ~/data --model ViT-B-16 --views 64 --out dtd-store
       crg encode dtd --root ~/data --split train --shots 16 --views 1 --out dtd-labelled
-      crg run night --method crg
+      crg compare night --methods crg
       crg encode dtd --root ~/data --variations dtd-made --generated 8 --out dtd-generated
       crg encode --out night --check
     """

@@ -51,7 +51,7 @@ def generate(images: str, out: Path, as_json: bool, **given: Any) -> None:
     Example:
       crg generate dtd --root ~/data --weights sd-image-variations --count 8 --out dtd-made
       crg encode dtd --root ~/data --variations dtd-made --generated 8 --out dtd-generated
-      crg run dtd-generated --method difftpt
+      crg compare dtd-generated --methods difftpt
     """
     summary = _generated(images, out, given)
     if as_json:

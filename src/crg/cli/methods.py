@@ -112,7 +112,7 @@ def context(file: Path, words: int, as_json: bool) -> None:
 
     \b
     Example:
-      crg run night --method coop --few labelled -o save_context=night.context
+      crg compare night --methods coop --few labelled -o save_context=night.context
       crg context night.context
     """
     learnt = read_context(file)

@@ -1,4 +1,4 @@
-"""What the commands share: refusals, plug-ins, ``-o key=value`` and places to print.
+"""Shared by the commands: refusals, plug-ins, ``-o key=value`` and places to print.
 
 ``crg --help`` loads this module, so whatever takes time to import is imported where it is used.
 """
@@ -177,7 +177,7 @@ def print_json(value: Any) -> None:
 
 
 def as_plain(summary: Any) -> dict[str, Any]:
-    """What a job over images has left behind, ready for JSON."""
+    """The summary of a job over images, ready for JSON."""
     skipped = [{"id": name, "reason": reason} for name, reason in summary.skipped]
     return {**dataclasses.asdict(summary), "folder": str(summary.folder), "skipped": skipped}
 

@@ -163,7 +163,7 @@ def _settings_of_children() -> Iterator[None]:
     """Children inherit the environment and the signal mask of the moment they start in.
 
     The threads must be set before the child imports NumPy, hence here. Ctrl-C reaches every
-    process of a terminal, but only this one shall act on it: it is held back meanwhile.
+    process of a terminal, but only this one acts on it: it is blocked while a child starts.
     """
     if hasattr(signal, "pthread_sigmask"):
         resource_tracker.ensure_running()  # starting it later would lift the mask

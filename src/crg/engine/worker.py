@@ -153,7 +153,7 @@ def peak_bytes(spec: RunSpec) -> int | None:
                 process.stdin.flush()  # and left open: the child ends when it closes
             printed = process.stdout.read().split()
         finally:
-            process.kill()  # it is done, or nobody waits for it any more
+            process.kill()  # it is done, or the run was interrupted
     return int(printed[-1]) if printed and printed[-1].isdigit() else None
 
 

@@ -1,11 +1,10 @@
-"""Label noise: a fraction of what a cache takes in is filed under a wrong class on purpose.
+"""Injected label noise: a fraction of a cache's insertions gets a wrong class.
 
-It is how an experiment finds out what wrong entries in a cache cost. The share is of insertions,
-not of offers: a queue that is less full takes what the right one would refuse, so that of equal
-shares of offers a small cache would suffer more than a large one, and methods could not be
-compared. Chance decides by the seed and the name of the image, in any process alike, and what
-was kept so far decides how likely a hit is. Evaluation sets it up; a method neither knows of it
-nor sees a label.
+It measures what cache errors cost. The fraction is of insertions, not of offers: a queue that is
+less full accepts images that the right one would refuse, so equal fractions of offers would hurt
+a small cache more than a large one. The seed and the name of the image decide, alike in every
+process, and insertions so far decide how likely a hit is. Evaluation sets it up; a method neither
+knows of it nor sees a label.
 """
 
 from __future__ import annotations

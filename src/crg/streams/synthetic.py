@@ -13,7 +13,7 @@ from crg.types import Task
 Numbers = np.ndarray[Any, Any]
 
 # Squared lengths measured on CLIP ViT-B/32 features of four benchmarks: the part that all
-# images (or all texts) share, and the part that tells classes apart.
+# images (or all texts) share, and the part that separates classes.
 _SHARED_IMAGE, _CLASS_IMAGE = 0.66, 0.10
 _SHARED_TEXT, _CLASS_TEXT = 0.81, 0.19
 _COSINE_ACROSS = 0.27  # between the shared image and the shared text direction
