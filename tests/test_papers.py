@@ -254,10 +254,6 @@ def test_mistakes_are_one_sentence(tmp_path: Path, wrong: str, said: str) -> Non
     path = own(tmp_path, wrong)
     with refused_in_one_sentence(said, str(path)):
         with_papers(path)
-
-
-def test_a_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
-    """The sentence names the file, and nothing is written."""
     with refused_in_one_sentence("no.toml cannot be read"):
         with_papers(tmp_path / "no.toml")
 

@@ -7,31 +7,27 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import keep_results
-from crg.cli import main as crg_command
 from crg.results import ledger
+from crg.results.schema import Variant
 from documents import ROOT
-from made_experiments import save_experiment
-from made_files import save_stream
+from made_results import Book, share
 
 
 def test_page_tables_and_archived_runs_are_kept(tmp_path: Path) -> None:
     """Each archived run has the line number of its full result."""
-    words = ["--data", str(save_stream(tmp_path / "a.npz")), "--orders", "2", "--workers", "1"]
-    whole = tmp_path / "results" / "small.jsonl"
-    done = CliRunner().invoke(
-        crg_command, ["bench", str(save_experiment(tmp_path)), *words, "--results", str(whole)]
-    )
-    assert done.exit_code == 0, done.output
+    book, whole = Book([Variant("crg", "crg")]), tmp_path / "results" / "small.jsonl"
+    book.add("crg", share(120), share(100))
+    book.records[0]["data"]["path"] = str(tmp_path / "a.npz")
+    whole.parent.mkdir()
+    book.write(whole)
     assert keep_results.main([str(whole.parent), str(tmp_path / "kept")]) == 0
     kept = {path.name for path in (tmp_path / "kept").iterdir()}
     assert kept == {"report.html", "tables.md", "small.jsonl.gz"}
     short, full = ledger.read(tmp_path / "kept" / "small.jsonl.gz").entries, ledger.read(whole)
-    assert {n: each.key for n, each in short.items()} == {
-        n: each.key for n, each in full.entries.items()
-    }
+    assert [*short] == [*full.entries] == list(range(1, 7))
+    assert [each.key for each in short.values()] == [each.key for each in full.entries.values()]
     assert str(tmp_path) not in str(short)  # no path of this machine
     tables = (tmp_path / "kept" / "tables.md").read_text()
     assert re.search(r"^\| (\*\*)?crg", tables, re.M)
