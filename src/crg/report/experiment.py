@@ -15,8 +15,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from crg.methods.registry import BASELINE
 from crg.report.contrasts import (
     Contrast,
@@ -175,18 +173,9 @@ def with_methods(outline: Outline, methods: Collection[str]) -> Outline:
         raise InputError(
             f"{outline.name} has no method {unknown[0]!r}: choose from {', '.join(sorted(known))}."
         )
-    kept = [
-        n
-        for n, row in enumerate(outline.rows)
-        if is_baseline(row) or row.label in methods or row.method in methods
-    ]
-    cells = tuple(
-        msgspec.structs.replace(cell, row=kept.index(cell.row))
-        for cell in outline.cells
-        if cell.row in kept
-    )
-    rows = tuple(outline.rows[n] for n in kept)
-    return msgspec.structs.replace(outline, rows=rows, cells=cells)
+    wanted = {n for n, row in enumerate(outline.rows)
+              if is_baseline(row) or not {row.label, row.method}.isdisjoint(methods)}  # fmt: skip
+    return outline.with_rows(sorted(wanted))
 
 
 def _files(path: Path) -> list[Path]:

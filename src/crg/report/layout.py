@@ -10,7 +10,6 @@ from typing import Any
 from crg.report.contrasts import tally
 from crg.report.experiment import Comparison, Experiment, MethodResult, is_best
 from crg.report.tables import (
-    GAIN,
     METHOD,
     Column,
     Table,
@@ -22,19 +21,15 @@ from crg.report.tables import (
     spread_text,
 )
 from crg.results.papers import Reported
-from crg.results.schema import LABELLED_IMAGES, Setting, Source, Variant
-from crg.streams import Scenario
-
-TUNED = "tuned with labels"
-LABELS = "uses labels"
-OFFLINE = "offline"  # sees all images before it answers
+from crg.results.schema import Source, Variant
+from crg.streams import SHUFFLED
 
 
 def row_name(row: Variant) -> str:
     """The label, flagged if labels were used or if it answers at the end of the stream."""
-    labels = TUNED if row.tuned else LABELS if LABELLED_IMAGES in row.needs else ""
-    flags = ", ".join(flag for flag in (labels, OFFLINE if row.offline else "") if flag)
-    return f"{row.label} ({flags})" if flags else row.label
+    flags = ["tuned with labels" if row.tuned else "uses labels"] * row.uses_labels
+    flags += ["offline"] * row.offline  # it sees all images before it answers
+    return f"{row.label} ({', '.join(flags)})" if flags else row.label
 
 
 def source_name(source: Source) -> str:
@@ -55,7 +50,7 @@ def _reported(number: Reported) -> str:
 
 _FIGURES = {  # attributes of a MethodResult
     "accuracy": Column("accuracy %", spread_text),
-    "gain": GAIN,
+    "gain": Column("gain over zero-shot", gain_text),
     "rival": Column("to best other", rival_text),
     "step": Column("to the variant it extends", rival_text),
     "ece": Column("ECE %", mean_percent, is_optional=True),
@@ -212,7 +207,9 @@ def _usual(experiments: Iterable[Experiment]) -> dict[str, Comparison]:
     for experiment in experiments:
         for each in experiment.comparisons:
             mine = found.get(each.source.name)
-            if is_usual(each.setting) and not each.source.then:
+            scenario = each.setting.scenario
+            is_usual = scenario.order == SHUFFLED and not scenario.mislabelled
+            if is_usual and not each.source.then:
                 if mine is None or len(_plain(each)) > len(_plain(mine)):
                     found[each.source.name] = each
     return found
@@ -279,13 +276,8 @@ def tally_table(experiments: Sequence[Experiment]) -> Table:
             total = tally(each.gain for each in results)
             rows.append((row_name(results[0].row), *counts, total))
     titles = [*(each.outline.title for each in experiments), "all"]
-    columns = (METHOD, *(Column(title, tally_text) for title in titles))
+    columns = (METHOD, *(Column(t, lambda count: " / ".join(map(str, count))) for t in titles))
     return Table(columns, tuple(rows), "Win / tie / loss against zero-shot")
-
-
-def tally_text(count: tuple[int, int, int]) -> str:
-    """Significantly better / not significant / significantly worse."""
-    return " / ".join(map(str, count))
 
 
 def not_run_line(experiment: Experiment) -> str:
@@ -320,9 +312,3 @@ def whole_text(
         parts.append(heading.format(experiment.outline.title, experiment.path))
         parts += [render(table) for table in tables_of(experiment)]
     return "\n\n".join(parts) + "\n"
-
-
-def is_usual(setting: Setting) -> bool:
-    """Whether it is the plain task: a shuffled stream without label noise."""
-    scenario = setting.scenario
-    return scenario.order == Scenario().order and not scenario.mislabelled

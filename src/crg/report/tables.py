@@ -107,7 +107,6 @@ def lines_text(numbers: Iterable[int]) -> str:
 
 
 METHOD = Column("method", is_text=True)
-GAIN = Column("gain over zero-shot", gain_text)
 
 
 def to_markdown(table: Table) -> str:

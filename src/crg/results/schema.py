@@ -11,6 +11,7 @@ Accuracy, calibration error and purity are fractions.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -223,6 +224,13 @@ class Outline(Struct, frozen=True, tag="experiment", tag_field="kind"):
         pointed = all(0 <= n < len(e) for each in places for n, e in zip(each, lists, strict=True))
         if not pointed or not all((*lists, self.seeds)):
             raise ValueError("the outline is empty or its cells point nowhere")
+
+    def with_rows(self, kept: Sequence[int]) -> Outline:
+        """The outline with the rows of these numbers only."""
+        cells = [msgspec.structs.replace(cell, row=kept.index(cell.row))
+                 for cell in self.cells if cell.row in kept]  # fmt: skip
+        rows = tuple(self.rows[n] for n in kept)
+        return msgspec.structs.replace(self, rows=rows, cells=tuple(cells))
 
 
 class ShownImage(Struct, frozen=True):
