@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 import crg
-from crg.streams.synthetic import gaussian_stream
-from warm import Size
+from warm import Size, gaussian_stream
 
 _WINDOW = 500  # steps around a mark that are summarised
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,10 @@ from crg.adapter import Adapter
 from crg.features.files import Features
 from crg.ops import confident_views
 from crg.parts.cache import Cache
-from crg.streams.synthetic import gaussian_stream
+
+sys.path.append(str(Path(__file__).parent.parent / "tests"))
+
+from synthetic import gaussian_stream as gaussian_stream
 
 Numbers = np.ndarray[Any, Any]
 

@@ -53,7 +53,7 @@ def faults_of_python_blocks(folder: Path) -> dict[str, str]:
 def _run_all(folder: Path) -> dict[str, str]:
     """Run each document in a folder of its own, with a feature file that the reader would have."""
     from crg.features.files import write_features
-    from crg.streams.synthetic import gaussian_stream
+    from synthetic import gaussian_stream
 
     stream = gaussian_stream(n=60, n_classes=4, width=16, n_views=2)
     faults = {}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from crg.features.files import write_features
-from crg.streams.synthetic import gaussian_stream
+from synthetic import gaussian_stream
 
 PLUGIN = '''
 """A method from outside the package."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ def greedy(tmp_path: Path) -> str:
 def test_a_method_that_takes_more_is_seen_to(tmp_path: Path, greedy: str, workers: int) -> None:
     """The figure is that of the run alone, with plug-ins and labelled images, in any process."""
     path, few = str(save_stream(tmp_path / "a.npz")), str(save_stream(tmp_path / "few.npz", seed=1))
-    asked = {"scenario": Scenario(images=20), "memory": True, "plugins": (greedy,)}
+    asked: dict[str, Any] = {"scenario": Scenario(images=20), "memory": True, "plugins": (greedy,)}
     specs = [spec(path, method, few=few, **asked) for method in ("greedy", "zero_shot")]
     peaks = {
         each.method: result.metrics["peak_bytes"]

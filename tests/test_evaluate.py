@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,12 @@ import crg
 from crg import Task, metrics
 from crg.evaluate import correct_rows, evenly_spaced, iter_run, run
 from crg.features.files import Features, read_features
+from crg.results.schema import encode
 from crg.streams import Scenario
 from crg.streams.orders import shuffled
-from crg.streams.synthetic import gaussian_stream
 from made_files import save_raw
 from sentences import refused_in_one_sentence
+from synthetic import gaussian_stream
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_a_run_tells_all_of_its_configuration_and_zero_shot(stream: Features) ->
     assert result.options == config
     assert result.zero_shot["accuracy"] == run(stream, "zero_shot").metrics["accuracy"]
     assert (result.method, result.seed, result.n_samples) == ("tda", 1, 60)
-    json.dumps(dataclasses.asdict(result), allow_nan=False)
+    assert encode(result)
 
 
 def test_purity_is_the_share_of_rightly_cached_images(stream: Features) -> None:

@@ -20,8 +20,8 @@ from crg.parts.prototypes import VisualPrototypes
 from crg.streams import Scenario
 from crg.streams.label_noise import LabelNoise
 from crg.streams.orders import shuffled
-from crg.streams.synthetic import gaussian_stream
 from sentences import refused_in_one_sentence
+from synthetic import gaussian_stream
 
 CACHED = ("tda", "dpe", "crg")
 
@@ -168,7 +168,7 @@ def test_methods_without_a_cache_are_not_misled(stream: Features) -> None:
     )
 
 
-def test_a_share_beyond_one_is_refused() -> None:
-    """Shares are from 0 to 1."""
-    with refused_in_one_sentence("share"):
+def test_a_fraction_beyond_one_is_refused() -> None:
+    """Fractions are from 0 to 1."""
+    with refused_in_one_sentence("fraction"):
         LabelNoise(1.5, {}, 3, 0)

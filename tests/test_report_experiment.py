@@ -30,9 +30,9 @@ from crg.results.schema import (
 )
 from crg.streams import Scenario
 from crg.streams.orders import shuffled
-from crg.streams.synthetic import gaussian_stream
 from crg.types import InputError
 from made_results import PLAIN, Book, measured, share
+from synthetic import gaussian_stream
 
 A, B = Variant("a", "crg", {"x": 1}), Variant("b", "tda")
 FEW = Variant("few", "gda", needs=(LABELLED_IMAGES,))

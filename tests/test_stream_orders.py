@@ -14,9 +14,9 @@ from crg.features.files import Features
 from crg.resources import FEW
 from crg.streams import ORDERS, Scenario, orders
 from crg.streams.orders import as_stored, lay_out, shuffled
-from crg.streams.synthetic import gaussian_stream
 from crg.types import Task
 from sentences import refused_in_one_sentence
+from synthetic import gaussian_stream
 
 LABELS = st.lists(st.integers(0, 5), min_size=1, max_size=80).map(np.array)
 SEEDS = st.integers(0, 1000)

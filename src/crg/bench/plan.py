@@ -222,9 +222,14 @@ def narrowed(whole: Plan, chosen: Collection[str], done: Collection[str]) -> Pla
     about = whole.outline
     ran = {cell.row for cell in about.cells if cell.key in done}
     kept = [n for n, row in enumerate(about.rows) if row.label in chosen or n in ran]
-    wanted = {cell.key for cell in about.cells if about.rows[cell.row].label in chosen}
-    specs = tuple(spec for spec in whole.specs if spec.key in wanted)
-    return Plan(about.with_rows(kept), specs)
+    place = {number: new for new, number in enumerate(kept)}
+    cells = [replace(cell, row=place[cell.row]) for cell in about.cells if cell.row in place]
+    rows = tuple(about.rows[number] for number in kept)
+    wanted = {cell.key for cell in cells if rows[cell.row].label in chosen}
+    return Plan(
+        replace(about, rows=rows, cells=tuple(cells)),
+        tuple(spec for spec in whole.specs if spec.key in wanted),
+    )
 
 
 def count_runs(design: Design, sources: Sequence[Source]) -> int:

@@ -96,9 +96,12 @@ def run_specs(
     """
     with contextlib.closing(_outcomes(specs, options, on_progress)) as outcomes:
         for spec, outcome in outcomes:
-            failed = isinstance(outcome, Failure)
-            known.add(outcome if failed else make_run(outcome, spec))
-            yield spec, outcome.reason if failed else None
+            if isinstance(outcome, Failure):
+                known.add(outcome)
+                yield spec, outcome.reason
+            else:
+                known.add(make_run(outcome, spec))
+                yield spec, None
 
 
 def _outcomes(

@@ -44,12 +44,12 @@ def run_all_on_ray(
     needs = Needs(variables=variables())
     make = functools.partial(_runner, WorkerEnvironment.here())
 
-    def tell(number: int, done: int, total: int) -> None:
+    def report(number: int, done: int, total: int) -> None:
         assert on_progress is not None
         on_progress(specs[number], done, total)
 
-    jobs, told = [_anywhere(spec) for spec in specs], tell if on_progress else None
-    with contextlib.closing(work_on_ray(make, jobs, needs, workers, address, told)) as answers:
+    jobs, heard = [_anywhere(spec) for spec in specs], report if on_progress else None
+    with contextlib.closing(work_on_ray(make, jobs, needs, workers, address, heard)) as answers:
         for number, answer in answers:
             spec, lost = specs[number], isinstance(answer, InputError)
             yield spec, failed_run(spec.key, str(answer)) if lost else cast(Outcome, answer)
@@ -62,7 +62,7 @@ def variables() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class WorkerEnvironment:
-    """What a worker on another machine must share with the process that asks."""
+    """Facts that a worker on another machine must share with the process that asks."""
 
     folder: str
     plugins: tuple[str, ...]
@@ -85,7 +85,7 @@ class WorkerEnvironment:
 
 
 def _runner(asking: WorkerEnvironment) -> Callable[[RunSpec, Report], Outcome]:
-    """What a worker does with each run; called there, once."""
+    """Make the function that does each run; called by a worker, once."""
     with contextlib.suppress(OSError):  # for options that name a file
         os.chdir(asking.folder)
     return functools.partial(_run_there, asking)

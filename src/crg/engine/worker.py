@@ -90,7 +90,8 @@ def run_spec(
 
     report(0, 0)
     load_plugins(spec.plugins)
-    features = read_with_few(spec.data.path, spec.few and spec.few.path, spec.then)
+    few = None if spec.few is None else spec.few.path
+    features = read_with_few(spec.data.path, few, spec.then)
     total = min(len(features), spec.scenario.images or len(features))
     report(0, total)
     last = time.monotonic()

@@ -1,4 +1,4 @@
-"""Streams: orders, label noise, a synthetic stream, and here the scenario.
+"""Streams: orders, label noise, and here the scenario.
 
 A scenario describes a stream beyond its images, in plain values that a file can hold.
 """

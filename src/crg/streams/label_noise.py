@@ -17,7 +17,7 @@ from crg.types import InputError, SampleId
 
 
 class LabelNoise:
-    """The ``filing`` of a cache by which a ``share`` of its insertions goes to a wrong class.
+    """The ``filing`` of a cache by which a ``fraction`` of its insertions goes to a wrong class.
 
     The fraction of hits among insertions is never further from it than one insertion, unless the
     wrong queues refuse everything.
@@ -28,11 +28,11 @@ class LabelNoise:
     """
 
     def __init__(
-        self, share: float, truth: Mapping[SampleId, int], n_classes: int, seed: int
+        self, fraction: float, truth: Mapping[SampleId, int], n_classes: int, seed: int
     ) -> None:
-        if not 0.0 <= share <= 1.0:
-            raise InputError(f"The share to mislabel is {share}: give one from 0 to 1.")
-        self.share = share
+        if not 0.0 <= fraction <= 1.0:
+            raise InputError(f"The fraction to mislabel is {fraction}: give one from 0 to 1.")
+        self.fraction = fraction
         self.insertions = 0  # images that found a place in the cache
         self.mislabelled = 0  # those of them that got a wrong class on purpose
         self._truth, self._n_classes, self._seed = truth, n_classes, seed
@@ -46,7 +46,7 @@ class LabelNoise:
         """
         chance, choice = _two_numbers(self._seed, sample_id)
         # hits that are missing so far, with this image; a whole one is made up for at once
-        missing = self.share * (self.insertions + 1) - self.mislabelled
+        missing = self.fraction * (self.insertions + 1) - self.mislabelled
         wrong = label if chance >= missing else self._wrong(label, sample_id, choice)
         self._is_hit = wrong != label
         return wrong

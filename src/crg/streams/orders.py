@@ -1,7 +1,7 @@
-"""Streams: which images of a file reach a method, and in which order.
+"""Stream orders: which images of a file reach a method, and when.
 
-Each order is a pure function of the labels (or domains) and a seed that gives rows; classes
-without images do not count. ``lay_out`` makes a stream of a file for a scenario.
+Each order is a pure function from labels (or domains) and a seed to rows; classes without images
+do not count. ``lay_out`` makes the stream of a scenario from a file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SUBSET_SEED = 8  # of the images that a limited stream consists of, for all ord
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """A file as a method meets it, and what evaluation knows beyond that."""
+    """A file as a method sees it, and the labels that only evaluation sees."""
 
     features: Features  # with the task that the method sees
     rows: Rows  # rows of the file in the order in which they come
@@ -37,7 +37,7 @@ class Stream:
 
 
 def lay_out(features: Features, scenario: Scenario, seed: int) -> Stream:
-    """The stream that a scenario makes of a file; the shuffle and the classes are the seed's."""
+    """The stream of a scenario; the seed decides the shuffle and the choice of classes."""
     offered = _subset(features, scenario.images)
     if scenario.order == SHUFFLED:
         return Stream(features, offered[shuffled(len(offered), seed)], features.labels)
@@ -47,14 +47,21 @@ def lay_out(features: Features, scenario: Scenario, seed: int) -> Stream:
         raise InputError(
             f"The order {scenario.order!r} needs labels: give a file that has them, or shuffle."
         )
-    strength, labels = scenario.chosen_strength, features.labels[offered]
+    strength, labels = scenario.chosen_strength or 0.0, features.labels[offered]
     k = features.task.n_classes
     if scenario.order == "out_of_distribution":
-        assert strength is not None
         gone = outside_classes(labels, k, seed, strength)
         rows = offered[shuffled(len(offered), seed)]
         return Stream(_without(features, gone), rows, _renumbered(features.labels, gone, k))
-    return Stream(features, offered[_ordered(labels, k, scenario, seed)], features.labels)
+    if scenario.order == "by_class":
+        rows = by_class(labels, seed)
+    elif scenario.order == "dirichlet":
+        rows = dirichlet(labels, seed, strength)
+    elif scenario.order == "imbalanced":
+        rows = imbalanced(labels, seed, strength)
+    else:
+        rows = few_present(labels, k, seed, strength)
+    return Stream(features, offered[rows], features.labels)
 
 
 def _of_several_files(features: Features, offered: Rows, scenario: Scenario, seed: int) -> Stream:
@@ -73,7 +80,7 @@ def _of_several_files(features: Features, offered: Rows, scenario: Scenario, see
 
 
 def _with_names(task: Task, count: int) -> Task:
-    """``count`` more names whose text features have mean and covariance of those that are there."""
+    """Add ``count`` names whose text features have the mean and covariance of the real ones."""
     if not count:
         return task
     rng = np.random.Generator(np.random.PCG64([_NAMES_SEED, count]))
@@ -84,19 +91,6 @@ def _with_names(task: Task, count: int) -> Task:
     names = (*task.class_names, *(f"random {k}" for k in range(count)))
     rows = np.concatenate([np.asarray(task.text_features), drawn.astype(np.float32)])
     return Task(names, rows, task.logit_scale)
-
-
-def _ordered(labels: Numbers, n_classes: int, scenario: Scenario, seed: int) -> Rows:
-    """The orders that need labels and leave the task alone."""
-    if scenario.order == "by_class":
-        return by_class(labels, seed)
-    strength = scenario.chosen_strength
-    assert strength is not None
-    if scenario.order == "dirichlet":
-        return dirichlet(labels, seed, strength)
-    if scenario.order == "imbalanced":
-        return imbalanced(labels, seed, strength)
-    return few_present(labels, n_classes, seed, strength)
 
 
 def shuffled(n: int, seed: int) -> Rows:
@@ -150,8 +144,8 @@ def dirichlet(labels: Numbers, seed: int, strength: float = STRENGTHS["dirichlet
     members = _members(labels)
     slots: list[list[Rows]] = [[] for _ in members]
     for rows in members:
-        shares = rng.dirichlet(np.full(len(slots), strength))
-        cuts = np.rint(np.cumsum(shares)[:-1] * len(rows)).astype(np.int64)
+        parts = rng.dirichlet(np.full(len(slots), strength))
+        cuts = np.rint(np.cumsum(parts)[:-1] * len(rows)).astype(np.int64)
         for slot, part in zip(slots, np.split(rng.permutation(rows), cuts), strict=True):
             slot.append(part)
     return _in_turn(rng.permutation(np.concatenate(slot)) for slot in slots)
@@ -178,9 +172,9 @@ def imbalanced(labels: Numbers, seed: int, factor: float = STRENGTHS["imbalanced
 
 
 def few_present(
-    labels: Numbers, n_classes: int, seed: int, share: float = STRENGTHS["few_present"]
+    labels: Numbers, n_classes: int, seed: int, fraction: float = STRENGTHS["few_present"]
 ) -> Rows:
-    """The images of a ``share`` of the classes, at least two, that the seed chooses; shuffled.
+    """The images of a ``fraction`` of the classes, at least two, that the seed chooses; shuffled.
 
     >>> labels = np.arange(100) % 10
     >>> len(few_present(labels, 10, seed=0)), len(set(labels[few_present(labels, 10, seed=0)]))
@@ -188,17 +182,17 @@ def few_present(
     """
     rng = _generator(seed)
     members = _members(labels)
-    count = max(2, math.ceil(share * n_classes - 1e-9))
+    count = max(2, math.ceil(fraction * n_classes - 1e-9))
     chosen = rng.permutation(len(members))[:count]
     return rng.permutation(np.concatenate([members[k] for k in chosen])).astype(np.int64)
 
 
 def outside_classes(
-    labels: Numbers, n_classes: int, seed: int, share: float = STRENGTHS["out_of_distribution"]
+    labels: Numbers, n_classes: int, seed: int, fraction: float = STRENGTHS["out_of_distribution"]
 ) -> tuple[int, ...]:
-    """Classes that are taken out of the task, so that their images belong to none.
+    """Classes to remove from the task, so that their images are out of distribution.
 
-    A ``share`` of the classes, at least one; two classes of the task are left, and one that
+    A ``fraction`` of the classes, at least one; two classes of the task are left, and one that
     has images.
 
     >>> len(outside_classes(np.arange(100) % 10, 10, seed=0))
@@ -211,7 +205,7 @@ def outside_classes(
             "The order 'out_of_distribution' needs at least three classes, two of them with "
             f"images, and here are {n_classes}, {len(present)} with images: give another file."
         )
-    count = min(most, max(1, round(share * n_classes)))
+    count = min(most, max(1, round(fraction * n_classes)))
     return tuple(sorted(_generator(seed).permutation(present)[:count].tolist()))
 
 
@@ -267,7 +261,7 @@ def _equal_parts(total: int, available: list[int]) -> list[int]:
 
 
 def _without(features: Features, classes: Iterable[int]) -> Features:
-    """The file with a task that lacks some classes, whose labelled images go with them."""
+    """The file with a task without some classes, and without their labelled images."""
     task = features.task
     for name in [task.class_names[k] for k in classes]:
         task = task.without_class(name)
@@ -279,7 +273,7 @@ def _without(features: Features, classes: Iterable[int]) -> Features:
 
 
 def _renumbered(labels: Numbers, gone: Iterable[int], n_classes: int) -> Numbers:
-    """Labels in the numbers of the classes that are left; -1 where the class is gone."""
+    """Labels renumbered for the remaining classes; -1 where the class was removed."""
     number = np.full(n_classes, NO_CLASS, dtype=np.int64)
     left = sorted(set(range(n_classes)) - set(gone))
     number[left] = np.arange(len(left))

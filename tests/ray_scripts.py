@@ -1,4 +1,4 @@
-"""Scripts that use a real Ray of this machine, each in a process of its own."""
+"""Scripts that use a real Ray of this machine, each in another process."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 
-def told_by(script: str, folder: Path) -> dict[str, Any]:
-    """What a script beside this one prints as JSON on its last line."""
+def printed_by(script: str, folder: Path) -> dict[str, Any]:
+    """The JSON that a script beside this one prints on its last line."""
     command = [sys.executable, str(Path(__file__).with_name(script)), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -1,4 +1,4 @@
-"""A small labelled stream of made features, for demonstrations and tests without any data."""
+"""A small labelled stream of synthetic features, for tests and benchmarks."""
 
 from __future__ import annotations
 
