@@ -10,6 +10,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from crg.report import page
 from crg.report.experiment import Experiment, read_experiments
 from crg.results.schema import LABELLED_IMAGES, Setting, Source, Variant
 from crg.streams import Scenario
@@ -115,3 +116,9 @@ def every_experiment() -> list[Experiment]:
     with tempfile.TemporaryDirectory() as folder:
         paths = [book.write(Path(folder, f"{n}.jsonl")) for n, book in enumerate(books)]
         return read_experiments(paths)
+
+
+@functools.cache
+def every_page() -> str:
+    """The page of all of them: drawing it takes seconds."""
+    return page.render(every_experiment())

@@ -9,8 +9,7 @@ import pytest
 from selenium.webdriver import Chrome
 
 from browsers import SIZES, chromium, complaints, emulate, needs_browser
-from crg.report import page
-from made_reports import every_experiment
+from made_reports import every_page
 
 pytestmark = needs_browser
 
@@ -38,7 +37,7 @@ return Math.min(...[...document.querySelectorAll('.panel > svg')].map(svg =>
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
     """Chromium on the page of made experiments, with every part open."""
     folder = tmp_path_factory.mktemp("page")
-    page.write(every_experiment(), folder / "report.html")
+    (folder / "report.html").write_text(every_page(), "utf-8")
     with chromium() as driver:
         driver.get((folder / "report.html").as_uri())
         driver.execute_script("for (const d of document.querySelectorAll('details')) d.open = true")

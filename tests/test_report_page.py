@@ -21,7 +21,7 @@ from crg.report.layout import tables_of
 from crg.results.schema import Setting, Source, Variant
 from crg.streams import Scenario
 from crg.types import InputError
-from made_reports import ablation, every_experiment, noise
+from made_reports import ablation, every_experiment, every_page, noise
 from made_results import Book, share
 
 A = Variant("a", "tda")
@@ -33,7 +33,7 @@ ALL = every_experiment()
 @pytest.fixture(scope="module")
 def html() -> str:
     """The page of all of them."""
-    return page.render(ALL)
+    return every_page()
 
 
 class Outline(HTMLParser):

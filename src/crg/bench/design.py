@@ -6,6 +6,7 @@ The file is read by msgspec, strictly. Errors are one sentence with the file, th
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import tomllib
@@ -214,6 +215,21 @@ def completed(design: Design, file: Path | None = None) -> Design:
     with _at(file):
         _check_whole(design)
     return design
+
+
+def design_of_files(paths: Sequence[str], rows: Sequence[RowDesign], orders: int) -> Design:
+    """A comparison of methods on feature files; its name depends on the files alone."""
+    places = "\n".join(str(Path(path).resolve()) for path in paths)
+    names = ", ".join(dict.fromkeys(Path(path).stem for path in paths))
+    return completed(
+        Design(
+            name=f"compare-{hashlib.sha256(places.encode()).hexdigest()[:8]}",
+            title=f"Comparison on {names}",
+            rows=tuple(rows),
+            data=(DataDesign(files=True),),
+            orders=orders,
+        )
+    )
 
 
 def with_methods(design: Design, asked: Sequence[RowDesign]) -> tuple[Design, set[str]]:
