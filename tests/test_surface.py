@@ -154,7 +154,7 @@ def test_readme_shows_both_ways_in() -> None:
 
 
 def test_the_container_runs_what_is_documented() -> None:
-    """The image starts the service with existing options, as an unprivileged user, on its volume."""
+    """The image starts the service with existing options, unprivileged, on its volume."""
     lines = (ROOT / "Dockerfile").read_text().splitlines()
     [command] = [json.loads(line[4:]) for line in lines if line.startswith("CMD ")]
     _parse(command)

@@ -27,7 +27,7 @@ from crg.cli import main
 from crg.features.store import BLOCKS
 from crg.images.image_set import ImageSet
 from crg.results import ledger
-from crg.results.schema import Run
+from crg.results.schema import Result
 from crg.shapes import shape_images
 from crg.types import InputError
 from encoding_fakes import HashEncoder, contents, dot_files
@@ -263,7 +263,7 @@ def _compared() -> dict[str, Any]:
 
 def _measured(path: Path) -> dict[str, Any]:
     """The measurements of each run, without times and memory; each run is there once."""
-    runs = [each for each in ledger.read(path).entries.values() if isinstance(each, Run)]
+    runs = [each for each in ledger.read(path).entries.values() if isinstance(each, Result)]
     require(len({each.key for each in runs}) == len(runs), "a run is there twice")
     return {each.key: measured_values(each) for each in runs}
 

@@ -36,11 +36,11 @@ CountOrNone: TypeAlias = Annotated[int, Meta(ge=0)]
 Names: TypeAlias = Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
-class Table(Struct, frozen=True, forbid_unknown_fields=True):
+class DesignTable(Struct, frozen=True, forbid_unknown_fields=True):
     """A table of the file: every key is known, and nothing changes once it is read."""
 
 
-class RowDesign(Table, frozen=True):
+class RowDesign(DesignTable, frozen=True):
     """``[[row]]``: a method with options; ``preset`` and ``per_dataset`` make it a tuned one."""
 
     method: str
@@ -67,7 +67,7 @@ class RowDesign(Table, frozen=True):
         return self.method == BASELINE and not self.options and self.passes == 1
 
 
-class SettingDesign(Table, frozen=True):
+class SettingDesign(DesignTable, frozen=True):
     """``[[setting]]``: a scenario under a name."""
 
     order: str = SHUFFLED
@@ -88,7 +88,7 @@ class SettingDesign(Table, frozen=True):
         return self.order if self.order in SEVERAL_FILES else ""
 
 
-class DataDesign(Table, frozen=True):
+class DataDesign(DesignTable, frozen=True):
     """``[[data]]``: stores of catalogued datasets, rendered shapes, or all files that are named."""
 
     datasets: Names | None = None
@@ -110,7 +110,7 @@ KEYS_OF_DATA = {
 }
 
 
-class Quick(Table, frozen=True):
+class Quick(DesignTable, frozen=True):
     """``[quick]``: what the reduced form changes; None changes nothing."""
 
     orders: Count | None = None
@@ -122,7 +122,7 @@ class Quick(Table, frozen=True):
     at_most: Count | None = None  # images of a file or store that are used
 
 
-class Design(Table, frozen=True):
+class Design(DesignTable, frozen=True):
     """An experiment: methods on datasets, in settings and stream orders."""
 
     name: str = ""  # by default that of the file
@@ -278,7 +278,11 @@ _KINDS = {
     "object": "a table such as { key = value }",
     "array": 'a list of names such as ["one", "two"]',
 }
-_TABLES: dict[str, type[Table]] = {"row": RowDesign, "setting": SettingDesign, "data": DataDesign}
+_TABLES: dict[str, type[DesignTable]] = {
+    "row": RowDesign,
+    "setting": SettingDesign,
+    "data": DataDesign,
+}
 
 
 def _sentence(error: str, raw: Mapping[str, Any]) -> str:
@@ -318,7 +322,7 @@ def _remedy(complaint: str, key: str) -> str:
     return f"give {_KINDS.get(kind[1] if kind else '', 'another value')}."
 
 
-def _keys(kind: type[Table]) -> set[str]:
+def _keys(kind: type[DesignTable]) -> set[str]:
     return {each.encode_name for each in msgspec.structs.fields(kind)} - {"is_quick"}
 
 

@@ -90,7 +90,7 @@ def render_store(
         return None
     from crg.encoders import load_encoder
     from crg.encoding import encode
-    from crg.generation.variations import relight
+    from crg.encoding.variations import relight
     from crg.images.views import Recipe
 
     make_folder(folder, "--folder")

@@ -356,7 +356,7 @@ class Anchored(Method):
 
     def _readiness(self) -> float:
         """Step 5: e, from 0 to 1 as the class of a typical image gets ``ready`` images."""
-        return min(1.0, (self._typical_count() / self.config.ready) ** 3)
+        return float(min(1.0, (self._typical_count() / self.config.ready) ** 3))
 
     def _answer(
         self, x: Array, sight: Projection, zero_shot: Array, p: Array

@@ -15,7 +15,7 @@ from PIL import Image
 
 import crg
 from crg.methods.registry import DEFAULT, list_methods
-from crg.predict.lines import csv_line, csv_row, json_line
+from crg.predict.answers import csv_line, csv_row, json_line
 from crg.server import schema
 from crg.server.actions import Actions
 from crg.server.requests import JSON_BYTES, body_of, kind_of, named, parsed, uploads_of
