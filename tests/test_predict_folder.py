@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import sys
 from collections import Counter
@@ -20,10 +19,9 @@ from colour_encoder import ColourEncoder, save_image, save_stream
 from crg.classifier import Answer, Classifier
 from crg.cli import main
 from crg.predict import stream
-from crg.predict.answers import AnswerFile, read_answers
-from crg.predict.sorting import Sorter, check_apart, folder_names
+from crg.predict.answers import read_answers
+from crg.predict.sorting import Sorter
 from documents import ROOT, code_blocks, commands
-from sentences import refused_in_one_sentence
 
 NAMES = ("--classes", "red,green,blue")
 N_IMAGES = 12
@@ -112,27 +110,6 @@ def test_overwrite_removes_nothing_before_all_is_checked() -> None:
     assert Path("a.csv").read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [(("predikt",), "did you mean 'predict'?"),
-     (("predict", "in", "--classes", "cat;dog"), "separated by commas"),
-     (("predict", "in", "--classes", "in"), "in is a folder"),
-     (("predict", "a.jsonl", *NAMES), "give a .csv file"),
-     (("predict", "in", *NAMES, "--out", "-"), "leave --out out"),
-     (("predict", "in", "--clases", "a"), "did you mean '--classes' or '--passes'?"),
-     (("predict", "in", "--zzz"), "There is no option --zzz: see"),
-     (("compare", "none-*"), "Nothing matches none-*"),
-     (("predict", "in", *NAMES, "--corrections", "c.csv"), "has no column 'label'"),
-     (("methods", "check", "c.csv"), "no Python file")],
-)  # fmt: skip
-def test_common_slips_are_told_with_their_remedy(words: tuple[str, ...], said: str) -> None:
-    """Mistakes that people make get a sentence that says what to do."""
-    Path("a.jsonl").write_text("{}\n")
-    Path("c.csv").write_text("path,lable\nin/001.png,red\n")
-    outcome = CliRunner().invoke(main, list(words))
-    assert outcome.exit_code == 2 and said in outcome.stderr, outcome.output
-
-
 def test_a_stop_between_two_images_saves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C outside of the stream, as while progress is drawn, still saves what was learnt."""
     stop_between(monkeypatch, 3)
@@ -181,15 +158,6 @@ def test_a_continued_file_has_the_summary_of_the_whole(monkeypatch: pytest.Monke
         assert called("--out", "parts.csv", *words).exit_code == 130
     assert finished("--out", "parts.csv", "--resume", *words).stderr == whole
     assert "12 images answered" in whole and "2 unsure" in whole
-
-
-def test_the_summary_of_many_classes_is_bounded() -> None:
-    """The twenty most frequent classes are listed, and the others counted together."""
-    output = stream.Output(AnswerFile(io.StringIO(), "jsonl"))
-    output.per_class = Counter({f"class {k:02}": 40 - k for k in range(30)})
-    *shown, rest = output.class_summary()
-    assert len(shown) == 20 and shown[0].split() == ["class", "00", "40"]
-    assert rest.split() == ["10", "more", "classes", str(sum(40 - k for k in range(20, 30)))]
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -341,52 +309,6 @@ def _interrupted(self: Sorter, path: Path, place: Path) -> None:
     raise KeyboardInterrupt
 
 
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    """A name that is taken gets a number."""
-    sorter = Sorter(tmp_path / "sorted", "copy", ["red"])
-    for number, name in enumerate(("a", "b", "c")):
-        path = save_image(tmp_path / name / "x.png", "red", noise=number)
-        sorter.put(path, sorter.place_for(path, "red"))
-    found = sorted(path.name for path in (tmp_path / "sorted" / "red").iterdir())
-    assert found == ["x 2.png", "x 3.png", "x.png"]
-
-
-def test_a_move_that_ended_between_two_disks_is_completed(tmp_path: Path) -> None:
-    """If both files are there and the same, the original goes; if they differ, both stay."""
-    path = save_image(tmp_path / "x.png", "red")
-    place = save_image(tmp_path / "sorted" / "red" / "x.png", "blue")
-    line = {"path": str(path), "sorted_to": str(place)}
-    sorter = Sorter(tmp_path / "sorted", "move", ["red"])
-    sorter.repair([line])
-    assert path.exists() and place.exists()
-    place.write_bytes(path.read_bytes())
-    sorter.repair([line])
-    assert not path.exists() and place.exists()
-
-
-def test_folders_of_odd_classes_are_allowed_everywhere() -> None:
-    """Separators, dots, reserved and long names give distinct folders below the one asked for."""
-    odd = ["a/b", "a_b", "A_B", "..", ".", "CON", "nul.txt", "x" * 300, " b ", "unsure", "?", "é:"]
-    folders = folder_names(odd)
-    assert len({each.casefold() for each in folders.values()}) == len(odd) + 1
-    for each in folders.values():
-        assert Path(each).name == each and each.strip(" .") == each and len(each.encode()) <= 110
-        assert each.casefold() not in ("con", "nul.txt")
-
-
-@pytest.mark.parametrize(
-    ("argument", "refused"),
-    [("in", True), ("in/*/*.png", True), ("in/**/*.png", True), ("in/*.png", False)],
-)
-def test_sorted_images_are_not_read_again(argument: str, refused: bool) -> None:
-    """A folder that the next call would search is refused."""
-    if not refused:
-        check_apart(Path("in/sorted"), [argument])
-        return
-    with refused_in_one_sentence("beside"):
-        check_apart(Path("in/sorted"), [argument])
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -400,19 +322,6 @@ def test_sorted_images_are_not_read_again(argument: str, refused: bool) -> None:
         (["--unsure-below", "2"], "--unsure-below"),
         (["--top", "0"], "--top"),
         (["--text-features", "x.npz", "--template", "a {}"], "leave it out, or --template"),
-    ],
-)
-def test_what_cannot_be_is_refused(words: list[str], said: str) -> None:
-    """Exit code 2 and one sentence, before anything is written."""
-    before = sorted(Path().rglob("*"))
-    outcome = called(*words)
-    assert outcome.exit_code == 2 and said in outcome.stderr and outcome.stdout == ""
-    assert sorted(Path().rglob("*")) == before
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
         (["--save-state", "photo.png"], "named like an image"),
         (["--out", "same.csv", "--save-state", "same.csv"], "the same file"),
         (["in/000.png", "--save-state", "in/000.png"], "among the images"),
@@ -423,12 +332,14 @@ def test_what_cannot_be_is_refused(words: list[str], said: str) -> None:
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )
-def test_other_files_are_not_overwritten(words: list[str], said: str) -> None:
-    """Files of other kinds, images and the other output are refused and stay as they are."""
+def test_what_cannot_be_is_refused(words: list[str], said: str) -> None:
+    """Exit code 2 and one sentence; nothing is written, and other files stay as they are."""
     for name in ("notes.txt", "notes.csv"):
         Path(name).write_text("my notes\n1\n")
+    before = sorted(Path().rglob("*"))
     outcome = called(*words)
-    assert outcome.exit_code == 2 and said in outcome.stderr
+    assert outcome.exit_code == 2 and said in outcome.stderr and outcome.stdout == ""
+    assert sorted(Path().rglob("*")) == before
     assert all(Path(name).read_text() == "my notes\n1\n" for name in ("notes.txt", "notes.csv"))
 
 
