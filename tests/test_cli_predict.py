@@ -186,7 +186,7 @@ def test_mistakes_get_one_sentence(folder: Path, words: list[str], said: str) ->
      (("predict", "in", "--zzz"), "There is no option --zzz: see"),
      (("compare", "none-*"), "Nothing matches none-*"),
      (("predict", "in", *MODEL, "--corrections", "c.csv"), "has no column 'label'"),
-     (("check", "c.csv"), "no Python file")],
+     (("methods", "check", "c.csv"), "no Python file")],
 )  # fmt: skip
 def test_common_slips_come_with_their_remedy(
     folder: Path, words: tuple[str, ...], said: str
