@@ -12,7 +12,7 @@ import crg
 from anchored_oracle import AnchoredOracle, unit
 from crg.evaluate import run
 from crg.features.files import Features
-from crg.methods.anchored import _spread_of
+from crg.parts.soft_counts import spread
 from crg.streams import Scenario
 from streams import clustered
 
@@ -254,7 +254,7 @@ def test_a_second_pass_equals_its_plain_form() -> None:
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
     method: Any = pair.adapter._method
     assert method.spread == pytest.approx(pair.plain.u)
-    assert _spread_of(method.seen.counts) > method.spread  # final answers are sharper
+    assert spread(method.seen.counts) > method.spread  # final answers are sharper
 
 
 def test_names_that_no_image_resembles_change_nothing() -> None:

@@ -1,21 +1,16 @@
 """Anchored: a Gaussian per class, learnt from all images and anchored at the text.
 
-Our own method, not a paper's. One Gaussian per class with a shared covariance is learnt from all
-images, each of which counts for each class by its zero-shot probability. Class means are anchored
-at the text, moved across the gap between images and text. How firmly is decided by the stream:
-the fewer of the names in question are in evidence, the closer every class stays to its text. The
-weight of the Gaussian is fitted to the zero-shot probabilities, without labels, and is small until
-there are enough images per class. An image is answered before it is learnt from. No gradient, no
-queue, one configuration for all data.
+Our own method, not a paper's; ``Anchored`` has the idea. An image is answered before it is learnt
+from. No gradient, no queue, one configuration for all data.
 
 | equation | function | symbols |
 | --- | --- | --- |
 | x: the original view, or blended with the mean of all | _feature | f_v views |
 | 1. z = s t . x, p = softmax(z) | step | s logit scale, t text |
-| 2. u = exp(H(q)) / (sum sqrt(q))^2 | _spread_of | u spread, q = E / sum E, E evidence |
+| 2. u = exp(H(q)) / (sum sqrt(q))^2 | soft_counts.spread | q = E / sum E, E evidence |
 | 2. kappa = strictness / u^2 + growth (1/u^2 - 1) Nbar | _firmness | Nbar = sum N^2 / sum N |
 | 2. a_k, P = (f + D) (S + D v I)^-1 | _refresh | a anchors, S scatter, P precision |
-| 2. psi = mean of (m_k - a_k) . P (m_k - a_k) - D V_k / N_k^2 | _anchor_error | m_k = M_k / N_k |
+| 2. psi = mean of (m - a) . P (m - a) - D V / N^2 | SoftCounts.anchor_error | m = M / N |
 | 3. mu_k = (kappa a_k + M_k) / (kappa + N_k) | _place_means | N, V, M soft counts and sums |
 | 4. c_k = (kappa^2 psi + D N_k / 2) / (kappa + N_k)^2 | _self_distances | |
 | 4. G_k = -1/2 ((x - mu_k) . P (x - mu_k) - u^2 c_k) | _densities | |
@@ -24,10 +19,7 @@ queue, one configuration for all data.
 | 7. ln tau += rate clip(...) | _weigh | |
 | 8. r_k = p_k^power, added to the sums | _learn, parts.soft_counts | r responsibilities |
 | second pass: r_k = answer_k^power, sums recomputed | finish | E is kept |
-| corrections: r is 0 or 1, and logits get W (x - mean) | correct, _shift | W shifts |
-
-c_k is the expected distance of class k from its own images: a mean that is known from few images
-is farther from them than one known from many, for no fault of the class.
+| corrections: r is 0 or 1, and logits get W (x - mean) | correct, parts.recent.Shifts | W |
 """
 
 from __future__ import annotations
@@ -39,17 +31,16 @@ from dataclasses import dataclass
 from crg.methods.base import Method, copied
 from crg.methods.options import option
 from crg.methods.registry import register
-from crg.ops import entropy, normalize, softmax, softmax_and_entropy
+from crg.ops import normalize, softmax, softmax_and_entropy
 from crg.parts.cache import Filing, filed_softly, one_class
-from crg.parts.recent import RecentImages
-from crg.parts.soft_counts import SoftCounts
+from crg.parts.recent import RecentImages, Shifts
+from crg.parts.soft_counts import SoftCounts, spread
 from crg.types import Array, Diagnostics, Prediction, Sample, SampleId, namespace
 
 _AGREEMENT = 0.85  # of the mean view with the original, above which both are blended
 _LEAST_VARIANCE = 1e-6  # of all dimensions together
 _HEAVIEST = 50.0  # ln tau: no stream gets near, and e^50 times a density still fits float32
 _FARTHEST = 1e12  # psi: precisions times squared distances of unit vectors stay below
-_SAME = 1e-6  # squared distance below which an image cannot be told from the mean of all
 _FALLBACK = "the covariance needed ten times the prior variance to be inverted"
 
 
@@ -65,51 +56,16 @@ class Projection:
 class Anchored(Method):
     """A Gaussian per class, learnt from all images and anchored at the text.
 
-    Every image counts for every class by its zero-shot probability, so no cache of confident
-    images can fill with errors. Class means start at the text and move to the images as evidence
-    grows. Names that no image resembles do not matter, so the list may be long.
-
-    Parameters
-    ----------
-    power
-        An image counts for a class by its probability to this power. Larger values make it count
-        for the most probable class only; 1 takes the probabilities as they are.
-    strictness
-        How many images the text is worth when all names are in evidence. Larger values keep class
-        means closer to their text.
-    growth
-        How fast that number grows with the images per class where names are absent. Larger values
-        stop leaking probability from moving absent classes, at the price of slower learning.
-    firmest
-        Upper limit of that number; a guard that ordinary streams do not reach.
-    ready
-        Images per class at which the Gaussian counts in full. Larger values prolong the cold
-        start, in which answers stay close to zero-shot.
-    rate
-        Step size of the Gaussian's weight. Larger values follow the stream faster and wobble more.
-    first_weight
-        The Gaussian's weight at the start.
-    balance
-        How far class frequencies follow earlier answers: 0 not at all, 1 fully.
-    refresh
-        Growth of the number of images after which the covariance is recomputed. Smaller values
-        cost time and change little.
-    floor
-        Responsibilities below this count as zero, which keeps a step cheap with many classes.
-    views
-        Several views per image: ``blend`` averages them where they agree with the original,
-        ``original`` ignores all but the first, ``always`` averages regardless.
-    half_life
-        Number of images after which an image counts half, for streams that drift; 0 never fades.
-    margin
-        Nats by which a correction puts the right class ahead on the corrected image.
-    memory
-        How many of the latest images can be corrected by their id.
+    One Gaussian per class with a shared covariance is learnt from all images, each of which counts
+    for each class by its zero-shot probability, so no cache of confident images fills with errors.
+    Class means are anchored at the text, moved across the gap between images and text, and follow
+    the images as evidence grows: the fewer of the names in question are in evidence, the closer
+    every class stays to its text. A name that no image resembles does not count, so the list may
+    be long. The weight of the Gaussian is fitted to the zero-shot probabilities, without labels,
+    and is small until there are enough images per class.
 
     Examples
     --------
-    Six classes whose names describe their images only roughly:
-
     >>> import numpy as np, crg
     >>> rng = np.random.default_rng(0)
     >>> centres = rng.normal(size=(6, 32))
@@ -132,50 +88,31 @@ class Anchored(Method):
     class Config:
         """One set of constants for all data."""
 
-        power: float = option(
-            1.5, "an image counts for a class by its probability to this power", above=0, at_most=10
-        )
-        strictness: float = option(
-            0.5, "images that hold a class mean to the text, all classes present", above=0,
-            at_most=1e6,
-        )  # fmt: skip
-        growth: float = option(
-            0.05, "how that number grows with the images per class, classes absent", at_least=0,
-            at_most=1e3,
-        )  # fmt: skip
-        firmest: float = option(
-            1000.0, "images that hold a class mean to the text at most", above=0, at_most=1e6
-        )
-        ready: float = option(
-            3.0, "images per class at which the Gaussian counts in full", above=0, at_most=1e6
-        )
-        rate: float = option(0.02, "step of the Gaussian's weight", at_least=0, at_most=1)
-        first_weight: float = option(
-            math.exp(-4.0), "tau, the Gaussian's weight at the start", above=0, at_most=100
-        )
-        balance: float = option(
-            0.5, "how far class frequencies follow earlier answers", at_least=0, at_most=1
-        )
-        refresh: float = option(
-            1.25, "growth of the number of images after which the covariance is recomputed",
-            at_least=1.01, at_most=100,
-        )  # fmt: skip
-        floor: float = option(
-            1e-3, "responsibilities below this count as zero", at_least=1e-6, at_most=1
-        )
-        views: str = option(
-            "blend", "several views: blended where they agree, original only, or blended always",
-            choices=("blend", "original", "always"),
-        )  # fmt: skip
-        half_life: float = option(
-            0.0, "images after which an image counts half; 0: never", at_least=0, at_most=1e9
-        )
-        margin: float = option(
-            2.0, "nats by which a correction puts its class ahead", at_least=0, at_most=100
-        )
-        memory: int = option(
-            1000, "latest images that can be corrected by their id", at_least=0, at_most=1_000_000
-        )
+        # fmt: off
+        power: float = option(1.5, "an image counts for a class by its probability to this power; "
+                              "larger: for the most probable class only", above=0, at_most=10)
+        strictness: float = option(0.5, "images that the text is worth, all names in evidence; "
+                                   "larger: means stay closer to it", above=0, at_most=1e6)
+        growth: float = option(0.05, "growth of that number with the images per class where names "
+                               "are absent; larger: slower, safer", at_least=0, at_most=1e3)
+        firmest: float = option(1000.0, "upper limit of that number, a guard", above=0, at_most=1e6)
+        ready: float = option(3.0, "images per class at which the Gaussian counts in full; larger: "
+                              "a longer cold start", above=0, at_most=1e6)
+        rate: float = option(0.02, "step of the Gaussian's weight; larger: faster, less steady",
+                             at_least=0, at_most=1)
+        first_weight: float = option(math.exp(-4.0), "weight at the start", above=0, at_most=100)
+        balance: float = option(0.5, "how far class frequencies follow earlier answers: 0 not at "
+                                "all, 1 fully", at_least=0, at_most=1)
+        refresh: float = option(1.25, "growth of the stream after which the covariance is "
+                                "recomputed; smaller: slower steps", at_least=1.01, at_most=100)
+        floor: float = option(1e-3, "smaller responsibilities are zero", at_least=1e-6, at_most=1)
+        views: str = option("blend", "several views: averaged where they agree with the original, "
+                            "ignored, or always averaged", choices=("blend", "original", "always"))
+        half_life: float = option(0.0, "images after which an image counts half, for streams that "
+                                  "drift; 0: never", at_least=0, at_most=1e9)
+        margin: float = option(2.0, "lead that a correction gives, nats", at_least=0, at_most=100)
+        memory: int = option(1000, "images that can be corrected by id", at_least=0, at_most=10**6)
+        # fmt: on
 
     def reset(self) -> None:
         """Forget all images."""
@@ -190,13 +127,13 @@ class Anchored(Method):
         self.evidence = xp.zeros_like(self.answered)  # E, (K,): N of the first pass
         self.n_views, self.n_agreed = 0, 0  # images with several views; where views agreed
         self.refreshed_at, self.n_since = 0.0, 0  # n at the last refresh; images since
-        self.spread, self.firmness = 1.0, self.config.firmest  # u, kappa
-        self.anchor_error = 0.0  # psi
+        self.spread, self.anchor_error = 1.0, 0.0  # u, psi
+        self.firmness = self.config.firmest  # kappa
         self.anchors = xp.asarray(text, copy=True)  # a, (K, D)
         self.precision = xp.eye(text.shape[1], dtype=text.dtype, device=text.device)  # P, (D, D)
         self.means = xp.asarray(text, copy=True)  # mu, (K, D)
         self.quadratic = xp.zeros_like(self.answered)  # mu . P mu, (K,)
-        self.shifts, self.n_corrections = xp.zeros_like(text), 0  # W, (K, D)
+        self.shifts = Shifts(text)
 
     def step(self, sample: Sample) -> Prediction:
         """Answer one image, then learn from it."""
@@ -231,8 +168,7 @@ class Anchored(Method):
     def finish(self, samples: Iterable[Sample]) -> None:
         """Recompute the sums with the final answers, or corrections, as responsibilities.
 
-        The evidence for the spread stays that of the first pass: the sharper final answers would
-        make the list of names look fuller than it is.
+        The evidence stays: sharper answers would make the list of names look fuller than it is.
         """
         if not self._has_evidence():
             return
@@ -251,7 +187,7 @@ class Anchored(Method):
 
     def _said(self, sample_id: SampleId) -> Array | None:
         """r of an image that a person corrected, (K,); None if it is not remembered."""
-        known = self.recent.find(sample_id) if self.n_corrections else None
+        known = self.recent.find(sample_id) if self.shifts.n_steps else None
         return known.counted if known and float(known.counted @ known.counted) == 1.0 else None
 
     def _feature(self, views: Array, count: bool = False) -> Array:
@@ -281,7 +217,7 @@ class Anchored(Method):
         """Step 2: recompute what changes slowly; return numerical fallbacks to report."""
         seen, text = self.seen, self.task.text_features
         xp, (n_classes, width) = namespace(text), text.shape
-        self.spread = _spread_of(self.evidence)
+        self.spread = spread(self.evidence)
         self.firmness = self._firmness()
         self.anchors = xp.astype(seen.gaps / seen.n_images, text.dtype) + text
         mean = seen.total / seen.n_images
@@ -293,7 +229,7 @@ class Anchored(Method):
             variance *= 10.0
             found, events = seen.inverse_scatter(variance), (*events, _FALLBACK)
         self.precision = xp.astype((max(0.0, freedom) + width) * found, text.dtype)
-        self.anchor_error = self._anchor_error()
+        self.anchor_error = seen.anchor_error(self.anchors, self.precision)
         self.refreshed_at, self.n_since = seen.n_images, 0
         everything = xp.arange(n_classes, device=text.device)
         self._place_means(everything)
@@ -303,26 +239,8 @@ class Anchored(Method):
     def _firmness(self) -> float:
         """Step 2: kappa = strictness / u^2 + growth (1/u^2 - 1) Nbar, at most ``firmest``."""
         c, lacking = self.config, 1.0 / self.spread**2
-        grown = c.growth * (lacking - 1.0) * self._typical_count()
+        grown = c.growth * (lacking - 1.0) * self.seen.typical_count
         return float(min(c.firmest, c.strictness * lacking + grown))
-
-    def _typical_count(self) -> float:
-        """Nbar = sum N^2 / sum N: how many images are behind the class of a typical image."""
-        counts = self.seen.counts
-        return float(counts @ counts) / float(namespace(counts).sum(counts))
-
-    def _anchor_error(self) -> float:
-        """Step 2: psi, how far anchors lie from class means beyond what sampling explains."""
-        seen, xp, width = self.seen, namespace(self.means), self.means.shape[1]
-        known = xp.nonzero(seen.counts > 1.0)[0]
-        if known.shape[0] == 0:
-            return 0.0
-        counts = seen.counts[known]
-        means = seen.sums[known, :] / xp.astype(counts, self.means.dtype)[:, None]
-        off = means - self.anchors[known, :]
-        form = xp.astype(xp.sum((off @ self.precision) * off, axis=1), xp.float64)
-        sampling = xp.clip(seen.count_squares[known] / (counts * counts), max=1.0)
-        return max(0.0, float(counts @ (form - width * sampling)) / float(xp.sum(counts)))
 
     def _place_means(self, classes: Array) -> None:
         """Step 3: mu_k = (kappa a_k + M_k) / (kappa + N_k) for some of the classes."""
@@ -350,20 +268,18 @@ class Anchored(Method):
         return densities - xp.max(densities)
 
     def _self_distances(self) -> Array:
-        """Step 4: c_k = (kappa^2 psi + D N_k / 2) / (kappa + N_k)^2, (K,)."""
+        """Step 4: c_k, the expected distance of a class from its images: larger for few, (K,)."""
         counts, kappa, width = self.seen.counts, self.firmness, self.means.shape[1]
         return (kappa**2 * self.anchor_error + 0.5 * width * counts) / (kappa + counts) ** 2
 
     def _readiness(self) -> float:
         """Step 5: e, from 0 to 1 as the class of a typical image gets ``ready`` images."""
-        return float(min(1.0, (self._typical_count() / self.config.ready) ** 3))
+        return float(min(1.0, (self.seen.typical_count / self.config.ready) ** 3))
 
-    def _answer(
-        self, x: Array, sight: Projection, zero_shot: Array, p: Array
-    ) -> tuple[Array, Array]:
+    def _answer(self, x: Array, sight: Projection, z: Array, p: Array) -> tuple[Array, Array]:
         """Compute logits and probabilities, then update the weight and the balance."""
         xp, densities = namespace(p), self._densities(sight)
-        logits = self._logits(x, zero_shot, densities)
+        logits = self._logits(x, z, densities)
         probs, p = softmax(logits), xp.astype(p, xp.float64)
         self._weigh(densities, p)
         self.answered += xp.astype(probs, xp.float64)
@@ -373,16 +289,14 @@ class Anchored(Method):
     def _logits(self, x: Array, zero_shot: Array, densities: Array) -> Array:
         """Step 6: z + b + e tau G, plus W (x - mean) after corrections."""
         xp, e = namespace(zero_shot), self._readiness()
-        balance = self.config.balance * e * xp.log((self.answered + 1.0) / (self.expected + 1.0))
-        logits = zero_shot + xp.astype(
-            balance + e * math.exp(self.log_weight) * densities, zero_shot.dtype
-        )
-        return logits + self.shifts @ self._centred(x) if self.n_corrections else logits
+        balance = self.config.balance * xp.log((self.answered + 1.0) / (self.expected + 1.0))
+        gained = e * balance + e * math.exp(self.log_weight) * densities
+        logits = zero_shot + xp.astype(gained, zero_shot.dtype)
+        return logits + self.shifts.of(self._centred(x)) if self.shifts.n_steps else logits
 
     def _centred(self, x: Array) -> Array:
         """x less the mean of all images, (D,)."""
-        xp = namespace(x)
-        return x - xp.astype(self.seen.total / self.seen.n_images, x.dtype)
+        return x - namespace(x).astype(self.seen.total / self.seen.n_images, x.dtype)
 
     def _weigh(self, densities: Array, p: Array) -> None:
         """Step 7: trust the Gaussian as far as it predicts the zero-shot probabilities."""
@@ -401,7 +315,10 @@ class Anchored(Method):
     ) -> None:
         """Step 8: add an image to the sums; step 3 for the classes that it counts for."""
         if self.config.half_life:
-            self._fade(0.5 ** (1.0 / self.config.half_life))
+            factor = 0.5 ** (1.0 / self.config.half_life)
+            self.seen.fade(factor)
+            for array in (self.answered, self.expected, self.evidence):
+                array *= factor
         self.seen.see(x, x - p @ self.task.text_features)
         touched = self.seen.count(x, r)
         self.evidence += namespace(r).astype(r, self.evidence.dtype)
@@ -422,11 +339,6 @@ class Anchored(Method):
         moved = kept * self.quadratic[classes] + 2.0 * c * linear
         self.quadratic[classes] = kept * moved + c * c * sight.square
 
-    def _fade(self, factor: float) -> None:
-        self.seen.fade(factor)
-        for array in (self.answered, self.expected, self.evidence):
-            array *= factor
-
     def _extra(self) -> dict[str, float]:
         return {"weight": math.exp(self.log_weight), "firmness": self.firmness}
 
@@ -437,8 +349,7 @@ class Anchored(Method):
 
     def recall(self, sample_id: SampleId) -> Array | None:
         """The feature of an image among the latest ``memory``, (D,)."""
-        known = self.recent.find(sample_id)
-        return None if known is None else known.feature
+        return (known := self.recent.find(sample_id)) and known.feature
 
     def correct(self, sample: Sample, label: int) -> None:
         """Let an image count 1 for ``label`` and 0 for all others; undo what it counted before."""
@@ -447,45 +358,23 @@ class Anchored(Method):
             x = self._feature(sample.views, count=True)
             self._learn(x, r, r, sample.id, None)
         else:
-            x, faded = known.feature, 1.0
-            if self.config.half_life:
-                faded = 0.5 ** (known.age / self.config.half_life)
+            half_life = self.config.half_life
+            x, faded = known.feature, 0.5 ** (known.age / half_life) if half_life else 1.0
             self.seen.count(x, known.counted, sign=-faded)
             self.seen.count(x, r, sign=faded)
-            self._count_evidence(faded * (r - known.counted))
+            change = namespace(x).astype(faded * (r - known.counted), self.evidence.dtype)
+            self.evidence = namespace(x).clip(self.evidence + change, min=0.0)
             self.recent.counted[known.place, :] = r
         self._refresh()
-        self._shift(x, label)
-
-    def _count_evidence(self, change: Array) -> None:
-        """Add ``change`` (K,) to E; a second pass counted other weights, so none falls below 0."""
-        xp = namespace(change)
-        self.evidence = xp.clip(self.evidence + xp.astype(change, xp.float64), min=0.0)
-
-    def _shift(self, x: Array, label: int) -> None:
-        """The least shift that puts the class ahead of any other for this image, by ``margin``.
-
-        With c = x - mean, the logits get W c, and row ``label`` of W gains as much as the row
-        of the strongest other class loses: a passive-aggressive step.
-        """
-        xp, c = namespace(x), self._centred(x)
         zero_shot = self.task.logit_scale * (self.task.text_features @ x)
         logits = self._logits(x, zero_shot, self._densities(self._see(x)))
-        own, length = float(logits[label]), float(c @ c)
-        logits[label] = -math.inf
-        other = int(xp.argmax(logits))
-        lacking = float(logits[other]) + self.config.margin - own
-        if lacking > 0.0 and length > _SAME:
-            step = (0.5 * lacking / length) * c
-            self.shifts[label, :] += step
-            self.shifts[other, :] -= step
-        self.n_corrections += 1
+        self.shifts.learn(logits, label, self._centred(x), self.config.margin)
 
     def _is_sound(self) -> bool:
-        xp, counts = namespace(self.answered), (self.answered, self.expected, self.evidence)
+        counts = (self.answered, self.expected, self.evidence)
         return (
             abs(self.log_weight) <= _HEAVIEST
-            and all(bool(xp.all(n >= 0.0)) for n in counts)
+            and all(float(namespace(n).min(n)) >= 0.0 for n in counts)
             and 0.0 < self.spread <= 1.0
             and 0.0 < self.firmness <= self.config.firmest
             and 0.0 <= self.anchor_error <= _FARTHEST
@@ -495,7 +384,7 @@ class Anchored(Method):
         """Add a class, which stands at its anchor until images count for it."""
         super().add_class(text)
         xp = namespace(text)
-        for name in ("answered", "expected", "evidence", "quadratic", "shifts"):
+        for name in ("answered", "expected", "evidence", "quadratic"):
             known = getattr(self, name)
             setattr(self, name, xp.concat([known, xp.zeros_like(known[:1, ...])]))
         self.anchors = xp.concat([self.anchors, text[None, :]])
@@ -506,20 +395,6 @@ class Anchored(Method):
         """Drop a class's rows; its part of the within-class scatter stays."""
         super().remove_class(index)
         keep = [k for k in range(self.means.shape[0]) if k != index]
-        for name in ("answered", "expected", "evidence", "quadratic", "shifts", "anchors", "means"):
+        for name in ("answered", "expected", "evidence", "quadratic", "anchors", "means"):
             setattr(self, name, getattr(self, name)[keep, ...])
         self.refreshed_at = 0.0
-
-
-def _spread_of(evidence: Array) -> float:
-    """Step 2: u, the number of names in evidence over the number of names in question.
-
-    Both are Hill numbers of the evidence, of order 1 and 1/2, so that a name which no image
-    resembles does not count.
-    """
-    xp = namespace(evidence)
-    total = float(xp.sum(evidence))
-    if total <= 0.0:
-        return 1.0
-    q = evidence / total
-    return min(1.0, math.exp(float(entropy(q))) / float(xp.sum(xp.sqrt(q))) ** 2)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 import pkgutil
 from collections.abc import Mapping
 from functools import cache
@@ -32,7 +33,7 @@ _methods: dict[str, type[Method]] = {}
 
 
 def register(method: M) -> M:
-    """Class decorator: make a method known under its ``name``."""
+    """Class decorator: make a method known under its ``name``; its docstring gets its options."""
     for attribute in ("name", "paper", "Config"):
         if not hasattr(method, attribute):
             raise InputError(
@@ -48,6 +49,11 @@ def register(method: M) -> M:
             f"of {taken.__module__}.{taken.__qualname__}: choose another name."
         )
     _methods[method.name] = method
+    options = [f"{f.name}\n    {f.metadata['help']} (default {f.default})"
+               for f in dataclasses.fields(method.Config) if "help" in f.metadata]  # fmt: skip
+    if options:
+        about = inspect.cleandoc(method.__doc__ or "")
+        method.__doc__ = "\n".join([about, "", "Parameters", "----------", *options])
     return method
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,3 +67,43 @@ class RecentImages(Stateful):
         """Drop what images counted for a class."""
         keep = [k for k in range(self.counted.shape[1]) if k != index]
         self.counted = self.counted[:, keep]
+
+
+_SAME = 1e-6  # squared distance below which an image cannot be told from the mean of all
+
+
+class Shifts(Stateful):
+    """A linear shift of the logits, W c for an image with c = x - mean, learnt from corrections."""
+
+    def __init__(self, text: Array) -> None:
+        """No correction yet, for classes with the text features ``text`` (K, D)."""
+        self.rows = namespace(text).zeros_like(text)  # W, (K, D)
+        self.n_steps = 0
+
+    def of(self, c: Array) -> Array:
+        """What the logits of an image gain, (K,)."""
+        return self.rows @ c
+
+    def learn(self, logits: Array, label: int, c: Array, margin: float) -> None:
+        """The least change of W that puts ``label`` ahead of any other class by ``margin``.
+
+        Row ``label`` gains as much as the row of the strongest other class loses: a
+        passive-aggressive step.
+        """
+        own, length = float(logits[label]), float(c @ c)
+        logits[label] = -math.inf
+        other = int(namespace(logits).argmax(logits))
+        lacking = float(logits[other]) + margin - own
+        if lacking > 0.0 and length > _SAME:
+            step = (0.5 * lacking / length) * c
+            self.rows[label, :] += step
+            self.rows[other, :] -= step
+        self.n_steps += 1
+
+    def add_class(self, text: Array) -> None:
+        """No correction has named the new class."""
+        self.rows = namespace(text).concat([self.rows, 0.0 * text[None, :]])
+
+    def remove_class(self, index: int) -> None:
+        """Drop the row of a class."""
+        self.rows = self.rows[[k for k in range(self.rows.shape[0]) if k != index], :]

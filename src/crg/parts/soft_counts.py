@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 
+from crg.ops import entropy
 from crg.parts.precision import inverse, inverse_from_rows
 from crg.parts.state import Stateful
 from crg.types import Array, namespace
@@ -94,6 +95,29 @@ class SoftCounts(Stateful):
         scatter = self.squares - (sums.T / counts) @ sums
         return inverse(scatter + ridge * xp.eye(width, dtype=xp.float64, device=scatter.device))
 
+    @property
+    def typical_count(self) -> float:
+        """sum N^2 / sum N: how many images are behind the class of a typical image."""
+        counts = self.counts
+        return float(counts @ counts) / float(namespace(counts).sum(counts))
+
+    def anchor_error(self, anchors: Array, precision: Array) -> float:
+        """How far ``anchors`` (K, D) lie from class means beyond what sampling explains.
+
+        The mean of (m_k - a_k) . P (m_k - a_k) - D V_k / N_k^2 with weights N_k, over the classes
+        with more than one image; at least 0.
+        """
+        xp, width = namespace(self.sums), self.sums.shape[1]
+        known = xp.nonzero(self.counts > 1.0)[0]
+        if known.shape[0] == 0:
+            return 0.0
+        counts = self.counts[known]
+        means = self.sums[known, :] / xp.astype(counts, self.sums.dtype)[:, None]
+        off = means - anchors[known, :]
+        form = xp.astype(xp.sum((off @ precision) * off, axis=1), xp.float64)
+        sampling = xp.clip(self.count_squares[known] / (counts * counts), max=1.0)
+        return max(0.0, float(counts @ (form - width * sampling)) / float(xp.sum(counts)))
+
     def add_class(self, text: Array) -> None:
         """One more class that no image has counted for."""
         xp = namespace(text)
@@ -146,3 +170,17 @@ class SoftCounts(Stateful):
         self.counts[gone] = 0.0
         self.count_squares[gone | (self.count_squares < 0.0)] = 0.0
         self.sums[gone, :] = 0.0
+
+
+def spread(counts: Array) -> float:
+    """The number of classes in evidence over the number of classes in question, in (0, 1].
+
+    Both are Hill numbers of ``counts`` (K,), of order 1 and 1/2, so that a class which no image
+    resembles does not count: exp(H(q)) / (sum of sqrt(q_k))^2 with q = counts / sum of counts.
+    """
+    xp = namespace(counts)
+    total = float(xp.sum(counts))
+    if total <= 0.0:
+        return 1.0
+    q = counts / total
+    return min(1.0, math.exp(float(entropy(q))) / float(xp.sum(xp.sqrt(q))) ** 2)
