@@ -41,8 +41,7 @@ import numpy as np
 
 from crg.atomic import file_sha256
 from crg.encoders import load_encoder
-from crg.encoders.base import Encoder
-from crg.encoders.given_text import GivenText
+from crg.encoders.base import Encoder, GivenText
 from crg.features.formats import read_raw, write_raw
 from crg.features.store import read_store
 from crg.resources import FEW, GENERATED, FewShot
