@@ -62,14 +62,6 @@ def mix(x, y, of_x, of_y, out):
 
 
 @compiled
-def stretch(row, factor):
-    """row *= a."""
-    a = row.dtype.type(factor)
-    for d in range(row.shape[0]):
-        row[d] *= a
-
-
-@compiled
 def row_lengths(rows):
     """|row| for each of ``rows``, never zero."""
     sizes = np.empty(rows.shape[0])
@@ -216,7 +208,7 @@ def move_text(views, factors, onto, sizes, text, separation, f, xi1, rate, eps, 
         mix(separation[k], text[k], xi1, -onto[k] / sizes[k] ** 2, g)
         add_views(views, factors[k], g)
         size, along = descend(text[k], g, rate, eps, f, moved[k])
-        stretch(moved[k], 1.0 / size)
+        moved[k] *= text.dtype.type(1.0 / size)
         cosines[k] = along / size
 
 
@@ -291,10 +283,8 @@ def expand(means, projected, reference, solved, spread):
     """``gaussian.expand``: every class mean around its reference, (4, K)."""
     sums = np.empty((4, means.shape[0]))
     for k in range(means.shape[0]):
-        linear, along, square, reach = expand_row(
-            means[k], reference[k], solved[k], spread, projected
-        )
-        sums[0, k], sums[1, k], sums[2, k], sums[3, k] = linear, along, square, reach
+        mu, m, w = means[k], reference[k], solved[k]
+        sums[0, k], sums[1, k], sums[2, k], sums[3, k] = expand_row(mu, m, w, spread, projected)
     return sums
 
 
