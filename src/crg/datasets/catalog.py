@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
+from typing import Any
 
 from crg.suggest import nearest
 from crg.types import InputError
@@ -58,13 +59,13 @@ class DatasetEntry:
 def catalogue() -> dict[str, DatasetEntry]:
     """All entries by name, in the order of the file."""
     text = resources.files("crg.datasets").joinpath("catalog.toml").read_text(encoding="utf-8")
-    return {
-        name: DatasetEntry(
-            name=name,
-            **{key: tuple(v) if isinstance(v, list) else v for key, v in values.items()},
-        )
-        for name, values in tomllib.loads(text).items()
-    }
+    entries = {}
+    for name, values in tomllib.loads(text).items():
+        fixed: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
+        }
+        entries[name] = DatasetEntry(name=name, **fixed)
+    return entries
 
 
 def find_entry(name: str) -> DatasetEntry | None:
