@@ -1,4 +1,4 @@
-"""Feature files: reading back what was written, and refusing everything else."""
+"""Feature files: reading back what was written, refusing everything else, and joining several."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
+from crg.evaluate import run
 from crg.features.files import Features, read_features, write_features
-from crg.types import InputError, Task
+from crg.features.joining import joined, joined_sha256
+from crg.resources import FEW
+from crg.streams import Scenario
+from crg.types import Task
 from made_files import raw_values, save_raw
+from sentences import refused_in_one_sentence
 
 
-def _refusal(path: Path) -> str:
-    with pytest.raises(InputError) as caught:
+def _refused(path: Path, *words: str) -> None:
+    with refused_in_one_sentence(path.name, *words):
         read_features(path)
-    sentence = str(caught.value)
-    assert "\n" not in sentence
-    assert sentence.endswith(".")
-    assert ":" in sentence
-    assert path.name in sentence
-    return sentence
 
 
 def test_reads_what_a_stranger_wrote_with_savez(tmp_path: Path) -> None:
@@ -162,9 +161,7 @@ def test_bad_values_are_refused_in_one_sentence(
     tmp_path: Path, changes: dict[str, Any], says: list[str]
 ) -> None:
     """Each fault of a file is named, with the row where there is one."""
-    sentence = _refusal(save_raw(tmp_path / "a.npz", **changes))
-    for words in says:
-        assert words in sentence
+    _refused(save_raw(tmp_path / "a.npz", **changes), *says)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +181,7 @@ def test_other_files_are_refused(
     """Missing, empty, misnamed and foreign files each have their own sentence."""
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    assert words in _refusal(tmp_path / name)
+    _refused(tmp_path / name, words)
 
 
 @settings(max_examples=25, deadline=None)
@@ -198,7 +195,7 @@ def test_a_truncated_file_is_refused_wherever_it_was_cut(
     write_features(whole, read_features(save_raw(folder / "a.npz")))
     content = whole.read_bytes()
     cut.write_bytes(content[: max(3, int(share * len(content)))])
-    assert "truncated or damaged" in _refusal(cut)
+    _refused(cut, "truncated or damaged")
 
 
 def test_damage_inside_a_file_is_refused(tmp_path: Path) -> None:
@@ -207,10 +204,10 @@ def test_damage_inside_a_file_is_refused(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[200:220] = bytes(20)
     path.write_bytes(content)
-    assert "truncated or damaged" in _refusal(path)
+    _refused(path, "truncated or damaged")
     tensors = {key: raw_values()[key] for key in ("image_features", "text_features")}
     save_file(tensors, tmp_path / "a.safetensors", {"class_names": "cat dog"})
-    assert "json.dumps" in _refusal(tmp_path / "a.safetensors")
+    _refused(tmp_path / "a.safetensors", "json.dumps")
 
 
 def test_a_pickle_is_never_run(tmp_path: Path) -> None:
@@ -221,16 +218,16 @@ def test_a_pickle_is_never_run(tmp_path: Path) -> None:
         def __reduce__(self) -> tuple[Any, ...]:
             return (Path.touch, (mark,))
 
-    _refusal(save_raw(tmp_path / "inside.npz", labels=np.array([Bomb()] * 12, dtype=object)))
+    _refused(save_raw(tmp_path / "inside.npz", labels=np.array([Bomb()] * 12, dtype=object)))
     assert not mark.exists()
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     """Writing to a bad place is refused, and a good file is only ever replaced as a whole."""
     features = read_features(save_raw(tmp_path / "a.npz"))
-    with pytest.raises(InputError, match="cannot be written"):
+    with refused_in_one_sentence("cannot be written"):
         write_features(tmp_path / "none" / "b.npz", features)
-    with pytest.raises(InputError, match=r"ends in \.npz"):
+    with refused_in_one_sentence("ends in .npz"):
         write_features(tmp_path / "b.txt", features)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a.npz"]
 
@@ -248,7 +245,113 @@ def test_the_kind_of_text_is_kept(tmp_path: Path, suffix: str) -> None:
 
 def test_domains_are_one_per_image() -> None:
     """Another number of domains than of images is refused."""
-    raw = raw_values()
-    task = Task(raw["class_names"], raw["text_features"])
-    with pytest.raises(InputError, match="one per image"):
-        Features(raw["image_features"], task, domains=np.zeros(3, dtype=int))
+    with refused_in_one_sentence("domains", "one per image"):
+        part("ab", domains=np.zeros(3, dtype=int))
+
+
+def part(names: str, n: int = 6, seed: int = 0, views: int | None = None, **more: Any) -> Features:
+    """A file with one class per letter of ``names``."""
+    rng = np.random.default_rng(seed)
+    shape = (n, 8) if views is None else (n, views, 8)
+    task = Task(tuple(names), rng.standard_normal((len(names), 8)), more.pop("scale", 100.0))
+    more = {"labels": np.arange(n) % len(names)} | more
+    return Features(rng.standard_normal(shape).astype(np.float32), task, **more)
+
+
+def test_images_follow_each_other_over_all_classes() -> None:
+    """Rows keep their order, labels their class, and shared classes the first file's text."""
+    first, second = part("abc"), part("cbd", n=4, seed=1)
+    whole = joined([first, second])
+    assert whole.task.class_names == ("a", "b", "c", "d")
+    np.testing.assert_array_equal(whole.image_features[:6], first.image_features)
+    np.testing.assert_array_equal(whole.image_features[6:], second.image_features)
+    assert whole.labels is not None and whole.domains is not None
+    assert whole.labels.tolist() == [0, 1, 2, 0, 1, 2, 2, 1, 3, 2]
+    assert whole.domains.tolist() == [0] * 6 + [1] * 4
+    np.testing.assert_array_equal(whole.task.text_features[:3], first.task.text_features)
+    np.testing.assert_array_equal(whole.task.text_features[3], second.task.text_features[2])
+
+
+def test_ids_are_distinct() -> None:
+    """Two images of one name, or of one row, in two files stay two."""
+    names = tuple(f"photo {i}" for i in range(6))
+    whole = joined([part("ab", ids=names), part("ab", ids=names), part("ab")])
+    assert len(set(whole.sample_ids)) == 18
+    assert whole.sample_ids[6] == "1/photo 0" and whole.sample_ids[12] == "2/0"
+
+
+def test_views_are_cut_to_the_fewest() -> None:
+    """The first ordinary views stay, then the first generated ones as far as all have some."""
+    first, second = part("ab", views=6, generated=3), part("ab", views=5, generated=1, seed=1)
+    whole = joined([first, second])
+    assert (whole.n_views, whole.generated) == (4, 1)
+    np.testing.assert_array_equal(whole.image_features[:6], first.image_features[:, [0, 1, 2, 3]])
+    np.testing.assert_array_equal(whole.image_features[6:], second.image_features[:, [0, 1, 2, 4]])
+    without = joined([first, part("ab", views=4)])
+    assert (without.n_views, without.generated) == (3, None)
+    flat = joined([first, part("ab")])
+    assert flat.image_features.shape == (12, 8)
+    np.testing.assert_array_equal(flat.image_features[:6], first.image_features[:, 0])
+
+
+def test_labelled_images_are_joined() -> None:
+    """Those of all files that have some, in the numbers of the joined classes."""
+    few: dict[str, Any] = {"few_features": np.eye(2, 8), "few_labels": np.array([0, 1])}
+    whole = joined([part("ab", **few), part("cd"), part("cb", **few)])
+    assert whole.task.resources[FEW].labels == (0, 1, 2, 1)
+
+
+def test_where_it_comes_from_is_reported() -> None:
+    """Digest, kind of text, prompts, dataset and model are those of all files."""
+    first = part("ab", sha256="1" * 64, prompts=("a {}.",), dataset="x", model="m")
+    second = part("ab", sha256="2" * 64, prompts=("a {}.", "b {}."), text_kind="simulated")
+    whole = joined([first, second])
+    assert whole.sha256 == hashlib.sha256(("1" * 64 + "2" * 64).encode()).hexdigest()
+    assert whole.sha256 == joined_sha256(["1" * 64, "2" * 64])
+    assert joined_sha256(["1", None]) is None
+    assert whole.text_kind == "simulated"
+    assert (whole.prompts, whole.dataset, whole.model) == (("a {}.", "b {}."), "x", "m")
+    assert joined([first, first]).text_kind is None
+
+
+def test_a_single_file_is_one_domain() -> None:
+    """Nothing else changes."""
+    only = part("ab")
+    whole = joined([only])
+    assert whole.domains is not None and set(whole.domains.tolist()) == {0}
+    np.testing.assert_array_equal(whole.image_features, only.image_features)
+
+
+@pytest.mark.parametrize(
+    ("other", "word"),
+    [
+        ({"scale": 50.0}, "scales 100 and 50"),
+        ({"model": "another"}, "another"),
+        ({"labels": None}, "labels"),
+    ],
+)
+def test_files_that_do_not_go_together_are_refused(other: dict[str, Any], word: str) -> None:
+    """Another scale, model or only half of the labels is reported in one sentence."""
+    with refused_in_one_sentence(word):
+        joined([part("ab", model="one"), part("ab", **other)])
+
+
+def test_other_widths_and_no_files_are_refused() -> None:
+    """There is nothing that could be joined."""
+    narrow = Features(np.ones((2, 3), dtype=np.float32), Task(("a", "b"), np.eye(2, 3)))
+    with refused_in_one_sentence("8 and 3 wide"):
+        joined([part("ab"), narrow])
+    with refused_in_one_sentence("nothing"):
+        joined([])
+
+
+def test_domains_run_one_after_the_other(tmp_path: Path) -> None:
+    """A joined stream runs, domain after domain, with images of all files scored."""
+    files = [read_features(save_raw(tmp_path / f"{name}.npz")) for name in "ab"]
+    seen: list[Any] = []
+    scenario = Scenario("domains", images=10)
+    result = run(
+        joined(files), "tda", on_step=lambda s: seen.append(s.sample_id), scenario=scenario
+    )
+    assert [str(name)[0] for name in seen] == ["0"] * 5 + ["1"] * 5
+    assert result.metrics["n_scored"] == 10

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
-import os
-import shutil
 import struct
 import threading
 import time
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,31 +20,14 @@ from safetensors.numpy import save as to_safetensors
 from crg import state_file
 from crg.bench.design import read_design
 from crg.datasets.readers import read_split_file
-from crg.encoding import Wording, encode
 from crg.features import formats, store
 from crg.features.files import read_features
 from crg.images import reading
-from crg.images.views import Recipe
 from crg.prompts import read_descriptions
 from crg.results import ledger
 from crg.results.papers import with_papers
 from crg.types import DEEPEST, parsed_json
-from encoding_fakes import HashEncoder, dots
 from sentences import refused_in_one_sentence
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished store of 40 images with 3 views."""
-    folder = tmp_path_factory.mktemp("stores") / "made"
-    encode(dots(), HashEncoder(), Recipe(views=3), folder, wording=Wording(cache=None))
-    return folder
-
-
-@pytest.fixture
-def copy(made: Path, tmp_path: Path) -> Path:
-    """A copy of it to spoil."""
-    return Path(shutil.copytree(made, tmp_path / "copy"))
 
 
 def nested(levels: int) -> str:
@@ -105,73 +83,6 @@ def test_a_deep_line_of_results_is_left_out(tmp_path: Path) -> None:
     path.write_text(f'{{"schema": 1, "key": "k", "kind": "x", "options": {nested(900)}}}\n')
     known = ledger.read(path)
     assert not known.entries and list(known.left_out) == [1]
-
-
-def _rewrite(folder: Path, **changes: Any) -> None:
-    """Write another header with a digest that matches it."""
-    facts = asdict(store.read_header(folder)) | changes
-    top = {"format": store.FORMAT, "version": store.VERSION, "sha256": store.digest(facts)}
-    (folder / store.HEADER).write_text(json.dumps(top | facts))
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"views": 0}, {"views": "3"}, {"views": 4}, {"width": -8}, {"width": None}, {"ids": []},
-        {"ids": {}}, {"ids": ["a"] * 40}, {"ids": [1] * 40}, {"labels": [0]}, {"labels": "abc"},
-        {"labels": ["a"] * 40}, {"skipped": [1]}, {"skipped": {"a": 1}}, {"checksums": []},
-        {"checksums": {"image_features.npy": 5}}, {"key": []}, {"key": {"model": 5}},
-        {"key": {"template list": 7}}, {"key": {"dataset": {}}}, {"class_names": "abc"},
-        {"class_names": [1, 2, 3]}, {"logit_scale": "50"}, {"logit_scale": float("nan")},
-        {"key": {"generated views": 1.5}},
-    ],
-    ids=str,
-)  # fmt: skip
-def test_a_header_of_wrong_kinds_is_refused(copy: Path, change: dict[str, Any]) -> None:
-    """A digest that matches does not make a value of the wrong kind right."""
-    _rewrite(copy, **change)
-    with refused_in_one_sentence(str(copy)):
-        read_features(copy)
-
-
-def _saved(array: Any) -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, array, allow_pickle=True)
-    return buffer.getvalue()
-
-
-def _endless() -> bytes:
-    """The start of an array of a petabyte."""
-    buffer = io.BytesIO()
-    facts = {"descr": "<f4", "fortran_order": False, "shape": (10**9, 10**6)}
-    np.lib.format.write_array_header_1_0(buffer, facts)
-    return buffer.getvalue()
-
-
-@pytest.mark.parametrize("name", [store.TEXT, store.IMAGES])
-@pytest.mark.parametrize(
-    "content",
-    [_saved(np.array([{}])), _endless(), b"", b"PK\x03\x04", _saved(np.array(["a"] * 40)),
-     _saved(np.zeros((3, 8), np.int32))],
-)  # fmt: skip
-def test_arrays_of_wrong_kinds_are_refused(copy: Path, name: str, content: bytes) -> None:
-    """Nothing is unpickled and no size is believed, even where every checksum matches."""
-    (copy / name).write_bytes(content)
-    sums = store.read_header(copy).checksums | {name: hashlib.sha256(content).hexdigest()}
-    _rewrite(copy, checksums=sums)
-    with refused_in_one_sentence(str(copy)):
-        read_features(copy)
-
-
-def test_a_store_that_becomes_shorter_is_refused(copy: Path) -> None:
-    """Truncation under a reader is a sentence and does not end the process."""
-    features = read_features(copy)
-    features.views(39)
-    os.truncate(copy / store.IMAGES, 200)
-    with refused_in_one_sentence("shorter", "encode again"):
-        features.views(39)
-    with refused_in_one_sentence("shorter"):
-        features.image_features[:, 0]
 
 
 def test_a_compressed_feature_file_does_not_grow_without_bound(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
+import os
 import shutil
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,6 @@ import pytest
 from crg.encoding import Wording, encode
 from crg.features import store
 from crg.features.files import Features, read_features
-from crg.images.image_set import ImageSet
 from crg.images.views import Recipe, make_views
 from crg.types import Task
 from encoding_fakes import HashEncoder, contents, dots
@@ -66,7 +67,7 @@ def test_the_features_are_those_of_the_encoder(made: Path) -> None:
 
 @pytest.mark.parametrize("name", [store.IMAGES, store.TEXT])
 def test_missing_files_are_named(copy: Path, name: str) -> None:
-    """A store that lacks a file is refused, and the file is named."""
+    """A store that lacks an array is refused, and the file is named."""
     (copy / name).unlink()
     with refused_in_one_sentence(str(copy), "damaged", f"{name} is missing"):
         read_features(copy)
@@ -119,6 +120,73 @@ def test_other_versions_are_refused(copy: Path) -> None:
         read_features(copy)
 
 
+def _rewrite(folder: Path, **changes: Any) -> None:
+    """Write another header with a digest that matches it."""
+    facts = asdict(store.read_header(folder)) | changes
+    top = {"format": store.FORMAT, "version": store.VERSION, "sha256": store.digest(facts)}
+    (folder / store.HEADER).write_text(json.dumps(top | facts))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"views": 0}, {"views": "3"}, {"views": 4}, {"width": -8}, {"width": None}, {"ids": []},
+        {"ids": {}}, {"ids": ["a"] * 40}, {"ids": [1] * 40}, {"labels": [0]}, {"labels": "abc"},
+        {"labels": ["a"] * 40}, {"skipped": [1]}, {"skipped": {"a": 1}}, {"checksums": []},
+        {"checksums": {"image_features.npy": 5}}, {"key": []}, {"key": {"model": 5}},
+        {"key": {"template list": 7}}, {"key": {"dataset": {}}}, {"class_names": "abc"},
+        {"class_names": [1, 2, 3]}, {"logit_scale": "50"}, {"logit_scale": float("nan")},
+        {"key": {"generated views": 1.5}},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_header_of_wrong_kinds_is_refused(copy: Path, change: dict[str, Any]) -> None:
+    """A digest that matches does not make a value of the wrong kind right."""
+    _rewrite(copy, **change)
+    with refused_in_one_sentence(str(copy)):
+        read_features(copy)
+
+
+def _saved(array: Any) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=True)
+    return buffer.getvalue()
+
+
+def _endless() -> bytes:
+    """The start of an array of a petabyte."""
+    buffer = io.BytesIO()
+    facts = {"descr": "<f4", "fortran_order": False, "shape": (10**9, 10**6)}
+    np.lib.format.write_array_header_1_0(buffer, facts)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("name", [store.TEXT, store.IMAGES])
+@pytest.mark.parametrize(
+    "content",
+    [_saved(np.array([{}])), _endless(), b"", b"PK\x03\x04", _saved(np.array(["a"] * 40)),
+     _saved(np.zeros((3, 8), np.int32))],
+)  # fmt: skip
+def test_arrays_of_wrong_kinds_are_refused(copy: Path, name: str, content: bytes) -> None:
+    """Nothing is unpickled and no size is believed, even where every checksum matches."""
+    (copy / name).write_bytes(content)
+    sums = store.read_header(copy).checksums | {name: hashlib.sha256(content).hexdigest()}
+    _rewrite(copy, checksums=sums)
+    with refused_in_one_sentence(str(copy)):
+        read_features(copy)
+
+
+def test_a_store_that_becomes_shorter_is_refused(copy: Path) -> None:
+    """Truncation under a reader is a sentence and does not end the process."""
+    features = read_features(copy)
+    features.views(39)
+    os.truncate(copy / store.IMAGES, 200)
+    with refused_in_one_sentence("shorter", "encode again"):
+        features.views(39)
+    with refused_in_one_sentence("shorter"):
+        features.image_features[:, 0]
+
+
 def test_somebody_elses_json_is_not_a_store(tmp_path: Path) -> None:
     """A store.json that is not ours is refused by read_features and left alone by encode."""
     (tmp_path / store.HEADER).write_text('["apples"]')
@@ -141,57 +209,37 @@ def test_half_precision_vectors_are_checked(value: str, fault: str) -> None:
         Features(images, task)
 
 
-def _encoder(**changes: Any) -> HashEncoder:
-    encoder = HashEncoder()
-    for name, value in changes.items():
-        setattr(encoder, name, value)
-    return encoder
-
-
-def _images(**changes: Any) -> ImageSet:
-    return replace(dots(), **changes)
-
-
 _SIZE_9 = replace(HashEncoder().preprocessing, size=9)
-_OTHERS: dict[str, tuple[Callable[[], tuple[ImageSet, HashEncoder, Recipe, Wording]], str]] = {
-    "dataset": (lambda: (dots(name="spots"), _encoder(), Recipe(3), NO_CACHE),
-                'dataset is "dots" in the store but "spots" was asked for'),
-    "count": (lambda: (dots(39), _encoder(), Recipe(3), NO_CACHE),
-              "number of images is 40 in the store but 39 was asked for"),
-    "list": (lambda: (_images(labels=None), _encoder(), Recipe(3), NO_CACHE),
-             "list of images is"),
-    "content": (lambda: (dots(shift=1), _encoder(), Recipe(3), NO_CACHE),
-                "content of the images is"),
-    "model": (lambda: (dots(), _encoder(name="other"), Recipe(3), NO_CACHE),
-              'model is "hash" in the store but "other" was asked for'),
-    "weights": (lambda: (dots(), _encoder(fingerprint="new"), Recipe(3), NO_CACHE),
-                'weights is "weights of h" in the store but "new" was asked for'),
-    "precision": (lambda: (dots(), _encoder(precision="fp16"), Recipe(3), NO_CACHE),
-                  'precision is nothing in the store but "fp16" was asked for'),
-    "size": (lambda: (dots(), _encoder(preprocessing=_SIZE_9), Recipe(3), NO_CACHE),
-             "model's size is 8 in the store but 9 was asked for"),
-    "views": (lambda: (dots(), _encoder(), Recipe(4), NO_CACHE),
-              "views is 3 in the store but 4 was asked for"),
-    "augment": (lambda: (dots(), _encoder(), Recipe(3, "augmix"), NO_CACHE),
-                'augment is "crops" in the store but "augmix" was asked for'),
-    "seed": (lambda: (dots(), _encoder(), Recipe(3, seed=1), NO_CACHE),
-             "seed is 0 in the store but 1 was asked for"),
-    "smallest": (lambda: (dots(), _encoder(), Recipe(3, smallest=0.5), NO_CACHE),
-                 "smallest crop is 0.08 in the store but 0.5 was asked for"),
-    "template": (lambda: (dots(), _encoder(), Recipe(3), Wording(("a {}.",), cache=None)),
-                 "template list is"),
-    "prompts": (lambda: (dots(), _encoder(), Recipe(3), Wording(
-                    None, {"red": ["r."], "green": ["g."], "blue": ["b."]}, "both", None)),
-                'prompts is "template" in the store but "both" was asked for'),
-}  # fmt: skip
+_COLOURS = ("red", "green", "blue")
+_OTHERS: list[tuple[str, dict[str, Any]]] = [  # what is said, and what is given instead
+    ('dataset is "dots" in the store but "spots" was asked for', {"images": dots(name="spots")}),
+    ("number of images is 40 in the store but 39 was asked for", {"images": dots(39)}),
+    ("list of images is", {"images": replace(dots(), labels=None)}),
+    ("content of the images is", {"images": dots(shift=1)}),
+    ('model is "hash" in the store but "other" was asked for', {"name": "other"}),
+    ('weights is "weights of h" in the store but "new" was asked for', {"fingerprint": "new"}),
+    ('precision is nothing in the store but "fp16" was asked for', {"precision": "fp16"}),
+    ("model's size is 8 in the store but 9 was asked for", {"preprocessing": _SIZE_9}),
+    ("views is 3 in the store but 4 was asked for", {"recipe": Recipe(4)}),
+    ('augment is "crops" in the store but "augmix" was asked for',
+     {"recipe": Recipe(3, "augmix")}),
+    ("seed is 0 in the store but 1 was asked for", {"recipe": Recipe(3, seed=1)}),
+    ("smallest crop is 0.08 in the store but 0.5 was asked for",
+     {"recipe": Recipe(3, smallest=0.5)}),
+    ("template list is", {"wording": Wording(("a {}.",), cache=None)}),
+    ('prompts is "template" in the store but "both" was asked for',
+     {"wording": Wording(None, {name: ["x."] for name in _COLOURS}, "both", None)}),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("part", _OTHERS)
-def test_what_differs_is_named(made: Path, part: str) -> None:
+@pytest.mark.parametrize(("words", "others"), _OTHERS)
+def test_what_differs_is_named(made: Path, words: str, others: dict[str, Any]) -> None:
     """A store that something else made is refused, and every part of its key can be named."""
-    other, words = _OTHERS[part]
-    images, encoder, recipe, wording = other()
-    before = contents(made)
+    given: dict[str, Any] = {"images": dots(), "recipe": Recipe(3), "wording": NO_CACHE} | others
+    images, recipe, wording = (given.pop(name) for name in ("images", "recipe", "wording"))
+    encoder, before = HashEncoder(), contents(made)
+    for name, value in given.items():
+        setattr(encoder, name, value)
     with refused_in_one_sentence(str(made), words, "--out"):
         encode(images, encoder, recipe, made, wording=wording)
     assert contents(made) == before
@@ -199,7 +247,7 @@ def test_what_differs_is_named(made: Path, part: str) -> None:
 
 def test_other_descriptions_are_told_apart(tmp_path: Path) -> None:
     """Sentences about the classes are part of the key."""
-    some = {"red": ["It is red."], "green": ["It is green."], "blue": ["It is blue."]}
+    some = {name: [f"It is {name}."] for name in _COLOURS}
     wording = Wording(None, some, "descriptions", None)
     encode(dots(), HashEncoder(), Recipe(), tmp_path / "s", wording=wording)
     others = Wording(None, some | {"blue": ["It is not."]}, "descriptions", None)

@@ -1,8 +1,15 @@
+"""Views: torchvision's to a rounding, the same compiled or not, and in order from any worker."""
+
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,10 +18,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from crg import InputError
 from crg.images import augmix, pixel_kernels, preprocessing, resampling
 from crg.images.preprocessing import Preprocessing, original, random_crop
-from crg.images.views import Recipe, _random_numbers, make_views
-from made_images import gradient, noise, same
+from crg.images.views import Recipe, _random_numbers, iter_views, make_views
+from made_images import encoded, gradient, noise, same
 from plain_views import (
     FILTERS,
     crop_place,
@@ -113,8 +121,7 @@ def test_large_reductions_and_enlargements(form: str) -> None:
 
 def test_squash(form: str) -> None:
     """A model that squashes sees the whole image, whatever its shape."""
-    wanted = Preprocessing(16, (0, 0, 0), (1, 1, 1), "bilinear", "squash")
-    image = noise(90, 40)
+    image, wanted = noise(90, 40), Preprocessing(16, (0, 0, 0), (1, 1, 1), "bilinear", "squash")
     views = make_views(image, wanted, Recipe(MANY), "x")
     assert difference(views[0], plain_original(image, wanted)) <= 1
 
@@ -164,19 +171,11 @@ def test_random_numbers_are_fixed() -> None:
     """The numbers behind the views are these, on every machine and for ever."""
     rows = _random_numbers(7, "a b/\udcff.jpg", 3)
     assert [len(row) for row in rows] == [0, 64, 64]
-    assert [rows[1][0], rows[1][63], rows[2][0]] == [
-        0.1937747781779916,
-        0.5400804690647962,
-        0.16254628327668297,
-    ]
+    found = [rows[1][0], rows[1][63], rows[2][0]]
+    assert found == [0.1937747781779916, 0.5400804690647962, 0.16254628327668297]
     place = random_crop(500, 375, 224, "bilinear", rows[2], 0.08)
-    assert (place.left, place.top, place.width, place.height, place.flipped) == (
-        118,
-        22,
-        222,
-        194,
-        False,
-    )
+    assert (place.left, place.top, place.width, place.height) == (118, 22, 222, 194)
+    assert not place.flipped
 
 
 def test_crops_are_spread_as_they_should_be() -> None:
@@ -228,3 +227,107 @@ def test_normalised(form: str, count: int) -> None:
         assert given_back.dtype == np.float32 and given_back.flags.c_contiguous
         np.testing.assert_allclose(given_back, wanted, atol=2e-6)
     assert CLIP.normalised(views[:0]).shape == (0, 3, 32, 32)
+
+
+SMALL = Preprocessing(16, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+IMAGES = [noise(20 + i, 30 - i, seed=i) for i in range(12)]
+NAMES = [f"{i}.jpg" for i in range(12)]
+
+
+def view_threads() -> list[str]:
+    """The threads that make views and are still there."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("crg-views")]
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3, 20])
+@pytest.mark.parametrize("kind", ["crops", "augmix"])
+def test_views_come_in_order(workers: int, kind: str) -> None:
+    """With any number of workers, the views are those of make_views, in order."""
+    recipe = Recipe(9, kind)  # type: ignore[arg-type]
+    made = list(iter_views(IMAGES, NAMES, SMALL, recipe, workers))
+    for image, name, views in zip(IMAGES, NAMES, made, strict=True):
+        assert not isinstance(views, InputError)
+        assert views.shape == (9, 16, 16, 3) and views.dtype == np.uint8
+        assert same(views, make_views(image, SMALL, recipe, name))
+    assert not view_threads()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_unreadable_images_take_their_place(workers: int, tmp_path: Path) -> None:
+    """An image that cannot be read gives its sentence, and the others follow."""
+    good, empty = tmp_path / "good.png", tmp_path / "empty.png"
+    good.write_bytes(encoded(noise(9, 9), "PNG"))
+    empty.touch()
+    sources = [good, empty, tmp_path / "missing.png", good]
+    made = list(iter_views(sources, "abcd", SMALL, Recipe(2), workers))
+    assert [isinstance(views, InputError) for views in made] == [False, True, True, False]
+    assert "empty.png" in str(made[1]) and "missing.png" in str(made[2])
+
+
+@pytest.mark.parametrize(("workers", "ahead"), [(0, 1), (1, 3), (3, 7)])
+def test_look_ahead_is_bounded(workers: int, ahead: int) -> None:
+    """However long the stream, only two images per worker are read before they are asked for."""
+    taken = 0
+
+    def endless() -> Iterator[Image.Image]:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield IMAGES[0]
+
+    views = iter_views(endless(), (str(i) for i in range(10**9)), SMALL, Recipe(), workers)
+    for _ in range(5):
+        next(views)
+    assert taken <= 4 + ahead
+    views.close()  # type: ignore[attr-defined]
+    assert not view_threads()
+
+
+def test_interruption_leaves_no_threads() -> None:
+    """An interruption in the middle goes through, and the threads are gone."""
+    views = iter_views(IMAGES, NAMES, SMALL, Recipe(4), 2)
+    next(views)
+    assert view_threads()
+    with pytest.raises(KeyboardInterrupt):
+        views.throw(KeyboardInterrupt)  # type: ignore[attr-defined]
+    assert not view_threads()
+
+
+def test_other_errors_are_not_swallowed() -> None:
+    """An error that is not the fault of the image is raised, and the threads end."""
+
+    class Broken:
+        def draw(self) -> Image.Image:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        list(iter_views([Broken()], ["x"], SMALL, Recipe(), 1))
+    with pytest.raises(ValueError, match="shorter"):
+        list(iter_views(IMAGES, NAMES[:3], SMALL, Recipe(), 2))
+    assert not view_threads()
+
+
+_ENDLESS = """
+import itertools
+from PIL import Image
+from crg.images.preprocessing import Preprocessing
+from crg.images.views import Recipe, iter_views
+clip = Preprocessing(64, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+names = (str(i) for i in itertools.count())
+for views in iter_views(itertools.repeat(Image.new("RGB", (300, 300))), names, clip, Recipe(4), 2):
+    print("made", flush=True)
+"""
+
+
+def test_ctrl_c_ends_the_process() -> None:
+    """Ctrl-C ends a program that makes views without end, at once and with its usual mark."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _ENDLESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        for _ in range(3):
+            assert process.stdout.readline() == b"made\n"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode in (-signal.SIGINT, 1, 130), errors
+    assert errors.count(b"Traceback") == 1 and b"KeyboardInterrupt" in errors

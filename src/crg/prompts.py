@@ -24,8 +24,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from crg.atomic import replacing
-from crg.encoders.base import Encoder, Vectors
-from crg.encoders.given_text import GivenText
+from crg.encoders.base import Encoder, GivenText, Vectors
 from crg.types import InputError, Task, parsed_json, unit_rows
 
 Mode: TypeAlias = Literal["template", "descriptions", "both"]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import Any
 
 from crg.adapter import Adapter, create
@@ -35,7 +34,14 @@ __all__ = [
     "same_stream_gives_same_logits",
 ]
 
-CHECKS: list[Check] = [*answers.CHECKS, *inputs.CHECKS, *state.CHECKS]
+CHECKS: list[Check] = [  # every function of these modules that takes ``make`` alone
+    function
+    for module in (answers, inputs, state)
+    for function in vars(module).values()
+    if inspect.isfunction(function)
+    and function.__module__ == module.__name__
+    and list(inspect.signature(function).parameters) == ["make"]
+]
 
 
 def check_method(
@@ -81,15 +87,14 @@ def _line(name: str, failed: CheckFailed) -> int:
     return last_line(failed.__cause__ or failed, file) or first
 
 
-def _create(name: str, task: Task, /, **options: Any) -> Adapter:
-    return create(name, furnished(task, get_method(name).needs), **options)
-
-
 def run_check(check: Check, name: str, make: Make | None = None) -> None:
     """Run one check on a method; any other error in the method fails it too."""
-    maker: Make = make or partial(_create, name)
+
+    def created(task: Task, /, **options: Any) -> Adapter:
+        return create(name, furnished(task, get_method(name).needs), **options)
+
     try:
-        check(maker)
+        check(make or created)
     except (CheckFailed, CheckSkipped):
         raise
     except Exception as error:

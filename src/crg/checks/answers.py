@@ -13,10 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from crg.adapter import Adapter
 from crg.checks.base import (
     VIEW_COUNTS,
-    Check,
     CheckFailed,
     CheckSkipped,
     Floats,
@@ -30,8 +28,9 @@ from crg.checks.base import (
     require_close,
     require_same_bits,
     run,
+    run_with_changing_classes,
 )
-from crg.types import Array, InputError, Prediction, Task
+from crg.types import InputError, Prediction, Task
 
 
 def options_are_documented(make: Make) -> None:
@@ -86,12 +85,8 @@ def adversarial_streams_give_finite_logits(make: Make) -> None:
         if options := small_queues(adapters[0].config):
             adapters.append(make(task, **options))
         for adapter in adapters:
-            _require_sound_throughout(adapter, stream, name)
-
-
-def _require_sound_throughout(adapter: Adapter, stream: Floats, name: str) -> None:
-    for views in stream:
-        require_sound(adapter.step(views), adapter.task, f" (stream: {name})")
+            for views in stream:
+                require_sound(adapter.step(views), task, f" (stream: {name})")
 
 
 def require_sound(prediction: Prediction, task: Task, where: str = "") -> None:
@@ -116,14 +111,15 @@ def _adversarial() -> Iterator[tuple[str, Task, Floats]]:
     for dtype in ("float32", "float64"):
         task = make_task(dtype, logit_scale=100.0)
         text, odd = np.asarray(task.text_features), another_direction(task)
-        one_class = np.repeat(text[None, :1], 24, axis=0)
         yield "one vector over and over", task, np.tile(odd, (24, 8, 1))
         yield "the text features themselves", task, np.tile(text, (5, 1))[:, None, :]
-        yield "one class only", task, one_class
+        yield "one class only", task, np.repeat(text[None, :1], 24, axis=0)
         yield "antipodal views", task, np.stack([np.stack([odd, -odd])] * 24)
         yield "opposite of every text feature", task, np.tile(-text, (5, 1))[:, None, :]
         yield "pure noise", task, make_stream(task, 50, 8, noise=1e6)
-        yield "subnormal and enormous views", task, make_stream(task, 2) * _extremes(dtype)
+        extremes = np.array([np.finfo(dtype).tiny, np.finfo(dtype).max / 4], dtype=dtype)
+        sizes = extremes[:, None, None]
+        yield "subnormal and enormous views", task, make_stream(task, 2) * sizes
         nearly = Task(task.class_names, text[:1] + 1e-4 * text, 100.0)
         yield "nearly equal classes", nearly, make_stream(nearly, 40, 8)
         equal = Task(task.class_names, np.tile(text[:1], (5, 1)), 100.0)
@@ -134,11 +130,6 @@ def _adversarial() -> Iterator[tuple[str, Task, Floats]]:
         for n_classes, width in ((2, 16), (2, 1), (2, 2), (30, 3)):
             small = make_task(dtype, n_classes=n_classes, width=width)
             yield f"K = {n_classes}, D = {width}", small, make_stream(small, 30, 8)
-
-
-def _extremes(dtype: str) -> Floats:
-    limits = np.finfo(dtype)
-    return np.array([limits.tiny, limits.max / 4], dtype=dtype)[:, None, None]
 
 
 def same_stream_gives_same_logits(make: Make) -> None:
@@ -222,10 +213,10 @@ def torch_classes_may_come_and_go(make: Make) -> None:
     """Adding and removing classes does the same on torch tensors as on NumPy arrays."""
     torch = _torch()
     task = make_task()
-    stream, row = make_stream(task, 60, 8), another_direction(task)
+    stream = make_stream(task, 60, 8)
     tensors = Task(task.class_names, torch.asarray(task.text_features), task.logit_scale)
-    expected = _run_with_changing_classes(make(task), stream, row)
-    logits = _run_with_changing_classes(make(tensors), torch.asarray(stream), row)
+    expected = run_with_changing_classes(make(task), stream)
+    logits = run_with_changing_classes(make(tensors), torch.asarray(stream))
     require_close(expected, logits, 1e-9, "Torch and NumPy differ once classes have changed")
 
 
@@ -242,32 +233,8 @@ def single_precision_stays_near_double(make: Make) -> None:
             require(gap < 0.01, f"Single precision moved a probability by {gap:.3g}")
 
 
-def _run_with_changing_classes(adapter: Adapter, stream: Array, row: Array) -> Logits:
-    logits = run(adapter, stream[:20])
-    adapter.add_class("one more", row)
-    logits += run(adapter, stream[20:40])
-    adapter.remove_class("class 1")
-    return logits + run(adapter, stream[40:])
-
-
 def _torch() -> Any:
     try:
         return importlib.import_module("torch")
     except ImportError:
         raise CheckSkipped("torch is not installed: the extra torch has it.") from None
-
-
-CHECKS: list[Check] = [
-    options_are_documented,
-    options_may_be_given_as_text,
-    unknown_options_are_refused,
-    predictions_are_consistent,
-    adversarial_streams_give_finite_logits,
-    same_stream_gives_same_logits,
-    adapters_are_independent,
-    global_random_state_is_left_alone,
-    reset_returns_to_the_start,
-    torch_agrees_with_numpy,
-    torch_classes_may_come_and_go,
-    single_precision_stays_near_double,
-]

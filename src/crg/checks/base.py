@@ -64,6 +64,16 @@ def run(adapter: Adapter, stream: Iterable[Array]) -> Logits:
     return [on_host(adapter.step(views).logits) for views in stream]
 
 
+def run_with_changing_classes(adapter: Adapter, stream: Array) -> Logits:
+    """The logits of a stream, where a class is added after a third and one removed after two."""
+    third = len(stream) // 3
+    logits = run(adapter, stream[:third])
+    adapter.add_class(ADDED, another_direction(adapter.task))
+    logits += run(adapter, stream[third : 2 * third])
+    adapter.remove_class("class 1")
+    return logits + run(adapter, stream[2 * third :])
+
+
 def on_host(array: Array) -> np.ndarray[Any, Any]:
     """A copy as a NumPy array, whatever library it came from."""
     host = array if isinstance(array, np.ndarray) else array.detach().cpu().numpy()
@@ -172,7 +182,12 @@ class WordHashes:
         """normalize(e_k + tanh(mean of the context times a matrix that depends on k))."""
         import torch
 
-        ends = torch.from_numpy(np.stack([self._unbent(end) for end in endings]))
+        names = [end.rstrip(".") for end in endings]
+        unbent = [
+            self.known[name] if name in self.known else _direction(name, self.width)
+            for name in names
+        ]
+        ends = torch.from_numpy(np.stack(unbent))
         bends = np.stack(
             [_direction(f"bend {end}", _CONTEXT_WIDTH * self.width) for end in endings]
         )
@@ -180,10 +195,6 @@ class WordHashes:
         mean = context.mean(dim=-2).expand(len(endings), _CONTEXT_WIDTH).to(ends.dtype)
         bent = ends + torch.tanh(torch.einsum("ke,ked->kd", mean, matrices))
         return torch.nn.functional.normalize(bent, dim=-1)
-
-    def _unbent(self, ending: str) -> np.ndarray[Any, Any]:
-        name = ending.rstrip(".")
-        return self.known[name] if name in self.known else _direction(name, self.width)
 
 
 def _few(task: Task) -> FewShot:
@@ -211,6 +222,4 @@ def _direction(text: str, width: int) -> np.ndarray[Any, Any]:
     seed = int.from_bytes(
         hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8], "little"
     )
-    row = np.random.default_rng(seed).standard_normal(width)
-    unit: np.ndarray[Any, Any] = row / np.linalg.norm(row)
-    return unit
+    return _unit(np.random.default_rng(seed).standard_normal(width))

@@ -12,7 +12,6 @@ import numpy as np
 from crg.adapter import Adapter
 from crg.checks.base import (
     VIEW_COUNTS,
-    Check,
     CheckFailed,
     Make,
     another_direction,
@@ -180,16 +179,3 @@ def _require_refused(adapter: Adapter, action: Callable[[], Any], what: str) -> 
     except Exception as error:
         raise CheckFailed(f"{what} raised {type(error).__name__}, not InputError") from error
     raise CheckFailed(f"{what} was accepted")
-
-
-CHECKS: list[Check] = [
-    inputs_are_not_modified,
-    predictions_are_not_modified,
-    length_of_views_does_not_matter,
-    one_view_may_be_a_vector,
-    half_precision_views_are_accepted,
-    step_many_equals_step_by_step,
-    refused_samples_change_nothing,
-    refused_class_changes_change_nothing,
-    last_two_classes_stay,
-]

@@ -43,27 +43,29 @@ def load_dataset(
     """
     if limit is not None and shots is not None:
         raise InputError("There are a limit and a number of shots: give one of the two.")
-    return drawn_per_class(_loaded(name_or_path, root, split, limit, seed), shots, seed)
+    is_shapes = name_or_path.partition(":")[0] == SHAPES
+    entry = None if is_shapes else find_entry(name_or_path)
+    if entry is None and split != "test":
+        raise InputError(f"{name_or_path} has no split {split!r}: leave the split out.")
+    if is_shapes:
+        return _drawn_per_class(_shapes(name_or_path, limit, seed), shots, seed)
+    if entry is None:
+        images = _own(Path(name_or_path), root)
+    elif root is not None:
+        # What reads images is imported here: the catalogue alone is needed far more often.
+        from crg.datasets.readers import read_entry
 
-
-def _loaded(
-    name_or_path: str, root: Path | None, split: str, limit: int | None, seed: int
-) -> ImageSet:
-    # What reads images is imported here: the catalogue alone is needed far more often.
-    from crg.datasets.readers import read_entry
-
-    if name_or_path.partition(":")[0] == SHAPES:
-        _check_only_split(name_or_path, split)
-        return _shapes(name_or_path, limit, seed)
-    if (entry := find_entry(name_or_path)) is None:
-        _check_only_split(name_or_path, split)
-        return drawn(_own(Path(name_or_path), root), limit, seed)
-    if root is None:
+        images = read_entry(entry, Path(root), split)
+    else:
         raise InputError(
             f"{entry.title} is looked for below a root: give the folder that holds "
             f"{entry.folders[0]} with --root (for a folder of your own write ./{name_or_path})."
         )
-    return drawn(read_entry(entry, Path(root), split), limit, seed)
+    if limit is not None and limit < 1:
+        raise InputError(f"The limit is {limit}: give a number of images above zero.")
+    if limit is not None and limit < len(images):
+        images = images.part(drawn_indices(len(images), limit, seed))
+    return _drawn_per_class(images, shots, seed)
 
 
 def _own(path: Path, root: Path | None) -> ImageSet:
@@ -106,11 +108,6 @@ def _shapes(name: str, limit: int | None, seed: int) -> ImageSet:
     return shape_images(shift, severity, SHAPES_COUNT if limit is None else limit, seed)
 
 
-def _check_only_split(name: str, split: str) -> None:
-    if split != "test":
-        raise InputError(f"{name} has no split {split!r}: leave the split out.")
-
-
 def drawn_indices(total: int, limit: int, seed: int = 0) -> tuple[int, ...]:
     """``limit`` of ``total`` indices at random, without repetition, in rising order.
 
@@ -128,18 +125,7 @@ def indices_sha256(indices: Sequence[int]) -> str:
     return hashlib.sha256(",".join(map(str, indices)).encode()).hexdigest()
 
 
-def drawn(images: ImageSet, limit: int | None, seed: int = 0) -> ImageSet:
-    """The set itself, or ``limit`` images of it at random in their old order."""
-    if limit is None:
-        return images
-    if limit < 1:
-        raise InputError(f"The limit is {limit}: give a number of images above zero.")
-    if limit >= len(images):
-        return images
-    return images.part(drawn_indices(len(images), limit, seed))
-
-
-def drawn_per_class(images: ImageSet, shots: int | None, seed: int = 0) -> ImageSet:
+def _drawn_per_class(images: ImageSet, shots: int | None, seed: int = 0) -> ImageSet:
     """The set itself, or at most ``shots`` images of each class at random.
 
     First comes one of each class, then the second of each, and so on: a smaller draw is the

@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
+from typing import Any
 
 from crg.suggest import nearest
 from crg.types import InputError
@@ -58,7 +59,13 @@ class DatasetEntry:
 def catalogue() -> dict[str, DatasetEntry]:
     """All entries by name, in the order of the file."""
     text = resources.files("crg.datasets").joinpath("catalog.toml").read_text(encoding="utf-8")
-    return {name: _entry(name, values) for name, values in tomllib.loads(text).items()}
+    entries = {}
+    for name, values in tomllib.loads(text).items():
+        fixed: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
+        }
+        entries[name] = DatasetEntry(name=name, **fixed)
+    return entries
 
 
 def find_entry(name: str) -> DatasetEntry | None:
@@ -96,11 +103,6 @@ def get_entry(name: str) -> DatasetEntry:
     return entry
 
 
-def _entry(name: str, values: dict[str, object]) -> DatasetEntry:
-    fixed = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
-    return DatasetEntry(name=name, **fixed)  # type: ignore[arg-type]
-
-
 def _key(name: str) -> str:
     return name.casefold().replace("-", "").replace("_", "").replace(" ", "")
 
@@ -119,16 +121,11 @@ def layout(entry: DatasetEntry) -> list[str]:
         "wnid": f"{place}n01440764/..., a folder per class",
         "numbered": f"{place}0/... to {entry.classes - 1}/...",
     }
-    folders = entry.split_folders or {"": ""}
-    images = lines[entry.reader]
-    found = [images.replace("{split}", each) for each in folders.values()]
-    return [*found, *_lists(entry)]
-
-
-def _lists(entry: DatasetEntry) -> list[str]:
+    splits = entry.split_folders.values() or [""]
+    found = [lines[entry.reader].replace("{split}", each) for each in splits]
     folder = entry.folders[0]
     if entry.reader == "variants":
-        return [f"{folder}/variants.txt", f"{folder}/images_variant_test.txt (train, val)"]
+        return [*found, f"{folder}/variants.txt", f"{folder}/images_variant_test.txt (train, val)"]
     if entry.split_file:
-        return [f"{folder}/{entry.split_file} from {entry.split_url}"]
-    return [f"{folder}/classnames.txt from {entry.names_url}"]
+        return [*found, f"{folder}/{entry.split_file} from {entry.split_url}"]
+    return [*found, f"{folder}/classnames.txt from {entry.names_url}"]

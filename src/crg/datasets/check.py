@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import warnings
 from collections import Counter
@@ -30,7 +31,14 @@ from crg.images.reading import MAX_PIXELS, read_image
 from crg.types import InputError
 
 
-def _header_fault(path: Path) -> str:
+def _fault(path: Path, decode: bool) -> str:
+    """Why an image cannot be read, by its header or by all of it; empty if it can be."""
+    if decode:
+        try:
+            read_image(path)
+        except InputError as error:
+            return str(error)
+        return ""
     if path.stat().st_size == 0:
         return "zero bytes"
     try:
@@ -42,14 +50,6 @@ def _header_fault(path: Path) -> str:
     except Exception as error:  # damaged headers make the decoders raise nearly anything
         return " ".join(str(error).split())
     return f"more than {MAX_PIXELS:,} pixels" if too_large else ""
-
-
-def _decode_fault(path: Path) -> str:
-    try:
-        read_image(path)
-    except InputError as error:
-        return str(error)
-    return ""
 
 
 Kind: TypeAlias = Literal["missing", "count", "names", "unreadable"]
@@ -93,7 +93,13 @@ def check_dataset(
     problems = _missing_parts(entry, root) if entry is not None and root is not None else []
     images = None
     if not problems:
-        images, problems = _listed(name, root, entry)
+        try:
+            images = load_dataset(name, root=root)
+        except InputError as error:
+            is_there = os.path.exists(name) if entry is None else root is not None
+            if not is_there:
+                raise
+            problems = [Fault("missing", str(error))]
     if images is not None:
         problems += _wrong_counts(images, entry) if entry is not None else []
         problems += _bad_files(images, decode, workers, progress)
@@ -140,18 +146,6 @@ def _some_images(entry: DatasetEntry, folder: Path) -> None:
         )
 
 
-def _listed(
-    name: str, root: Path | None, entry: DatasetEntry | None
-) -> tuple[ImageSet | None, list[Fault]]:
-    is_there = entry is not None or os.path.exists(name)
-    try:
-        return load_dataset(name, root=root), []
-    except InputError as error:
-        if not is_there or (entry is not None and root is None):
-            raise
-        return None, [Fault("missing", str(error))]
-
-
 def _wrong_counts(images: ImageSet, entry: DatasetEntry) -> list[Fault]:
     problems = []
     names = images.class_names
@@ -163,19 +157,14 @@ def _wrong_counts(images: ImageSet, entry: DatasetEntry) -> list[Fault]:
         problems.append(Fault("names", f"{what} not the usual.", other))
     if len(images) != entry.test:
         sentence = f"There are {len(images):,} test images, not {entry.test:,}."
-        problems.append(Fault("count", sentence, _uneven_classes(images, entry)))
+        found = Counter(images.labels or ())
+        uneven = tuple(
+            f"{name}: {found[label]}, not {entry.per_class}"
+            for label, name in enumerate(names)
+            if entry.per_class and found[label] != entry.per_class
+        )
+        problems.append(Fault("count", sentence, uneven))
     return problems
-
-
-def _uneven_classes(images: ImageSet, entry: DatasetEntry) -> tuple[str, ...]:
-    if not entry.per_class:
-        return ()
-    found = Counter(images.labels or ())
-    return tuple(
-        f"{name}: {found[label]}, not {entry.per_class}"
-        for label, name in enumerate(images.class_names)
-        if found[label] != entry.per_class
-    )
 
 
 def _bad_files(images: ImageSet, decode: bool, workers: int, progress: Progress) -> list[Fault]:
@@ -189,7 +178,7 @@ def _bad_files(images: ImageSet, decode: bool, workers: int, progress: Progress)
         ThreadPoolExecutor(workers) as pool,
         warnings.catch_warnings(action="ignore"),  # Pillow warns about what is reported here
     ):
-        found = pool.map(_decode_fault if decode else _header_fault, there.values())
+        found = pool.map(_fault, there.values(), itertools.repeat(decode))
         for name, fault in zip(there, found, strict=True):
             advance()
             faults += [f"{name}: {fault}"] if fault else []

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-from crg.datasets.layout import image_names, is_image_name, subfolders, unreadable_folder
+from crg.datasets.layout import image_names, is_image_name, refuse_folder, subfolders
 from crg.images.image_set import ImageSet
 from crg.images.reading import shown
 from crg.types import InputError
@@ -57,7 +57,7 @@ def count_ignored(folder: Path) -> int:
 def files_below(folder: Path) -> Iterator[str]:
     """Paths of the visible files below a folder, sorted, with forward slashes."""
     seen: set[str] = set()  # a link may point to a folder above it
-    for place, folders, files in os.walk(folder, onerror=_refuse, followlinks=True):
+    for place, folders, files in os.walk(folder, onerror=refuse_folder, followlinks=True):
         real = os.path.realpath(place)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         if real in seen:
@@ -67,10 +67,6 @@ def files_below(folder: Path) -> Iterator[str]:
         for name in sorted(files):
             if not name.startswith("."):
                 yield Path(place, name).relative_to(folder).as_posix()
-
-
-def _refuse(error: OSError) -> None:
-    raise unreadable_folder(error)
 
 
 TABLE_SUFFIXES = {".csv": ",", ".tsv": "\t"}

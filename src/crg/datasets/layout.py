@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from crg.datasets.catalog import DatasetEntry
 from crg.images.reading import IMAGE_SUFFIXES, shown
@@ -92,12 +93,12 @@ def is_image_name(name: str) -> bool:
     return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
 
 
-def unreadable_folder(error: OSError) -> InputError:
-    """What to say of a folder that cannot be listed."""
-    return InputError(
+def refuse_folder(error: OSError) -> NoReturn:
+    """Refuse a folder that cannot be listed."""
+    raise InputError(
         f"The folder {shown(error.filename)} cannot be read ({error.strerror}): "
         "ask for permission to read it."
-    )
+    ) from None
 
 
 def _visible(folder: Path) -> Iterable[os.DirEntry[str]]:
@@ -107,7 +108,7 @@ def _visible(folder: Path) -> Iterable[os.DirEntry[str]]:
         with os.scandir(folder) as found:
             visible = [each for each in found if not each.name.startswith(".")]
     except OSError as error:
-        raise unreadable_folder(error) from None
+        refuse_folder(error)
     return sorted(visible, key=lambda each: each.name)
 
 

@@ -12,6 +12,7 @@ Images come in the order of the list, or by class and then by name.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -43,9 +44,11 @@ def read_split_file(path: Path) -> tuple[tuple[str, ...], dict[str, list[Row]]]:
     if not isinstance(content, dict):
         raise InputError(f"{path} is not a split file (it has no train, val and test): {_AGAIN}")
     lists = {split: rows for split, rows in content.items() if isinstance(rows, list)}
-    for rows in lists.values():
-        for row in rows:
-            _check_row(path, row)
+    for row in itertools.chain.from_iterable(lists.values()):
+        match row:
+            case [str(), int(label), str()] if label >= 0 and not isinstance(label, bool):
+                continue
+        raise InputError(f"{path} has {row!r} for [path, label, class name]: {_AGAIN}")
     splits = {split: [(row[0], row[1]) for row in rows] for split, rows in lists.items()}
     named = ((row[1], row[2]) for rows in lists.values() for row in rows)
     return _names_by_label(path, named), splits
@@ -73,13 +76,6 @@ def read_lines(path: Path) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-def _check_row(path: Path, row: object) -> None:
-    match row:
-        case [str(), int(label), str()] if label >= 0 and not isinstance(label, bool):
-            return
-    raise InputError(f"{path} has {row!r} for [path, label, class name]: {_AGAIN}")
-
-
 def _names_by_label(path: Path, named: Iterable[tuple[int, str]]) -> tuple[str, ...]:
     names: dict[int, str] = {}
     for label, name in named:
@@ -93,9 +89,6 @@ def _names_by_label(path: Path, named: Iterable[tuple[int, str]]) -> tuple[str, 
 
 def _line(error: Exception) -> str:
     return " ".join(str(getattr(error, "strerror", None) or error).split()).rstrip(".")
-
-
-Reader: TypeAlias = Callable[[DatasetEntry, Path, str], ImageSet]
 
 
 def read_entry(entry: DatasetEntry, root: Path, split: str = "test") -> ImageSet:
@@ -120,7 +113,15 @@ def _read_variants(entry: DatasetEntry, root: Path, split: str) -> ImageSet:
     if not listing.is_file() and split != "test":
         raise _no_split(entry, split, entry.splits)
     names = read_lines(folder / "variants.txt")
-    rows = [_variant_row(listing, line, names) for line in read_lines(listing)]
+    rows = []
+    for line in read_lines(listing):
+        stem, _, name = line.partition(" ")
+        if name not in names:
+            raise InputError(
+                f"{listing} names the variant {name!r}, which variants.txt lacks: "
+                "extract the archive again."
+            )
+        rows.append((f"{stem}.jpg", names.index(name)))
     images = image_folder(entry, folder, [name for name, _ in rows])
     return _image_set(entry, split, images, names, rows)
 
@@ -151,22 +152,12 @@ def _read_numbered_folders(entry: DatasetEntry, root: Path, split: str) -> Image
     return _image_set(entry, split, images, list(names.values()), rows)
 
 
-_READERS: dict[str, Reader] = {
+_READERS: dict[str, Callable[[DatasetEntry, Path, str], ImageSet]] = {
     "split": _read_split_file,
     "variants": _read_variants,
     "wnid": _read_wnid_folders,
     "numbered": _read_numbered_folders,
 }
-
-
-def _variant_row(listing: Path, line: str, names: Sequence[str]) -> Row:
-    stem, _, name = line.partition(" ")
-    if name not in names:
-        raise InputError(
-            f"{listing} names the variant {name!r}, which variants.txt lacks: "
-            "extract the archive again."
-        )
-    return f"{stem}.jpg", names.index(name)
 
 
 def _class_folders(entry: DatasetEntry, root: Path, split: str) -> tuple[Path, dict[str, str]]:

@@ -97,8 +97,12 @@ def list_encoders(pattern: str | None = None) -> list[EncoderRow]:
     hub = "huggingface.co, or a folder, through transformers"
     own = EncoderRow("mini", "mini", "bundled with crg", here=True)
     others = [
-        EncoderRow("hf:USER/MODEL", "huggingface", hub, None, _missing("transformers")),
-        EncoderRow("onnx:FOLDER", "onnx", "crg encoders export", None, _missing("onnxruntime")),
+        EncoderRow(
+            "hf:USER/MODEL", "huggingface", hub, None, _missing("transformers", "huggingface")
+        ),
+        EncoderRow(
+            "onnx:FOLDER", "onnx", "crg encoders export", None, _missing("onnxruntime", "onnx")
+        ),
     ]
     if pattern is None:
         return [own, *_open_clip_rows(PAPER), *others]
@@ -119,9 +123,8 @@ def open_clip_problem() -> str | None:
     return None
 
 
-def _missing(name: str) -> str | None:
-    """The extra to install for a library; None if the library can be imported."""
-    extra = {"transformers": "huggingface", "onnxruntime": "onnx"}[name]
+def _missing(name: str, extra: str) -> str | None:
+    """``extra``, which has to be installed for a library; None if the library is there."""
     try:
         library(name, extra)
     except InputError:

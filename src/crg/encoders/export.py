@@ -67,7 +67,13 @@ def export(name: str, folder: str | os.PathLike[str]) -> Exported:
     encoder = OpenClip(name, device="cpu", precision="fp32")
     with _appearing(target) as partial:
         _write(encoder, partial)
-        images, texts = _differences(encoder, Onnx(partial, device="cpu"))
+        exported, side = Onnx(partial, device="cpu"), encoder.preprocessing.size
+        pixels = np.random.default_rng(0).integers(0, 256, (3, side, side, 3), dtype=np.uint8)
+        differences = (
+            encoder.encode_images(pixels) - exported.encode_images(pixels),
+            encoder.encode_texts(_SENTENCES) - exported.encode_texts(_SENTENCES),
+        )
+        images, texts = (float(np.abs(each).max()) for each in differences)
         if not max(images, texts) <= TOLERANCE:  # NaN fails too
             raise InputError(
                 f"The exported features of {name} differ by {max(images, texts):.1e}, more than "
@@ -183,15 +189,6 @@ def _plain_attention(torch: Any) -> Iterator[None]:
         yield
     finally:
         torch.backends.mha.set_fastpath_enabled(before)
-
-
-def _differences(encoder: OpenClip, exported: Onnx) -> tuple[float, float]:
-    """The largest difference of a coordinate, for images and for texts; three and four rows."""
-    side = encoder.preprocessing.size
-    pixels = np.random.default_rng(0).integers(0, 256, (3, side, side, 3), dtype=np.uint8)
-    images = encoder.encode_images(pixels) - exported.encode_images(pixels)
-    texts = encoder.encode_texts(_SENTENCES) - exported.encode_texts(_SENTENCES)
-    return float(np.abs(images).max()), float(np.abs(texts).max())
 
 
 @contextlib.contextmanager

@@ -204,12 +204,11 @@ class Mini:
     def __init__(self, path: Path | None = None) -> None:
         """Read the weights; a missing or damaged file is reported in one sentence."""
         source = WEIGHTS if path is None else Path(path)
-        raw = _read(source)
-        self.fingerprint: str = hashlib.sha256(raw).hexdigest()
         self.source: str = "bundled with crg" if path is None else str(source)
-        self.facts, weights = _parsed(source, raw)
+        self.facts, weights, self.fingerprint = _read(source)
         self._weights = {name: array.astype(np.float32) for name, array in weights.items()}
-        self._lexicon = _lexicon(self.facts, self._weights)
+        known = {word: row for row, word in enumerate(self.facts["words"])}
+        self._lexicon = Lexicon(known, self._weights.pop("words"), self._weights.pop("buckets"))
         self.width = int(self.facts["width"])
         self.logit_scale = float(self.facts["logit_scale"])
         self.preprocessing = Preprocessing(
@@ -304,42 +303,24 @@ class MiniPrompts:
         return self._embedded[endings]
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path) -> tuple[Mapping[str, Any], Mapping[str, Any], str]:
+    """The facts and the weights of a file, and its SHA-256."""
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(
-            f"The weights of mini cannot be read from {path} ({error.strerror}): "
-            "install crg-tta again or run tools/train_mini.py."
-        ) from None
-
-
-def _parsed(path: Path, raw: bytes) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    try:
+        raw = path.read_bytes()
         length = int.from_bytes(raw[:8], "little")
-        header = json.loads(raw[8 : 8 + length])
-        facts = json.loads(header["__metadata__"]["mini"])
+        facts = json.loads(json.loads(raw[8 : 8 + length])["__metadata__"]["mini"])
         weights = load(raw)
-        _check(facts, weights)
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        reason = " ".join(str(error).split())
+        if facts["format"] != FORMAT:
+            raise ValueError(f"format {facts['format']} in place of {FORMAT}")
+        digest = hashlib.sha256()
+        for name in sorted(weights):
+            digest.update(name.encode() + np.ascontiguousarray(weights[name]).tobytes())
+        if digest.hexdigest() != facts["sha256"]:
+            raise ValueError("its checksum does not fit")
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+        reason = " ".join(str(getattr(error, "strerror", None) or error).split())
         raise InputError(
-            f"{path} does not hold the weights of mini ({reason}): "
+            f"The weights of mini cannot be read from {path} ({reason}): "
             "install crg-tta again or run tools/train_mini.py."
         ) from None
-    return facts, weights
-
-
-def _check(facts: Mapping[str, Any], weights: Weights) -> None:
-    if facts["format"] != FORMAT:
-        raise ValueError(f"format {facts['format']} in place of {FORMAT}")
-    digest = hashlib.sha256()
-    for name in sorted(weights):
-        digest.update(name.encode() + np.ascontiguousarray(weights[name]).tobytes())
-    if digest.hexdigest() != facts["sha256"]:
-        raise ValueError("its checksum does not fit")
-
-
-def _lexicon(facts: Mapping[str, Any], weights: dict[str, Numbers]) -> Lexicon:
-    known = {word: row for row, word in enumerate(facts["words"])}
-    return Lexicon(known, weights.pop("words"), weights.pop("buckets"))
+    return facts, weights, hashlib.sha256(raw).hexdigest()

@@ -205,7 +205,14 @@ class _Graph:
 def read_tokenizer(use: TokenizerUse, folder: Path) -> Tokenize:
     """The tokenizer of an exported folder, which gives the tokens of open_clip's."""
     inner = library("tokenizers", "onnx").Tokenizer.from_file(str(folder / TOKENIZER))
-    clean = _cleaner(use.clean)
+    fix = library("ftfy", "onnx").fix_text
+
+    def clean(text: str) -> str:  # as the function does that open_clip calls by this name
+        text = html.unescape(html.unescape(fix(text)))
+        if use.clean == "canonicalize":
+            text = text.replace("_", " ").translate(str.maketrans("", "", string.punctuation))
+        text = " ".join(text.split())
+        return text if use.clean == "whitespace" else text.lower()
 
     def tokenize(texts: Sequence[str], context_length: int) -> np.ndarray[Any, np.dtype[np.int64]]:
         inner.enable_truncation(context_length)
@@ -215,20 +222,6 @@ def read_tokenizer(use: TokenizerUse, folder: Path) -> Tokenize:
         return np.where(tokens == use.stripped, 0, tokens) if use.stripped else tokens
 
     return tokenize
-
-
-def _cleaner(kind: Clean) -> Callable[[str], str]:
-    """The function that open_clip calls by this name; it cleans a text before tokenization."""
-    fix = library("ftfy", "onnx").fix_text
-
-    def clean(text: str) -> str:
-        text = html.unescape(html.unescape(fix(text)))
-        if kind == "canonicalize":
-            text = text.replace("_", " ").translate(str.maketrans("", "", string.punctuation))
-        text = " ".join(text.split())
-        return text if kind == "whitespace" else text.lower()
-
-    return clean
 
 
 def _read_description(folder: Path) -> tuple[About, str]:
@@ -242,7 +235,12 @@ def _read_description(folder: Path) -> tuple[About, str]:
         if file.stat().st_size > _MAX_DESCRIPTION:
             raise ValueError(f"more than {_MAX_DESCRIPTION:,} bytes")
         raw = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
-        _check_version(file, raw)
+        kind, version = raw.get("format"), raw.get("version")
+        if (kind, version) != (FORMAT, VERSION) or isinstance(version, bool):
+            raise InputError(
+                f"{file} is of format {kind!r:.40} version {version!r:.40} but this crg reads "
+                f"{FORMAT} version {VERSION}: export the model again."
+            )
         about = msgspec.convert(raw, About)
         if not (folder / TEXT).exists():
             about.tokenizer = about.context_length = None
@@ -261,15 +259,6 @@ def _read_description(folder: Path) -> tuple[About, str]:
 def _damaged(file: Path, error: Exception) -> InputError:
     reason = printable(first_line(error)).replace("`", "'")
     return InputError(f"{file} is damaged ({reason}): export the model again.")
-
-
-def _check_version(file: Path, raw: dict[str, Any]) -> None:
-    kind, version = raw.get("format"), raw.get("version")
-    if (kind, version) != (FORMAT, VERSION) or isinstance(version, bool):
-        raise InputError(
-            f"{file} is of format {kind!r:.40} version {version!r:.40} but this crg reads {FORMAT} "
-            f"version {VERSION}: export the model again."
-        )
 
 
 def _check_files(folder: Path, about: About) -> None:

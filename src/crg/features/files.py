@@ -29,6 +29,7 @@ a store, is read like a file.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -40,8 +41,7 @@ import numpy as np
 
 from crg.atomic import file_sha256
 from crg.encoders import load_encoder
-from crg.encoders.base import Encoder
-from crg.encoders.given_text import GivenText
+from crg.encoders.base import Encoder, GivenText
 from crg.features.formats import read_raw, write_raw
 from crg.features.store import read_store
 from crg.resources import FEW, GENERATED, FewShot
@@ -83,28 +83,28 @@ class Features:
         """Check everything against the task."""
         _check_vectors("image_features", self.image_features, (2, 3), self.task.width)
         n, k = len(self.image_features), self.task.n_classes
+        put = functools.partial(object.__setattr__, self)
         if self.labels is not None:
-            object.__setattr__(self, "labels", _checked_labels("labels", self.labels, n, k))
-        if self.domains is not None and np.shape(self.domains) != (n,):
-            raise InputError(f"domains has shape {np.shape(self.domains)}: give one per image.")
+            put("labels", _checked_labels("labels", self.labels, n, k))
+        if self.domains is not None:
+            put("domains", _column("domains", self.domains, n, "iu", "whole numbers"))
         if self.ids is not None:
-            object.__setattr__(self, "ids", _checked_ids(self.ids, n))
-        object.__setattr__(self, "text_kind", _text_kind_of(self.text_kind))
-        object.__setattr__(self, "model", _one_text("model", self.model, "ViT-B-16"))
+            put("ids", _checked_ids(self.ids, n))
+        kind = _one_text("text_kind", self.text_kind, "simulated")
+        put("text_kind", None if kind in OWN_TEXT else kind)
+        put("model", _one_text("model", self.model, "ViT-B-16"))
         if (self.few_features is None) != (self.few_labels is None):
             raise InputError("few_features and few_labels belong together: give both or neither.")
-        if self.few_features is not None and self.few_labels is not None:
-            object.__setattr__(self, "few_features", _floats("few_features", self.few_features))
+        if self.few_features is not None:
+            put("few_features", _floats("few_features", self.few_features))
             _check_vectors("few_features", self.few_features, (2,), self.task.width)
             few = _checked_labels("few_labels", self.few_labels, len(self.few_features), k)
-            object.__setattr__(self, "few_labels", few)
+            put("few_labels", few)
             rows = like(self.few_features, self.task.text_features)
-            known = {FEW: FewShot(rows, tuple(few.tolist()))}
-            object.__setattr__(self, "task", self.task.with_resources(known))
+            put("task", self.task.with_resources({FEW: FewShot(rows, tuple(few.tolist()))}))
         if self.generated is not None:
-            count = _checked_generated(self.generated, self.n_views)
-            object.__setattr__(self, "generated", count)
-            object.__setattr__(self, "task", self.task.with_resources({GENERATED: count}))
+            put("generated", _checked_generated(self.generated, self.n_views))
+            put("task", self.task.with_resources({GENERATED: self.generated}))
 
     def __len__(self) -> int:
         """N, the number of images."""
@@ -139,7 +139,23 @@ def read_features(path: str | os.PathLike[str], verify: bool = True) -> Features
         raw, digest = read_raw(source, (*REQUIRED, *OPTIONAL)), None
     check_complete(source, raw)
     try:
-        return _assembled(source, raw, digest or file_sha256(source))
+        images = _array("image_features", raw["image_features"])  # a store's stay on disk
+        names, text = _classes(raw)
+        scale = _array("logit_scale", raw["logit_scale"])
+        if scale.size != 1 or scale.dtype.kind not in "fiu":
+            raise InputError("logit_scale is not one number: store the model's, 100 for CLIP.")
+        precision = np.float64 if images.dtype == np.float64 else np.float32
+        with np.errstate(over="ignore"):  # values that overflow are refused as infinite
+            task = Task(names, text.astype(precision), float(scale.item()))
+        return Features(
+            image_features=images,
+            task=task,
+            source=source,
+            sha256=digest or file_sha256(source),
+            prompts=tuple(raw.get("prompts") or ()),
+            dataset=raw.get("dataset"),
+            **{name: raw.get(name) for name in OPTIONAL},
+        )
     except InputError as error:
         raise InputError(f"{source}: {error}") from None
 
@@ -162,7 +178,7 @@ def read_class_features(path: str | os.PathLike[str]) -> Task:
     """
     source, needed = Path(path), ("text_features", "class_names")
     raw = read_raw(source, needed)
-    check_names(source, raw, needed, "a file of text features")
+    check_complete(source, raw, needed, "a file of text features")
     try:
         names, text = _classes(raw)
         return Task(names, text.astype(np.float32), 1.0)
@@ -184,35 +200,17 @@ def load_with_classes(
     return model if known is None else GivenText(model, known, str(text_features))
 
 
-def _assembled(source: Path, raw: Mapping[str, Any], digest: str) -> Features:
-    images = _array("image_features", raw["image_features"])  # a store's stay on disk
-    names, text = _classes(raw)
-    precision = np.float64 if images.dtype == np.float64 else np.float32
-    with np.errstate(over="ignore"):  # values that overflow are refused as infinite
-        task = Task(names, text.astype(precision), _one_number(raw["logit_scale"]))
-    return Features(
-        image_features=images,
-        task=task,
-        source=source,
-        sha256=digest,
-        prompts=tuple(raw.get("prompts") or ()),
-        dataset=raw.get("dataset"),
-        **{name: raw.get(name) for name in OPTIONAL},
-    )
-
-
-def check_complete(source: Path, raw: Mapping[str, Any]) -> None:
-    """Refuse a file that lacks a required name, and suggest the nearest name that it has."""
-    check_names(source, raw, REQUIRED, "a feature file")
-
-
-def check_names(source: Path, raw: Mapping[str, Any], needed: Sequence[str], what: str) -> None:
-    """Refuse a file that lacks one of the names that ``what`` needs."""
+def check_complete(
+    source: Path,
+    raw: Mapping[str, Any],
+    needed: Sequence[str] = REQUIRED,
+    what: str = "a feature file",
+) -> None:
+    """Refuse a file that lacks a name that ``what`` needs, and suggest the nearest it has."""
     for key in needed:
         if key in raw:
             continue
-        spare = [name for name in raw if name not in (*REQUIRED, *OPTIONAL)]
-        close = near(key, spare)
+        close = near(key, [name for name in raw if name not in (*REQUIRED, *OPTIONAL)])
         hint = f" (the nearest name in it is {close[0]!r})" if close else ""
         raise InputError(
             f"{source} holds no {key!r}{hint}: "
@@ -234,13 +232,14 @@ def _check_vectors(what: str, array: Any, ndims: tuple[int, ...], width: int) ->
             f"{what} is {shape[-1]} wide but text_features {width}: "
             "encode both with the same model."
         )
-    _check_rows(what, array)
-
-
-def _check_rows(what: str, array: Numbers) -> None:
-    rows = max(1, _CHUNK // (array.shape[1] if array.ndim == 3 else 1))
+    rows = max(1, _CHUNK // (shape[1] if len(shape) == 3 else 1))
     for start in range(0, len(array), rows):
-        peaks = _peaks(array[start : start + rows])
+        part = array[start : start + rows]
+        if part.dtype == np.float16:  # fifteen times faster than NumPy's arithmetic on halves:
+            bits = part.view(np.uint16) & 0x7FFF  # without the sign they sort as integers do
+            peaks = bits.max(axis=-1).view(np.float16)
+        else:
+            peaks = np.abs(part).max(axis=-1)
         bad = np.argwhere(~np.isfinite(peaks) | (peaks == 0))
         if not bad.size:
             continue
@@ -253,27 +252,9 @@ def _check_rows(what: str, array: Numbers) -> None:
         )
 
 
-def _peaks(rows: Numbers) -> Numbers:
-    """The largest magnitude of each vector; NaN or infinity where it holds such a value."""
-    if rows.dtype == np.float16:  # fifteen times faster than NumPy's arithmetic on halves:
-        bits = rows.view(np.uint16) & 0x7FFF  # without the sign their order is that of integers
-        rows = bits.max(axis=-1).view(np.float16)
-    else:
-        rows = np.abs(rows).max(axis=-1)
-    return rows
-
-
 def _checked_labels(what: str, labels: Any, count: int, n_classes: int) -> Numbers:
     """``count`` class numbers as int64."""
-    array = _array(what, labels)
-    if array.shape != (count,):
-        raise InputError(
-            f"{what} has shape {array.shape} but there are {count} images: store one label each."
-        )
-    if array.dtype.kind not in "iu":
-        raise InputError(
-            f"{what} holds {array.dtype} values: store whole numbers from 0 to {n_classes - 1}."
-        )
+    array = _column(what, labels, count, "iu", f"whole numbers from 0 to {n_classes - 1}")
     outside = np.flatnonzero((array < 0) | (array >= n_classes))
     if outside.size:
         row = int(outside[0])
@@ -297,13 +278,7 @@ def _checked_generated(stored: Any, n_views: int) -> int:
 
 def _checked_ids(ids: Any, count: int) -> tuple[SampleId, ...]:
     """``count`` distinct names of images."""
-    array = _array("ids", ids)
-    if array.shape != (count,):
-        raise InputError(
-            f"ids has shape {array.shape} but there are {count} images: store one id each."
-        )
-    if array.dtype.kind not in "iuUS":
-        raise InputError(f"ids holds {array.dtype} values: store strings or whole numbers.")
+    array = _column("ids", ids, count, "iuUS", "strings or whole numbers")
     names: list[Any] = _decoded(array).tolist()
     if len(set(names)) != count:
         [(twice, _)] = Counter(names).most_common(1)
@@ -319,14 +294,16 @@ def _classes(raw: Mapping[str, Any]) -> tuple[tuple[str, ...], Numbers]:
     return tuple(_decoded(names).tolist()), _floats("text_features", raw["text_features"])
 
 
-def _text_kind_of(stored: Any) -> str | None:
-    """Where text features come from; None where that is the model's own text encoder.
-
-    >>> _text_kind_of("simulated"), _text_kind_of("clip"), _text_kind_of(None)
-    ('simulated', None, None)
-    """
-    kind = _one_text("text_kind", stored, "simulated")
-    return None if kind in OWN_TEXT else kind
+def _column(what: str, stored: Any, count: int, kinds: str, wanted: str) -> Numbers:
+    """One value per image, of one of these kinds of NumPy types."""
+    array = _array(what, stored)
+    if array.shape != (count,):
+        raise InputError(
+            f"{what} has shape {array.shape} but there are {count} images: store one per image."
+        )
+    if array.dtype.kind not in kinds:
+        raise InputError(f"{what} holds {array.dtype} values: store {wanted}.")
+    return array
 
 
 def _one_text(what: str, stored: Any, example: str) -> str | None:
@@ -361,11 +338,3 @@ def _floats(what: str, array: Any) -> Numbers:
             f"{what} holds {values.dtype} values: store the encoder's output as float16 or float32."
         )
     return values
-
-
-def _one_number(stored: Any) -> float:
-    """The logit scale."""
-    array = _array("logit_scale", stored)
-    if array.size != 1 or array.dtype.kind not in "fiu":
-        raise InputError("logit_scale is not one number: store the model's scale, 100 for CLIP.")
-    return float(array.reshape(()))

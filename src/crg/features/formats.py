@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_safetensors
 
 from crg.atomic import replacing
+from crg.extras import first_line
 from crg.types import InputError, limit, parsed_json
 
 Raw = dict[str, Any]
@@ -137,7 +138,7 @@ def _read_safetensors(path: Path, wanted: frozenset[str]) -> Raw:
         raise _damaged(path, error) from None
     except (TypeError, AttributeError) as error:  # NumPy has no bfloat16
         raise InputError(
-            f"{path} holds a kind of number that NumPy lacks ({_brief(error)}): "
+            f"{path} holds a kind of number that NumPy lacks ({first_line(error)}): "
             "store float16 or float32 values."
         ) from None
 
@@ -176,14 +177,9 @@ def _write_safetensors(path: Path, values: Mapping[str, Any]) -> None:
 
 def _damaged(path: Path, error: BaseException) -> InputError:
     return InputError(
-        f"{path} is truncated or damaged ({_brief(error)}): "
+        f"{path} is truncated or damaged ({first_line(error)}): "
         "write it again or restore it from a copy."
     )
-
-
-def _brief(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".:") if lines else type(error).__name__
 
 
 _READERS = {".npz": _read_npz, ".safetensors": _read_safetensors}

@@ -31,23 +31,29 @@ def joined(parts: Sequence[Features]) -> Features:
         raise InputError("There is nothing to join: give at least one file.")
     _check_alike(parts)
     task = _union(parts)
-    places = [_places(part, task) for part in parts]
+    place = {name: k for k, name in enumerate(task.class_names)}
+    places = [np.array([place[name] for name in part.task.class_names]) for part in parts]
     n_ordinary = min(part.n_views - (part.generated or 0) for part in parts)
     n_generated = min(part.generated or 0 for part in parts)
     views = [_cut(part, n_ordinary, n_generated) for part in parts]
-    few = [(part, place) for part, place in zip(parts, places, strict=True) if _has_few(part)]
+    few = [
+        (part, to) for part, to in zip(parts, places, strict=True) if part.few_labels is not None
+    ]
+    kinds = list(dict.fromkeys(part.text_kind for part in parts if part.text_kind))
     return Features(
         image_features=np.concatenate(views),
         task=task,
-        labels=_labels(parts, places),
+        labels=None
+        if parts[0].labels is None
+        else np.concatenate([to[part.labels] for part, to in zip(parts, places, strict=True)]),
         ids=tuple(f"{k}/{name}" for k, part in enumerate(parts) for name in part.sample_ids),
         few_features=np.concatenate([part.few_features for part, _ in few]) if few else None,
-        few_labels=np.concatenate([place[part.few_labels] for part, place in few]) if few else None,
+        few_labels=np.concatenate([to[part.few_labels] for part, to in few]) if few else None,
         generated=n_generated or None,
         model=next((part.model for part in parts if part.model), None),
         source=parts[0].source,
         sha256=joined_sha256(part.sha256 for part in parts),
-        text_kind=_text_kind(parts),
+        text_kind=SIMULATED if SIMULATED in kinds else ", ".join(kinds) or None,
         prompts=tuple(dict.fromkeys(each for part in parts for each in part.prompts)),
         dataset=" + ".join(dict.fromkeys(p.dataset for p in parts if p.dataset)) or None,
         domains=np.repeat(np.arange(len(parts)), [len(part) for part in parts]),
@@ -89,12 +95,6 @@ def _union(parts: Sequence[Features]) -> Task:
     return Task(names, np.stack([rows[name] for name in names]), parts[0].task.logit_scale)
 
 
-def _places(part: Features, task: Task) -> Numbers:
-    """Where the classes of one file are in the joined task (K,)."""
-    place = {name: k for k, name in enumerate(task.class_names)}
-    return np.array([place[name] for name in part.task.class_names], dtype=np.int64)
-
-
 def _cut(part: Features, n_ordinary: int, n_generated: int) -> Numbers:
     """The views that are kept, (N, D) where it is the original alone."""
     if part.image_features.ndim == 2:
@@ -104,23 +104,6 @@ def _cut(part: Features, n_ordinary: int, n_generated: int) -> Numbers:
     first = part.n_views - (part.generated or 0)
     kept = [*range(n_ordinary), *range(first, first + n_generated)]
     return np.asarray(part.image_features[:, kept])
-
-
-def _labels(parts: Sequence[Features], places: Sequence[Numbers]) -> Numbers | None:
-    """All labels in the numbers of the joined task."""
-    if parts[0].labels is None:
-        return None
-    return np.concatenate([place[part.labels] for part, place in zip(parts, places, strict=True)])
-
-
-def _has_few(part: Features) -> bool:
-    return part.few_features is not None and part.few_labels is not None
-
-
-def _text_kind(parts: Sequence[Features]) -> str | None:
-    """Where the text features come from, if any do not come from the model."""
-    kinds = list(dict.fromkeys(part.text_kind for part in parts if part.text_kind))
-    return SIMULATED if SIMULATED in kinds else ", ".join(kinds) or None
 
 
 def few_for(task: Task, few: Features) -> FewShot:

@@ -175,9 +175,7 @@ def read_store(folder: Path, verify: bool = True) -> tuple[dict[str, Any], str]:
         "prompts": header.key.get("template list"),
         "dataset": header.key.get("dataset"),
     }
-    return raw | ({} if header.labels is None else {"labels": header.labels}), digest(
-        asdict(header)
-    )
+    return raw, digest(asdict(header))
 
 
 def _mapped(folder: Path, header: Header, name: str, verify: bool) -> Numbers:
@@ -242,7 +240,11 @@ class StoreWriter:
         _check_same(folder, header, plan)
         self.finished = header.finished
         if self.finished:
-            _check_left_out(folder, header, accept_skipped)
+            if header.skipped and not accept_skipped:
+                raise InputError(
+                    f"{folder} lacks images that could not be read ({len(header.skipped)}): accept "
+                    "that with --skip-unreadable, or repair them and encode into another folder."
+                )
             self._remove_blocks()  # the last process was killed before it could
         else:
             make_folder(folder / BLOCKS, "--out")
@@ -290,8 +292,12 @@ class StoreWriter:
             labels=None if labels is None else [labels[row] for row in kept],
             skipped={ids[row]: skipped[row] for row in sorted(skipped)},
         )
-        with replacing(self.folder / IMAGES) as partial:
-            self._join(partial, header.shape, skipped)
+        facts = {"descr": HALF.str, "fortran_order": False, "shape": header.shape}
+        with replacing(self.folder / IMAGES) as partial, partial.open("wb") as file:
+            np.lib.format.write_array_header_1_0(file, facts)
+            for number, (rows, _) in enumerate(self.blocks):
+                images, _ = self._read(number)  # not mapped: a full disk would end the process
+                file.write(images[[row not in skipped for row in rows]].tobytes())
         with replacing(self.folder / TEXT) as partial, partial.open("wb") as file:
             np.save(file, np.asarray(text, dtype="<f4"))
         sums = {name: file_sha256(self.folder / name) for name in (IMAGES, TEXT)}
@@ -311,14 +317,6 @@ class StoreWriter:
             raise InputError(f"{self._path(number)} was made from other images: encode them again.")
         reasons = json.loads(str(raw["skipped"]))
         return raw["images"], {int(row): why for row, why in reasons.items()}
-
-    def _join(self, target: Path, shape: tuple[int, ...], skipped: Mapping[int, str]) -> None:
-        facts = {"descr": HALF.str, "fortran_order": False, "shape": shape}
-        with target.open("wb") as file:  # not mapped, because a full disk would end the process
-            np.lib.format.write_array_header_1_0(file, facts)
-            for number, (rows, _) in enumerate(self.blocks):
-                images, _ = self._read(number)
-                file.write(images[[row not in skipped for row in rows]].tobytes())
 
     def _remove_blocks(self) -> None:
         shutil.rmtree(self.folder / BLOCKS, ignore_errors=True)
@@ -347,15 +345,6 @@ def _check_folder(folder: Path) -> None:
                 f"{folder} holds something else than a store ({path.name}): "
                 "give an empty folder or a new one."
             )
-
-
-def _check_left_out(folder: Path, header: Header, accept_skipped: bool) -> None:
-    """Images are never missing silently from a finished store."""
-    if header.skipped and not accept_skipped:
-        raise InputError(
-            f"{folder} lacks images that could not be read ({len(header.skipped)}): accept that "
-            "with --skip-unreadable, or repair them and encode into another folder."
-        )
 
 
 def _check_same(folder: Path, header: Header, plan: Header) -> None:

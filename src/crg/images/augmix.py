@@ -46,8 +46,12 @@ def random_mixture(draws: Sequence[float], side: int) -> Mixture:
     """The mixture that these numbers in [0, 1) stand for, for a square of ``side`` pixels."""
     own, exponentials = draws[0], [_TINY - math.log1p(-u) for u in draws[1 : 1 + CHAINS]]
     shares = (own, *((1 - own) * each / sum(exponentials) for each in exponentials))
-    starts = range(1 + CHAINS, DRAWS_FOR_AUGMIX, _PER_CHAIN)
-    return [_chain(draws[i : i + _PER_CHAIN], side) for i in starts], shares
+    chains = []
+    for start in range(1 + CHAINS, DRAWS_FOR_AUGMIX, _PER_CHAIN):
+        depth, first = 1 + int(draws[start] * DEPTH), start + 1
+        places = range(first, first + depth * _PER_OPERATION, _PER_OPERATION)
+        chains.append([_operation(*draws[i : i + _PER_OPERATION], side) for i in places])
+    return chains, shares
 
 
 def mix(view: Pixels, mixture: Mixture, compiled: bool = True) -> None:
@@ -63,13 +67,11 @@ def mix(view: Pixels, mixture: Mixture, compiled: bool = True) -> None:
         return
     crop = Image.fromarray(view)
     for chain, share in zip(chains, shares[1:], strict=True):
-        total += np.asarray(reduce(apply_by_pillow, chain, crop)) * share
+        total += (
+            np.asarray(reduce(lambda crop, each: _BY_PILLOW[each.name](crop, each), chain, crop))
+            * share
+        )
     view[:] = np.minimum(total + np.float32(0.5), 255)
-
-
-def _chain(draws: Sequence[float], side: int) -> list[Operation]:
-    starts = range(1, 1 + (1 + int(draws[0] * DEPTH)) * _PER_OPERATION, _PER_OPERATION)
-    return [_operation(draws[i], draws[i + 1], draws[i + 2], side) for i in starts]
 
 
 def _operation(which: float, how_strong: float, sign: float, side: int) -> Operation:
@@ -109,11 +111,6 @@ _OPERATIONS: tuple[Callable[[float, int, int], Operation], ...] = (
     lambda level, sign, side: _shift(sign * int(level * side / 3), 0),
     lambda level, sign, side: _shift(0, sign * int(level * side / 3)),
 )
-
-
-def apply_by_pillow(crop: Image.Image, operation: Operation) -> Image.Image:
-    """Apply an operation to a crop."""
-    return _BY_PILLOW[operation.name](crop, operation)
 
 
 def _shifted(crop: Image.Image, operation: Operation) -> Image.Image:

@@ -94,7 +94,10 @@ def reading(source: Any, max_pixels: int = MAX_PIXELS) -> Iterator[Image.Image]:
         image, name, max_pixels = source.draw(), "The drawn image", MAX_PIXELS
     else:
         raise InputError(f"A value of type {type(source).__name__} is not an image: {_ACCEPTED}.")
-    _check_size(image, name, max_pixels)
+    if image.width * image.height > max_pixels:
+        raise _too_large(name, max_pixels)
+    if 0 in image.size:
+        raise InputError(f"{name} has no pixels: {_ANOTHER}.")
     with _memory.taken(_needed(image), name):
         yield _finished(image, name)
 
@@ -168,13 +171,6 @@ def _of_extra(content: bytes, name: str) -> tuple[str, ...]:
     return ("HEIF",)
 
 
-def _check_size(image: Image.Image, name: str, max_pixels: int) -> None:
-    if image.width * image.height > max_pixels:
-        raise _too_large(name, max_pixels)
-    if 0 in image.size:
-        raise InputError(f"{name} has no pixels: {_ANOTHER}.")
-
-
 def _finished(image: Image.Image, name: str) -> Image.Image:
     """Load the image, turn it upright and convert it to RGB, as far as it is not so already."""
     try:
@@ -231,7 +227,10 @@ def _orientation(image: Image.Image) -> int:
 
 def _as_rgb(image: Image.Image, name: str) -> Image.Image:
     if image.mode.startswith("I"):
-        return Image.fromarray(_bytes_of(_as_16_bit(np.asarray(image), name))).convert("RGB")
+        values = np.asarray(image)  # more than eight bits, maybe as integers of 32 bits
+        if values.min() < 0 or values.max() > 65535:
+            raise InputError(f"{name} holds integers of 32 bits: convert it to 8 or 16 bits.")
+        return Image.fromarray(_bytes_of(values.astype(np.uint16))).convert("RGB")
     if image.mode == "F":
         return Image.fromarray(_bytes_of(np.asarray(image))).convert("RGB")
     return _laid_on_white(image)
@@ -242,13 +241,6 @@ def _laid_on_white(image: Image.Image) -> Image.Image:
         return image if image.mode == "RGB" else image.convert("RGB")
     page = Image.new("RGBA", image.size, _WHITE)
     return Image.alpha_composite(page, image.convert("RGBA")).convert("RGB")
-
-
-def _as_16_bit(values: Any, name: str) -> Any:
-    """Grey values of more than eight bits, which Pillow also hands out as 32-bit integers."""
-    if values.min() < 0 or values.max() > 65535:
-        raise InputError(f"{name} holds integers of 32 bits: convert it to 8 or 16 bits.")
-    return values.astype(np.uint16)
 
 
 def _bytes_of(values: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -263,21 +255,17 @@ def _bytes_of(values: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
     if values.dtype == np.bool_:
         values = values * np.uint8(255)
     elif values.dtype.kind == "f":
-        values = _from_unit_range(values)
+        if not np.all((values >= 0) & (values <= 1)):  # NaN is not either
+            raise InputError(
+                "The image holds floating-point values outside 0 to 1 or NaN: "
+                "divide by the largest possible value."
+            )
+        values = np.floor(values.astype(np.float32) * 255 + 0.5).astype(np.uint8)
     elif values.dtype == np.uint16:
         values = ((values.astype(np.uint32) + 128) // 257).astype(np.uint8)
     if values.dtype != np.uint8:
         raise InputError(f"The image holds {values.dtype} values: give uint8 from 0 to 255.")
     return np.ascontiguousarray(values)
-
-
-def _from_unit_range(values: Any) -> Any:
-    if not np.all((values >= 0) & (values <= 1)):  # NaN is not either
-        raise InputError(
-            "The image holds floating-point values outside 0 to 1 or NaN: "
-            "divide by the largest possible value."
-        )
-    return np.floor(values.astype(np.float32) * 255 + 0.5).astype(np.uint8)
 
 
 def _too_large(name: str, max_pixels: int) -> InputError:

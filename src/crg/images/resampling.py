@@ -117,22 +117,18 @@ class ViewSource:
         """Write the square that ``crop`` describes into ``out``, (S, S, 3)."""
         if self._kernels is None:
             out[:] = np.asarray(_cut_by_pillow(self._image, crop, out.shape[0]))
-        elif crop.down_first:
-            standing = np.empty_like(out)
-            self._cut_across_last(crop, standing.reshape(len(out), -1))
-            self._kernels.transpose(standing.reshape(len(out), -1), out.reshape(len(out), -1))
+            return
+        side = len(out)
+        across, down = self._axes(crop, side)
+        lines = out.reshape(side, -1)
+        if crop.down_first:
+            standing = np.empty_like(lines)
+            between = self._begun(self._rows, down, across, False, side)
+            self._finish(between, across, crop.flipped, standing)
+            self._kernels.transpose(standing, lines)
         else:
-            self._cut_down_last(crop, out.reshape(len(out), -1))
-
-    def _cut_down_last(self, crop: Crop, out: Pixels) -> None:
-        across, down = self._axes(crop, len(out))
-        between = self._begun(self._columns, across, down, crop.flipped, len(out))
-        self._finish(between, down, False, out)
-
-    def _cut_across_last(self, crop: Crop, out: Pixels) -> None:
-        across, down = self._axes(crop, len(out))
-        between = self._begun(self._rows, down, across, False, len(out))
-        self._finish(between, across, crop.flipped, out)
+            between = self._begun(self._columns, across, down, crop.flipped, side)
+            self._finish(between, down, False, lines)
 
     def _axes(self, crop: Crop, side: int) -> tuple[_Axis, _Axis]:
         bicubic = crop.interpolation == "bicubic"
