@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import sys
 from collections import Counter
@@ -21,10 +20,9 @@ from colour_encoder import ColourEncoder, save_image, save_stream
 from crg.classifier import Answer, Classifier
 from crg.cli import main
 from crg.predict import stream
-from crg.predict.answers import AnswerFile, read_answers
-from crg.predict.sorting import Sorter, check_apart, folder_names
+from crg.predict.answers import read_answers
+from crg.predict.sorting import Sorter
 from documents import ROOT, code_blocks, commands
-from sentences import refused_in_one_sentence
 
 NAMES = ("--classes", "red,green,blue")
 N_IMAGES = 12
@@ -59,9 +57,10 @@ def finished(*words: str) -> Result:
 
 
 def refused(said: str, *words: str) -> None:
-    """The command ends with exit code 2 and a sentence that has these words."""
+    """The command ends with exit code 2, a sentence that has these words, and no answers."""
     outcome = called(*words)
     assert outcome.exit_code == 2 and said in outcome.stderr, outcome.output
+    assert outcome.stdout == ""
 
 
 def stopped(count: int, *words: str, after: bool = True) -> Result:
@@ -216,15 +215,6 @@ def test_a_continued_file_has_the_summary_of_the_whole() -> None:
     assert "12 images answered" in whole and "2 unsure" in whole
 
 
-def test_the_summary_of_many_classes_is_bounded() -> None:
-    """The twenty most frequent classes are listed, and the others counted together."""
-    output = stream.Output(AnswerFile(io.StringIO(), "jsonl"))
-    output.per_class = Counter({f"class {k:02}": 40 - k for k in range(30)})
-    *shown, rest = output.class_summary()
-    assert len(shown) == 20 and shown[0].split() == ["class", "00", "40"]
-    assert rest.split() == ["10", "more", "classes", str(sum(40 - k for k in range(20, 30)))]
-
-
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("count", [5, N_IMAGES + 5])
 @pytest.mark.parametrize("out", ["a.csv", "a.parquet"])
@@ -357,52 +347,6 @@ def test_sorting_continues_without_repeating_or_losing(by: str, after: bool) -> 
         assert place.read_bytes() == original[Path(line["path"]).name]
         assert Path(line["path"]).exists() == (by != "move")
         assert place.is_symlink() == (by == "link")
-
-
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    """A name that is taken gets a number."""
-    sorter = Sorter(tmp_path / "sorted", "copy", ["red"])
-    for number, name in enumerate(("a", "b", "c")):
-        path = save_image(tmp_path / name / "x.png", "red", noise=number)
-        sorter.put(path, sorter.place_for(path, "red"))
-    found = sorted(path.name for path in (tmp_path / "sorted" / "red").iterdir())
-    assert found == ["x 2.png", "x 3.png", "x.png"]
-
-
-def test_a_move_that_ended_between_two_disks_is_completed(tmp_path: Path) -> None:
-    """If both files are there and the same, the original goes; if they differ, both stay."""
-    path = save_image(tmp_path / "x.png", "red")
-    place = save_image(tmp_path / "sorted" / "red" / "x.png", "blue")
-    line = {"path": str(path), "sorted_to": str(place)}
-    sorter = Sorter(tmp_path / "sorted", "move", ["red"])
-    sorter.repair([line])
-    assert path.exists() and place.exists()
-    place.write_bytes(path.read_bytes())
-    sorter.repair([line])
-    assert not path.exists() and place.exists()
-
-
-def test_folders_of_odd_classes_are_allowed_everywhere() -> None:
-    """Separators, dots, reserved and long names give distinct folders below the one asked for."""
-    odd = ["a/b", "a_b", "A_B", "..", ".", "CON", "nul.txt", "x" * 300, " b ", "unsure", "?", "é:"]
-    folders = folder_names(odd)
-    assert len({each.casefold() for each in folders.values()}) == len(odd) + 1
-    for each in folders.values():
-        assert Path(each).name == each and each.strip(" .") == each and len(each.encode()) <= 110
-        assert each.casefold() not in ("con", "nul.txt")
-
-
-@pytest.mark.parametrize(
-    ("argument", "refused"),
-    [("in", True), ("in/*/*.png", True), ("in/**/*.png", True), ("in/*.png", False)],
-)
-def test_sorted_images_are_not_read_again(argument: str, refused: bool) -> None:
-    """A folder that the next call would search is refused."""
-    if not refused:
-        check_apart(Path("in/sorted"), [argument])
-        return
-    with refused_in_one_sentence("beside"):
-        check_apart(Path("in/sorted"), [argument])
 
 
 def test_other_options_do_not_continue_a_file() -> None:

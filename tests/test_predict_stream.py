@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 from collections import Counter, deque
 from pathlib import Path
@@ -122,3 +123,12 @@ def test_the_state_is_saved_now_and_then(tmp_path: Path, paths: list[Path]) -> N
         stream = ImageStream(classifier, Output(answers), tmp_path / "state", save_every=4)
         for number, _ in enumerate(stream.run(paths), start=1):
             assert (tmp_path / "state").exists() == (number >= 4)
+
+
+def test_the_summary_of_many_classes_is_bounded() -> None:
+    """The twenty most frequent classes are listed, and the others counted together."""
+    output = Output(AnswerFile(io.StringIO(), "jsonl"))
+    output.per_class = Counter({f"class {k:02}": 40 - k for k in range(30)})
+    *shown, rest = output.class_summary()
+    assert len(shown) == 20 and shown[0].split() == ["class", "00", "40"]
+    assert rest.split() == ["10", "more", "classes", str(sum(40 - k for k in range(20, 30)))]

@@ -32,24 +32,12 @@ from crg.prompts import PHOTO, Mode, encode_classes, make_task, read_description
 from crg.resources import FEW, TEXT_ENCODER
 from crg.state_file import Saved
 from crg.threads import one_blas_thread
-from crg.types import InputError, Prediction, Task, printable
+from crg.types import InputError, Task
 
 __all__ = ["Answer", "Classifier"]
 
 _CLASSES_SHOWN = 10  # in a notebook, the most frequent ones
 _VIEWS_AT_ONCE = 64  # views that the encoder gets in one call, whole images
-_DEFAULT_MODEL = "mini"  # the model of people who name none
-_SAME_TEXT = 1e-3  # how far text features of the same words and weights may lie apart
-_ABOUT: dict[str, Any] = {
-    "model": str,
-    "templates": list,
-    "descriptions": (dict, type(None)),
-    "prompts": str,
-    "views": int,
-    "augment": str,
-    "smallest_crop": (int, float),
-    "seed": int,
-}
 
 
 class Classifier:
@@ -96,7 +84,7 @@ class Classifier:
             classes = read_class_features(text_features).class_names
         names = _checked_names(classes, saved)
         self.recipe = Recipe(views=views, augment=augment, seed=seed, smallest=smallest_crop)
-        named = _model_of(saved, str(state)) if model is None else model
+        named = state_file.model_of(saved, str(state)) if model is None else model
         self.encoder: Encoder = load_with_classes(
             named, text_features, device=device, precision=precision
         )
@@ -135,7 +123,7 @@ class Classifier:
         The weights are not in the file: the model is loaded by its name. One that was read from
         files of yours is given again as ``model``, and so are ``text_features``.
         """
-        about = _checked_about(state_file.read(path), str(path))
+        about = state_file.checked_about(state_file.read(path), str(path))
         about["model"] = model  # None: the constructor decides whether it may be loaded
         about |= {"device": device, "precision": precision, "text_features": text_features}
         return cls(state=path, on_note=on_note, **about)
@@ -207,7 +195,7 @@ class Classifier:
         ``image`` is one that ``predict`` would take. The method knows it again by its
         ``sample_id``: the path, if none is given.
         """
-        if sample_id is None and _is_path(image):
+        if sample_id is None and isinstance(image, (str, Path)):
             sample_id = str(image)
         features = self.encode(image, "corrected" if sample_id is None else sample_id)
         with self.adapter.lock, one_blas_thread():
@@ -251,10 +239,13 @@ class Classifier:
             raise InputError("The images are a single one: give a list of images, or use predict.")
         if passes not in (1, 2):
             raise InputError(f"passes is {passes!r}: read the images once or twice, 1 or 2.")
-        if passes == 2:
-            yield from self._predict_twice(self._encode_many(images, sample_ids, workers))
-            return
-        for name, views, features in self._encode_many(images, sample_ids, workers):
+        encoded = self._encode_many(images, sample_ids, workers)
+        yield from self._predict_once(encoded) if passes == 1 else self._predict_twice(encoded)
+
+    def _predict_once(
+        self, encoded: Iterable[tuple[str, Any, Vectors | InputError]]
+    ) -> Iterator[Answer | InputError]:
+        for name, views, features in encoded:
             if isinstance(features, InputError):
                 yield features
             else:
@@ -269,12 +260,7 @@ class Classifier:
                 "Two passes learn from the start, and this classifier has learnt already: "
                 "make a new one, or use passes=1."
             )
-        first = [
-            features
-            if isinstance(features, InputError)
-            else replace(self.answer(features, name), pixels=small_copy(views))
-            for name, views, features in encoded
-        ]
+        first = list(self._predict_once(encoded))
         learnt = [each for each in first if isinstance(each, Answer)]
         with one_blas_thread():
             self.adapter.finish([(each.sample_id, each.features) for each in learnt])
@@ -284,8 +270,7 @@ class Classifier:
                 with self.adapter.lock, one_blas_thread():
                     prediction = self.adapter.answer(each.features, each.sample_id)
                     self.chosen[prediction.class_name] += 1
-                    final = self.as_answer(prediction, each.features, each.step, each.sample_id)
-                yield replace(final, pixels=each.pixels)
+                yield replace(each, prediction=prediction)
             else:
                 yield each
 
@@ -326,20 +311,25 @@ class Classifier:
         """A new adapter, with what the method needs as far as it is available."""
         if few is not None:
             task = task.with_resources({FEW: few_for(task, read_features(few))})
-        if TEXT_ENCODER in get_method(method).needs and hasattr(self.encoder, "promptable"):
-            task = task.with_resources({TEXT_ENCODER: self.encoder.promptable()})
-        return create(method, task, **options)
+        return create(method, task.with_resources(self._text_encoder(method)), **options)
 
     def _continued(
         self, saved: Saved, state: str, task: Task, method: str | None, options: dict[str, Any]
     ) -> Adapter:
         """The adapter of a state, if it was saved by this method, for this model and prompts."""
-        _check_method(saved, state, method, options)
-        _check_text(saved, state, task)
-        needed = TEXT_ENCODER in get_method(saved.method).needs
-        if needed and hasattr(self.encoder, "promptable"):
-            return restored(saved, {TEXT_ENCODER: self.encoder.promptable()})
-        return restored(saved)
+        state_file.check_method(saved, state, method)
+        config = build_config(saved.method, get_method(saved.method).Config, options)
+        asked = {name: getattr(config, name) for name in with_preset(saved.method, options)}
+        state_file.check_options(saved, state, asked)
+        state_file.check_text(saved, state, task)
+        return restored(saved, self._text_encoder(saved.method))
+
+    def _text_encoder(self, method: str) -> dict[str, Any]:
+        """The text encoder for a method that tunes prompts, if the model has one."""
+        is_needed = TEXT_ENCODER in get_method(method).needs
+        if not (is_needed and hasattr(self.encoder, "promptable")):
+            return {}
+        return {TEXT_ENCODER: self.encoder.promptable()}
 
     def _follow(self, task: Task, on_note: Callable[[str], None] | None) -> None:
         """Add and remove classes until they are those of ``task``."""
@@ -357,16 +347,11 @@ class Classifier:
 
     def _about(self) -> dict[str, Any]:
         """The arguments of the constructor that are saved with the state."""
-        return {
-            "model": self.encoder.name,
-            "templates": self._prompts["templates"],
-            "descriptions": self._prompts["descriptions"],
-            "prompts": self._prompts["mode"],
-            "views": self.recipe.views,
-            "augment": self.recipe.augment,
-            "smallest_crop": self.recipe.smallest,
-            "seed": self.recipe.seed,
-        }
+        prompts, recipe = self._prompts, self.recipe
+        return {"model": self.encoder.name, "templates": prompts["templates"],
+                "descriptions": prompts["descriptions"], "prompts": prompts["mode"],
+                "views": recipe.views, "augment": recipe.augment,
+                "smallest_crop": recipe.smallest, "seed": recipe.seed}  # fmt: skip
 
     def _encoded(
         self, batch: Sequence[tuple[str, Any]], first: int
@@ -387,26 +372,15 @@ class Classifier:
         with self.adapter.lock, one_blas_thread():
             prediction = self.adapter.step(features, sample_id)
             self.chosen[prediction.class_name] += 1
-            return self.as_answer(prediction, features, self.adapter.n_steps, sample_id)
-
-    def as_answer(
-        self, prediction: Prediction, features: Vectors, step: int, sample_id: str = ""
-    ) -> Answer:
-        """A prediction for an image with these features (V, D), beside zero-shot."""
-        return answer_for(self.task, prediction, features, step, sample_id)
-
-
-def _is_path(image: Any) -> bool:
-    return isinstance(image, (str, Path))
+            return answer_for(self.task, prediction, features, self.adapter.n_steps, sample_id)
 
 
 def _few_of(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(names[:5]) + more
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _name_of(image: Any, number: int) -> str:
-    return str(image) if _is_path(image) else str(number)
+    return str(image if isinstance(image, (str, Path)) else number)
 
 
 def _checked_names(classes: Sequence[str] | None, saved: Saved | None) -> tuple[str, ...]:
@@ -419,69 +393,6 @@ def _checked_names(classes: Sequence[str] | None, saved: Saved | None) -> tuple[
     for name in classes:
         if not isinstance(name, str):
             raise InputError(f"The class name {name!r} is no text: give every name as text.")
-    for name, count in Counter(classes).items():
-        if count > 1:
-            raise InputError(
-                f"The class name {name!r} occurs more than once: make the names distinct."
-            )
+    for name in [name for name, count in Counter(classes).items() if count > 1]:
+        raise InputError(f"The class name {name!r} occurs more than once: make the names distinct.")
     return tuple(classes)
-
-
-def _model_of(saved: Saved | None, state: str) -> str:
-    """The model that a state was saved with; never a file, which might be a stranger's."""
-    model = _DEFAULT_MODEL if saved is None else _checked_about(saved, state)["model"]
-    places = [model, model.partition(":")[2]]  # MODEL:FILE, onnx:FOLDER, hf:FOLDER
-    if "/" in model or os.sep in model or any(each and Path(each).exists() for each in places):
-        raise InputError(
-            f"{state} was saved with the model {printable(model)}, which is not known by its "
-            "name alone: name the model too."
-        )
-    return model
-
-
-def _checked_about(saved: Saved, state: str) -> dict[str, Any]:
-    """Arguments of the constructor that a state knows; an edited file is refused."""
-    about = {"model": _DEFAULT_MODEL, **saved.about}
-    for name, value in about.items():
-        if name not in _ABOUT or not isinstance(value, _ABOUT[name]):
-            raise InputError(
-                f"{state} is damaged ({name!r} is wrong): restore it from a copy or start over."
-            )
-    return about
-
-
-def _check_method(saved: Saved, state: str, method: str | None, options: dict[str, Any]) -> None:
-    """Refuse a state that was made by another method or with other options."""
-    if method not in (None, saved.method):
-        raise InputError(
-            f"{state} was saved by method {saved.method!r}, not {method!r}: "
-            "leave the method out or start over."
-        )
-    kind = get_method(saved.method).Config
-    asked = build_config(saved.method, kind, options)
-    for name in with_preset(saved.method, options):
-        before = saved.options.get(name, getattr(asked, name))
-        if before != getattr(asked, name):
-            raise InputError(
-                f"{state} was saved with {name}={printable(str(before))}: "
-                "leave the option out or start over."
-            )
-
-
-def _check_text(saved: Saved, state: str, task: Task) -> None:
-    """Refuse a state that shares no class with ``task``, or whose text features differ."""
-    before = saved.task
-    common = [name for name in before.class_names if name in task.class_names]
-    if not common:
-        raise InputError(
-            f"{state} was saved for {before.n_classes} other classes, from "
-            f"{before.class_names[0]!r} to {before.class_names[-1]!r}: "
-            "leave the classes out or start over."
-        )
-    ours = task.text_features[[task.index_of(name) for name in common], :]
-    theirs = np.asarray(before.text_features)[[before.index_of(name) for name in common], :]
-    if ours.shape != theirs.shape or np.abs(ours - theirs).max() > _SAME_TEXT:
-        raise InputError(
-            f"{state} was saved with another model or other prompts: "
-            "name the same ones or start over."
-        )

@@ -18,10 +18,22 @@ from safetensors.numpy import save as to_bytes
 from crg.atomic import replacing
 from crg.extras import install
 from crg.resources import FEW, GENERATED, TEXT_ENCODER, FewShot
-from crg.types import Array, InputError, Task, parsed_json
+from crg.types import Array, InputError, Task, parsed_json, printable
 
 FORMAT = "crg-state"
 VERSION = 2  # 2: the digest covers the header too
+_DEFAULT_MODEL = "mini"  # the model of people who name none
+_SAME_TEXT = 1e-3  # how far text features of the same words and weights may lie apart
+_ABOUT: dict[str, Any] = {
+    "model": str,
+    "templates": list,
+    "descriptions": (dict, type(None)),
+    "prompts": str,
+    "views": int,
+    "augment": str,
+    "smallest_crop": (int, float),
+    "seed": int,
+}
 
 
 @dataclass(frozen=True)
@@ -112,6 +124,70 @@ def read(path: str | os.PathLike[str]) -> Saved:
         )
     except (KeyError, TypeError) as error:
         raise InputError(f"{path} is damaged ({error} is missing or wrong): start over.") from None
+
+
+def model_of(saved: Saved | None, state: str) -> str:
+    """The model that a state was saved with, or the default; a file might be a stranger's."""
+    if saved is None:
+        return _DEFAULT_MODEL
+    model: str = checked_about(saved, state)["model"]
+    places = [model, model.partition(":")[2]]  # MODEL:FILE, onnx:FOLDER, hf:FOLDER
+    if "/" in model or os.sep in model or any(each and Path(each).exists() for each in places):
+        raise InputError(
+            f"{state} was saved with the model {printable(model)}, which is not known by its "
+            "name alone: name the model too."
+        )
+    return model
+
+
+def checked_about(saved: Saved, state: str) -> dict[str, Any]:
+    """Arguments of the constructor that a state knows; an edited file is refused."""
+    about = {"model": _DEFAULT_MODEL, **saved.about}
+    for name, value in about.items():
+        if name not in _ABOUT or not isinstance(value, _ABOUT[name]):
+            raise InputError(
+                f"{state} is damaged ({name!r} is wrong): restore it from a copy or start over."
+            )
+    return about
+
+
+def check_method(saved: Saved, state: str, method: str | None) -> None:
+    """Refuse a state that another method has made."""
+    if method not in (None, saved.method):
+        raise InputError(
+            f"{state} was saved by method {saved.method!r}, not {method!r}: "
+            "leave the method out or start over."
+        )
+
+
+def check_options(saved: Saved, state: str, asked: Mapping[str, Any]) -> None:
+    """Refuse a state that was made with other values of the options ``asked`` for."""
+    for name, value in asked.items():
+        before = saved.options.get(name, value)
+        if before != value:
+            raise InputError(
+                f"{state} was saved with {name}={printable(str(before))}: "
+                "leave the option out or start over."
+            )
+
+
+def check_text(saved: Saved, state: str, task: Task) -> None:
+    """Refuse a state that shares no class with ``task``, or whose text features differ."""
+    before = saved.task
+    common = [name for name in before.class_names if name in task.class_names]
+    if not common:
+        raise InputError(
+            f"{state} was saved for {before.n_classes} other classes, from "
+            f"{before.class_names[0]!r} to {before.class_names[-1]!r}: "
+            "leave the classes out or start over."
+        )
+    ours = task.text_features[[task.index_of(name) for name in common], :]
+    theirs = np.asarray(before.text_features)[[before.index_of(name) for name in common], :]
+    if ours.shape != theirs.shape or np.abs(ours - theirs).max() > _SAME_TEXT:
+        raise InputError(
+            f"{state} was saved with another model or other prompts: "
+            "name the same ones or start over."
+        )
 
 
 def _resources_header(task: Task) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from crg.answer import answer_for
 from crg.classifier import Classifier
 from crg.encoders.base import Vectors
 from crg.methods.base import Method
@@ -79,6 +80,6 @@ def _stored(answered: Sequence[Line], features: Journal) -> Iterator[Vectors]:
 def _answer(classifier: Classifier, line: Line, views: Vectors, output: Output) -> None:
     with one_blas_thread():
         prediction = classifier.adapter.answer(views, line["path"])
-        answer = classifier.as_answer(prediction, views, line["step"])
+        answer = answer_for(classifier.task, prediction, views, line["step"])
     with HeldSignals():
         output.answer(Path(line["path"]), answer)
