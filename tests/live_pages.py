@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -61,22 +60,6 @@ return [...document.querySelectorAll("body *")].filter(hasText).map(element => {
   return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), element.outerHTML.slice(0, 80)];
 }).filter(([ratio]) => ratio < 4.5);
 """
-
-
-class Server:
-    """``crg serve``, which can be killed and started again on its port."""
-
-    def __init__(self, data: Path) -> None:
-        self._data, self._process = data, Process(data)
-        self.address = f"{self._process.address}/"
-
-    def kill(self) -> None:
-        """End it as a power cut would."""
-        self._process.stop(signal.SIGKILL)
-
-    def restart(self) -> None:
-        """Start it again."""
-        self._process = Process(self._data, "--port", str(self._process.port))
 
 
 def drawn(folder: Path) -> list[Path]:
@@ -147,18 +130,18 @@ class Page:
 class Stage:
     """A server and a browser, with six images to send."""
 
-    server: Server
+    server: Process
     browser: Chrome
     images: list[Path]
 
     def opened(self, classes: list[str]) -> Page:
         """The page on a new session of these classes, wide and light."""
-        answer = httpx.post(f"{self.server.address}v1/sessions", json={"classes": classes})
-        session = answer.json()["id"]
+        sessions = f"{self.server.address}/v1/sessions"
+        session = httpx.post(sessions, json={"classes": classes}).json()["id"]
         emulate(self.browser, SIZES["wide"])
         self.browser.get("about:blank")
-        self.browser.get(f"{self.server.address}#{session}")
-        page = Page(self.browser, f"{self.server.address}v1/sessions/{session}")
+        self.browser.get(f"{self.server.address}/#{session}")
+        page = Page(self.browser, f"{sessions}/{session}")
         until(page.is_live)
         return page
 
@@ -166,12 +149,8 @@ class Stage:
 @contextlib.contextmanager
 def staged(folder: Path) -> Iterator[Stage]:
     """A server that keeps its sessions in a folder, and Chromium."""
-    server = Server(folder / "data")
-    try:
-        with chromium() as browser:
-            yield Stage(server, browser, drawn(folder))
-    finally:
-        server.kill()
+    with Process(folder / "data") as server, chromium() as browser:
+        yield Stage(server, browser, drawn(folder))
 
 
 def answers_of(page: Page) -> list[dict[str, Any]]:

@@ -85,12 +85,18 @@ class Process:
             lines = [f"{name} = {json.dumps(value)}\n" for name, value in config.items()]
             (data / "serve.toml").write_text("".join(lines))
             command += ["--config", str(data / "serve.toml")]
+        self._command = [*command, *options]
+        self._environment = {**os.environ, "CRG_TOKEN": token}
+        self.start()
+
+    def start(self, *options: str) -> None:
+        """Start it, with some more options."""
         self.process = subprocess.Popen(
-            [*command, *options],
+            [*self._command, *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "CRG_TOKEN": token},
+            env=self._environment,
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -107,6 +113,11 @@ class Process:
         if self.process.poll() is None:
             self.process.kill()
         self.process.communicate()
+
+    def restart(self) -> None:
+        """Kill it as a power cut would, and start it again on its port."""
+        self.stop(signal.SIGKILL)
+        self.start("--port", str(self.port))
 
     def client(self) -> httpx.Client:
         """A client of it."""

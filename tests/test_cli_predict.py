@@ -175,29 +175,6 @@ def test_mistakes_get_one_sentence(folder: Path, words: list[str], said: str) ->
     assert outcome.stdout == ""
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [(("predikt",), "did you mean 'predict'?"),
-     (("predict", "in", "--classes", "cat;dog"), "separated by commas"),
-     (("predict", "in", "--classes", "in"), "in is a folder"),
-     (("predict", "a.jsonl", *MODEL), "give a .csv file"),
-     (("predict", "in", *MODEL, "--out", "-"), "leave --out out"),
-     (("predict", "in", "--clases", "a"), "did you mean '--classes' or '--passes'?"),
-     (("predict", "in", "--zzz"), "There is no option --zzz: see"),
-     (("compare", "none-*"), "Nothing matches none-*"),
-     (("predict", "in", *MODEL, "--corrections", "c.csv"), "has no column 'label'"),
-     (("methods", "check", "c.csv"), "no Python file")],
-)  # fmt: skip
-def test_common_slips_come_with_their_remedy(
-    folder: Path, words: tuple[str, ...], said: str
-) -> None:
-    """Mistakes that people make get a sentence that says what to do."""
-    Path("a.jsonl").write_text("{}\n")
-    Path("c.csv").write_text("path,lable\nin/01 ä.png,red\n")
-    outcome = CliRunner().invoke(main, list(words))
-    assert outcome.exit_code == 2 and said in outcome.stderr, outcome.output
-
-
 def test_watching_continues_as_files_arrive(folder: Path) -> None:
     """With --watch an image that arrives later gets its line; Ctrl-C ends with a saved state."""
     late = Path("in/00 ä.png").rename("late.png")

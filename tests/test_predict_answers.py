@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import io
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -18,34 +18,40 @@ LINE = {"path": 'a, "b"\nä.png', "label": "cat", "probability": 0.5, "zero_shot
 BROKEN = {"path": "c.png", "error": "c.png is empty: leave it out."}
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where answers go."""
+    return tmp_path / "answers.csv"
+
+
+def write(path: Path, layout: Layout, *lines: dict[str, Any], **more: Any) -> None:
+    """A file of these answers."""
+    with AnswerFile(path, layout, **more) as file:
+        for line in lines:
+            file.add(line)
+
+
 @pytest.mark.parametrize("layout", get_args(Layout))
-def test_lines_can_be_read_again(layout: Layout, tmp_path: Path) -> None:
+def test_lines_can_be_read_again(layout: Layout, path: Path) -> None:
     """Lines are read as they were written, with numbers and truth values in their types."""
-    path = tmp_path / "answers"
-    with AnswerFile(path, layout) as file:
-        file.add(LINE)
-        file.add(BROKEN)
+    write(path, layout, LINE, BROKEN)
     good, bad = read_answers(path, layout)
     assert good["path"] == LINE["path"] and good["step"] == 1 and good["changed"] is True
     assert bad == BROKEN
 
 
-def test_csv_has_one_header(tmp_path: Path) -> None:
+def test_csv_has_one_header(path: Path) -> None:
     """The names of the columns come first, once, also when a file is resumed."""
-    path = tmp_path / "answers.csv"
-    for resume, line in ((False, LINE), (True, BROKEN)):
-        with AnswerFile(path, "csv", resume) as file:
-            file.add(line)
+    write(path, "csv", LINE)
+    write(path, "csv", BROKEN, resume=True)
     assert path.read_text().count(",".join(FIELDS)) == 1
     assert len(read_answers(path, "csv")) == 2
 
 
 @pytest.mark.parametrize("layout", ["jsonl", "csv"])
-def test_a_truncated_line_is_taken_off(layout: Layout, tmp_path: Path) -> None:
+def test_a_truncated_line_is_taken_off(layout: Layout, path: Path) -> None:
     """A line without an end is dropped when the file is resumed; whole lines stay as they are."""
-    path = tmp_path / "answers"
-    with AnswerFile(path, layout) as file:
-        file.add(BROKEN)
+    write(path, layout, BROKEN)
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"path": "half')
     with AnswerFile(path, layout, resume=True) as file:
@@ -53,12 +59,9 @@ def test_a_truncated_line_is_taken_off(layout: Layout, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("row", [0, 1, 2])
-def test_a_quote_that_is_not_closed_loses_nothing(row: int, tmp_path: Path) -> None:
+def test_a_quote_that_is_not_closed_loses_nothing(row: int, path: Path) -> None:
     """Whole lines behind it are neither passed over nor cut off, even if the header has it."""
-    path = tmp_path / "answers.csv"
-    with AnswerFile(path, "csv") as file:
-        for step in range(3):
-            file.add({**LINE, "path": f"{step}.png", "step": step})
+    write(path, "csv", *({**LINE, "path": f"{step}.png", "step": step} for step in range(3)))
     lines = path.read_text().split("\n")
     lines[row] = lines[row].replace(",", ',"', 1)
     path.write_text("\n".join(lines))
@@ -69,31 +72,22 @@ def test_a_quote_that_is_not_closed_loses_nothing(row: int, tmp_path: Path) -> N
     assert path.read_text() == "\n".join(lines)
 
 
-def test_quotes_in_json_are_not_those_of_a_table(tmp_path: Path) -> None:
-    """What cuts a table short is decided by the format, not by the suffix."""
-    path = tmp_path / "answers.csv"
-    line = {"path": 'q"q.png', "error": "it is empty: leave it out."}
+@pytest.mark.parametrize("name", ['q"q.png', "latin\udce9.png"])
+def test_odd_names_leave_json_readable(name: str, path: Path) -> None:
+    """A quote cuts tables only, whatever the suffix; what is not UTF-8 is spelled out."""
+    line = {"path": name, "error": "it is empty: leave it out."}
     for resume in (False, True):
-        with AnswerFile(path, "jsonl", resume) as file:
-            file.add(line)
+        write(path, "jsonl", line, resume=resume)
+    path.read_bytes().decode("utf-8")
     assert read_answers(path, "jsonl") == [line, line]
 
 
-def test_existing_files_are_left_alone(tmp_path: Path) -> None:
-    """Without resume a file that exists is refused and keeps its content."""
-    path = tmp_path / "answers.jsonl"
-    path.write_text("mine")
-    with refused_in_one_sentence("--resume"):
-        AnswerFile(path, "jsonl")
-    assert path.read_text() == "mine"
-
-
-def test_other_files_are_not_resumed(tmp_path: Path) -> None:
-    """A file that holds something else is refused and keeps its content."""
-    path = tmp_path / "answers.jsonl"
+@pytest.mark.parametrize(("resume", "word"), [(False, "--resume"), (True, "crg predict wrote")])
+def test_other_files_are_left_alone(resume: bool, word: str, path: Path) -> None:
+    """A file that exists, or holds something else, is refused and keeps its content."""
     path.write_text("not\nours\n")
-    with refused_in_one_sentence("crg predict wrote"):
-        AnswerFile(path, "jsonl", resume=True)
+    with refused_in_one_sentence(word):
+        AnswerFile(path, "jsonl", resume)
     assert path.read_text() == "not\nours\n"
 
 
@@ -113,52 +107,33 @@ class Full(io.StringIO):
         self.flush()
 
 
-def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When there is no room the sentence says that the lines before are kept."""
+def test_a_full_disk_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sentence says that the lines before are kept, unless they went to a stream."""
     monkeypatch.setattr(answers, "_opened", lambda *_: Full())
-    with (
-        refused_in_one_sentence("No space left", "kept"),
-        AnswerFile(tmp_path / "answers.jsonl", "jsonl") as file,
-    ):
-        file.add(LINE)
-
-
-def test_a_full_standard_output_is_reported() -> None:
-    """What goes to a stream cannot be resumed, and the sentence does not say so."""
+    with refused_in_one_sentence("No space left", "kept"):
+        write(path, "jsonl", LINE)
     with refused_in_one_sentence("standard output", "make room there"):
         AnswerFile(Full(), "jsonl").add(LINE)
 
 
-def test_settings_are_kept_and_checked(tmp_path: Path) -> None:
+def test_settings_are_kept_and_checked(path: Path) -> None:
     """A file is not resumed with other settings, and the difference is named."""
-    path = tmp_path / "answers.jsonl"
-    with AnswerFile(path, "jsonl", settings={"views": 8, "classes": ["a", "b"]}) as file:
-        file.add(BROKEN)
+    settings = {"views": 8, "classes": ["a", "b"]}
+    write(path, "jsonl", BROKEN, settings=settings)
     with refused_in_one_sentence("views", "8, not 1"):
-        AnswerFile(path, "jsonl", True, {"views": 1, "classes": ["a", "b"]})
-    with AnswerFile(path, "jsonl", True, {"views": 8, "classes": ["a", "b"]}) as file:
+        AnswerFile(path, "jsonl", True, {**settings, "views": 1})
+    with AnswerFile(path, "jsonl", True, settings) as file:
         assert file.before == [BROKEN]
 
 
 @pytest.mark.parametrize("content", ["[]", "5", "{", "[" * 100_000])
-def test_settings_that_are_damaged_are_refused(content: str, tmp_path: Path) -> None:
+def test_settings_that_are_damaged_are_refused(content: str, path: Path) -> None:
     """It is unknown then whether the answers would continue as they began."""
-    path = tmp_path / "answers.jsonl"
-    with AnswerFile(path, "jsonl", settings={"views": 8}) as file:
-        file.add(BROKEN)
+    write(path, "jsonl", BROKEN, settings={"views": 8})
     answers.settings_file(path).write_text(content)
     with refused_in_one_sentence("settings.json is damaged"):
         AnswerFile(path, "jsonl", True, {"views": 1})
     assert answers.settings_file(path).read_text() == content
-
-
-def test_names_that_are_not_utf_8_leave_the_file_readable(tmp_path: Path) -> None:
-    """An undecodable name is spelled out in JSON and comes back as it was."""
-    path = tmp_path / "answers.jsonl"
-    with AnswerFile(path, "jsonl") as file:
-        file.add({"path": "latin\udce9.png", "error": "x: y."})
-    path.read_bytes().decode("utf-8")
-    assert read_answers(path, "jsonl")[0]["path"] == "latin\udce9.png"
 
 
 def test_the_suffix_chooses_the_format() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,16 +15,17 @@ from crg.types import InputError
 from sentences import refused_in_one_sentence
 
 
-def watch(folder: Path, events: Sequence[Callable[[], object]], idle: float = 2.0) -> list[str]:
-    """The names that a watch gives if one event happens in each pause."""
+def watch(folder: Path, *events: Callable[[], object], idle: float = 2.0) -> list[Any]:
+    """Name and size of what a watch gives if one event happens in each pause."""
     left = list(events)
+    arrivals = iter_arrivals(
+        lambda: sorted(folder.iterdir()), 1.0, idle, lambda _: left.pop(0)() if left else None
+    )
+    return [(path.name, path.stat().st_size) for path in arrivals if path is not None]
 
-    def pause(_: float) -> None:
-        if left:
-            left.pop(0)()
 
-    arrivals = iter_arrivals(lambda: sorted(folder.iterdir()), 1.0, idle, pause)
-    return [path.name for path in arrivals if path is not None]
+def nothing() -> None:
+    """Nothing arrives."""
 
 
 def test_images_come_once_in_the_order_of_arrival(tmp_path: Path) -> None:
@@ -31,21 +33,15 @@ def test_images_come_once_in_the_order_of_arrival(tmp_path: Path) -> None:
     for age, name in enumerate(("later", "sooner")):
         (tmp_path / name).write_text("x")
         os.utime(tmp_path / name, (1000 - age, 1000 - age))
-    arrive = [lambda: None, lambda: (tmp_path / "a").write_text("new")]
-    assert watch(tmp_path, arrive) == ["sooner", "later", "a"]
+    given = watch(tmp_path, nothing, lambda: (tmp_path / "a").write_text("new"))
+    assert given == [("sooner", 1), ("later", 1), ("a", 3)]
 
 
 def test_a_file_that_grows_has_to_wait(tmp_path: Path) -> None:
     """A file is given only when it has stayed the same from one look to the next."""
     file = tmp_path / "slow"
-    grow: list[Callable[[], object]] = [lambda: file.write_text("x"), lambda: file.write_text("xx")]
-
-    def pause(_: float) -> None:
-        if grow:
-            grow.pop(0)()
-
-    arrivals = iter_arrivals(lambda: sorted(tmp_path.iterdir()), 1.0, 3.0, pause)
-    assert [path.stat().st_size for path in arrivals if path is not None] == [2]
+    grow = (lambda: file.write_text("x"), lambda: file.write_text("xx"))
+    assert watch(tmp_path, *grow, idle=3.0) == [("slow", 2)]
 
 
 def test_a_file_that_goes_away_is_forgotten(tmp_path: Path) -> None:
@@ -63,14 +59,14 @@ def test_a_file_that_changes_is_given_again(tmp_path: Path) -> None:
     """A slow copy that was taken too early comes once more when it is whole."""
     file = tmp_path / "copied"
     file.write_text("half")
-    arrive = [lambda: None, lambda: None, lambda: file.write_text("half and half")]
-    assert watch(tmp_path, arrive) == ["copied", "copied"]
+    arrivals = watch(tmp_path, nothing, nothing, lambda: file.write_text("half and half"))
+    assert arrivals == [("copied", 4), ("copied", 13)]
 
 
 def test_idle_time_counts_from_the_last_arrival(tmp_path: Path) -> None:
     """The watch ends only after so long without anything new."""
-    arrive = [lambda: None, lambda: (tmp_path / "late").write_text("x")]
-    assert watch(tmp_path, arrive, idle=3.0) == ["late"]
+    late = tmp_path / "late"
+    assert watch(tmp_path, nothing, lambda: late.write_text("x"), idle=3.0) == [("late", 1)]
 
 
 def test_a_folder_that_vanishes_for_a_moment_ends_no_watch(tmp_path: Path) -> None:
@@ -94,31 +90,32 @@ def folder(tmp_path: Path) -> Path:
     """Images at two depths, beside what is not an image."""
     for name in ("b.png", "a.PNG", "in/ner/ä ö.jpg", ".hidden.png", ".git/x.png"):
         save_image(tmp_path / name, "red")
-    (tmp_path / "notes.txt").write_text("not an image")
+    (tmp_path / "notes.md").write_text("not an image")
     return tmp_path
 
 
-def names(paths: list[Path], below: Path) -> list[str]:
-    """Paths as they read from a folder."""
-    return [path.relative_to(below).as_posix() for path in paths]
+def listed(folder: Path, *arguments: str, gone: Container[str] = ()) -> list[str]:
+    """The images that arguments mean, all as they read from a folder."""
+    found = list_images([str(folder / each) for each in arguments], gone)
+    return [path.relative_to(folder).as_posix() for path in found]
 
 
-def test_folder_means_all_images_below(folder: Path) -> None:
-    """A folder gives its images and those of its folders, sorted, without hidden ones."""
-    assert names(list_images([str(folder)]), folder) == ["a.PNG", "b.png", "in/ner/ä ö.jpg"]
-
-
-def test_globs_reach_into_folders(folder: Path) -> None:
-    """A glob gives its matches that are images, sorted; two stars cross folders."""
-    assert names(list_images([str(folder / "*")]), folder) == ["a.PNG", "b.png"]
-    found = list_images([str(folder / "**" / "*.jpg")])
-    assert names(found, folder) == ["in/ner/ä ö.jpg"]
-
-
-def test_an_image_counts_once(folder: Path) -> None:
-    """An image that two arguments mean is listed once, where it was first."""
-    found = list_images([str(folder / "b.png"), str(folder)])
-    assert names(found, folder) == ["b.png", "a.PNG", "in/ner/ä ö.jpg"]
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([""], ["a.PNG", "b.png", "in/ner/ä ö.jpg"]),
+        (["*"], ["a.PNG", "b.png"]),
+        (["**/*.jpg"], ["in/ner/ä ö.jpg"]),
+        (["b.png", ""], ["b.png", "a.PNG", "in/ner/ä ö.jpg"]),
+        (["notes.md"], ["notes.md"]),
+        (["list.txt"], ["b.png", "c.png"]),
+    ],
+    ids=["folder", "glob", "two stars", "twice", "any suffix", "list"],
+)
+def test_arguments_mean_images(folder: Path, arguments: list[str], expected: list[str]) -> None:
+    """Folders and globs give images, sorted, none hidden; each counts once; named files count."""
+    (folder / "list.txt").write_text("b.png\n\n  c.png\n", encoding="utf-8-sig")
+    assert listed(folder, *arguments) == expected
 
 
 @pytest.mark.parametrize(("suffix", "mark"), [(".csv", ","), (".tsv", "\t")])
@@ -126,49 +123,28 @@ def test_tables_are_relative_to_themselves(folder: Path, suffix: str, mark: str)
     """A table gives the files of its column path, relative to its own folder."""
     table = folder / f"list{suffix}"
     table.write_text(f"\ufefflabel{mark}path\ncat{mark}b.png\ndog{mark}in/ner/ä ö.jpg\n")
-    assert names(list_images([str(table)]), folder) == ["b.png", "in/ner/ä ö.jpg"]
-
-
-def test_a_named_file_is_taken_whatever_its_suffix(folder: Path) -> None:
-    """A file that is named is taken; whether it is an image shows when it is read."""
-    notes = (folder / "notes.txt").rename(folder / "notes.md")
-    assert names(list_images([str(notes)]), folder) == ["notes.md"]
-
-
-def test_a_text_file_is_a_list_of_paths(folder: Path) -> None:
-    """Each line of a .txt file is a path, relative to the file; an empty file is refused."""
-    (folder / "list.txt").write_text("b.png\n\n  c.png\n", encoding="utf-8-sig")
-    assert names(list_images([str(folder / "list.txt")]), folder) == ["b.png", "c.png"]
-    (folder / "list.txt").write_text("\n")
-    with refused_in_one_sentence("names no image"):
-        list_images([str(folder / "list.txt")])
+    assert listed(folder, table.name) == ["b.png", "in/ner/ä ö.jpg"]
 
 
 def test_files_that_an_earlier_call_moved_may_be_gone(folder: Path) -> None:
     """Images that were answered may be gone; any other must be there."""
-    gone = str(folder / "gone.png")
-    assert names(list_images([gone], {gone}), folder) == ["gone.png"]
-    with refused_in_one_sentence("does not exist"):
-        list_images([gone])
-
-
-def test_missing_files_are_refused(tmp_path: Path) -> None:
-    """A path that leads nowhere is refused with what may be given."""
-    with refused_in_one_sentence("nowhere", "standard input"):
-        list_images([str(tmp_path / "nowhere")])
+    assert listed(folder, "gone.png", gone={str(folder / "gone.png")}) == ["gone.png"]
+    with refused_in_one_sentence("gone.png does not exist", "standard input"):
+        listed(folder, "gone.png")
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [(b"file\na.png\n", "'path'"), ("path\nä.png\n".encode("utf-16"), "UTF-8"),
-     (b'path\na.png\n"b.png\nc.png\n', "list.csv")],
-    ids=["column", "encoding", "open quote"],
+     (b'path\na.png\n"b.png\nc.png\n', "list.csv"), (b"\n", "names no image")],
+    ids=["column", "encoding", "open quote", "empty"],
 )  # fmt: skip
-def test_tables_that_cannot_be_read_are_refused(tmp_path: Path, content: bytes, said: str) -> None:
-    """A table needs a column path, UTF-8 and closed quotes."""
-    (tmp_path / "list.csv").write_bytes(content)
+def test_lists_that_cannot_be_read_are_refused(tmp_path: Path, content: bytes, said: str) -> None:
+    """A table needs a column path, UTF-8 and closed quotes; a list of paths needs a path."""
+    name = "list.txt" if said == "names no image" else "list.csv"
+    (tmp_path / name).write_bytes(content)
     with refused_in_one_sentence(said):
-        list_images([str(tmp_path / "list.csv")])
+        listed(tmp_path, name)
 
 
 def test_lines_are_taken_one_at_a_time() -> None:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from click.testing import CliRunner, Result
@@ -55,19 +56,28 @@ def finished(*words: str) -> Result:
     return outcome
 
 
-def stop_at(monkeypatch: pytest.MonkeyPatch, count: int, after: bool) -> None:
-    """Ctrl-C at the image of this number, before or after its line is written."""
-    answer, n_calls = stream.Output.answer, Counter[str]()
+def refused(said: str, *words: str) -> None:
+    """The command ends with exit code 2, a sentence that has these words, and no answers."""
+    outcome = called(*words)
+    assert outcome.exit_code == 2 and said in outcome.stderr, outcome.output
+    assert outcome.stdout == ""
+
+
+def stopped(count: int, *words: str, after: bool = True) -> Result:
+    """The command, stopped by Ctrl-C at this image, before or after its line is written."""
+    answer, calls = stream.Output.answer, iter(range(1, 100))
 
     def stopping(self: stream.Output, path: Path, given: Answer) -> None:
-        n_calls["all"] += 1
-        if n_calls["all"] == count and not after:
-            raise KeyboardInterrupt
-        answer(self, path, given)
-        if n_calls["all"] == count:
+        number = next(calls)
+        if number != count or after:
+            answer(self, path, given)
+        if number == count:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(stream.Output, "answer", stopping)
+    with mock.patch.object(stream.Output, "answer", stopping):
+        outcome = called(*words)
+    assert outcome.exit_code == 130, outcome.output
+    return outcome
 
 
 def stop_between(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
@@ -85,17 +95,64 @@ def stop_between(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     monkeypatch.setattr("crg.cli.predict.progress", drawn)
 
 
+FILES = {  # of other people
+    "notes.txt": b"my notes\n1\n", "notes.csv": b"my notes\n1\n", "table.csv": b"a,b\n1,2\n",
+    "head.csv": b"a,b\n", "thesis.jsonl": b"once upon\n", "data.jsonl": b'{"a": 1}\n',
+    "table.parquet": b"PAR1", "c.csv": b"path,lable\nin/001.png,red\n",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("name", "content"),
-    [("notes.csv", b"a,b\n1,2\n"), ("head.csv", b"a,b\n"), ("thesis.jsonl", b"once upon\n"),
-     ("data.jsonl", b'{"a": 1}\n'), ("table.parquet", b"PAR1")],
+    ("words", "said"),
+    [
+        (["--out", "a.xlsx"], ".parquet"),
+        (["--format", "parquet"], "--out"),
+        (["--by", "move"], "--sort-into"),
+        (["--sort-into", "in/sorted"], "beside"),
+        (["--sort-into", "."], "beside"),
+        (["--passes", "2", "--watch"], "--passes"),
+        (["--passes", "2", "--load-state", "x"], "--load-state"),
+        (["--unsure-below", "2"], "--unsure-below"),
+        (["--top", "0"], "--top"),
+        (["--text-features", "x.npz", "--template", "a {}"], "leave it out, or --template"),
+        (["--save-state", "photo.png"], "named like an image"),
+        (["--out", "same.csv", "--save-state", "same.csv"], "the same file"),
+        (["in/000.png", "--save-state", "in/000.png"], "among the images"),
+        (["--save-state", "notes.txt"], "not a saved state"),
+        (["--out", "notes.csv", "--resume"], "holds no predictions"),
+        (["--out", "notes.csv"], "exists already"),
+        (["--out", "notes.txt"], "--format"),
+        *((["--overwrite", "--out", name], "holds no answers") for name in list(FILES)[2:7]),
+        (["--classes", "cat;dog"], "separated by commas"),
+        (["--classes", "in"], "in is a folder"),
+        (["data.jsonl"], "give a .csv file"),
+        (["--out", "-"], "leave --out out"),
+        (["--clases", "a"], "did you mean '--classes' or '--passes'?"),
+        (["--zzz"], "There is no option --zzz: see"),
+        (["--corrections", "c.csv"], "has no column 'label'"),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
+)
+def test_what_cannot_be_is_refused(words: list[str], said: str) -> None:
+    """Slips get a sentence with the remedy; files of other kinds and images stay as they are."""
+    for name, content in FILES.items():
+        Path(name).write_bytes(content)
+    before = {path: path.is_file() and path.read_bytes() for path in Path().rglob("[!.]*")}
+    refused(said, *words)
+    after = {path: path.is_file() and path.read_bytes() for path in Path().rglob("[!.]*")}
+    assert after == before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(("predikt",), "did you mean 'predict'?"), (("compare", "none-*"), "Nothing matches none-*"),
+     (("methods", "check", "c.csv"), "no Python file")],
 )  # fmt: skip
-def test_overwrite_replaces_answers_only(name: str, content: bytes) -> None:
-    """A file that holds no answers is refused and stays as it is."""
-    Path(name).write_bytes(content)
-    outcome = called("--out", name, "--overwrite")
-    assert outcome.exit_code == 2 and "holds no answers" in outcome.stderr
-    assert Path(name).read_bytes() == content
+def test_slips_in_other_commands_get_a_remedy(words: tuple[str, ...], said: str) -> None:
+    """Mistakes that people make get a sentence that says what to do."""
+    Path("c.csv").write_bytes(FILES["c.csv"])
+    outcome = CliRunner().invoke(main, list(words))
+    assert outcome.exit_code == 2 and said in outcome.stderr, outcome.output
 
 
 def test_overwrite_removes_nothing_before_all_is_checked() -> None:
@@ -149,13 +206,11 @@ def test_tables_have_the_same_answers() -> None:
         assert {name: value for name, value in row.items() if value is not None} == line
 
 
-def test_a_continued_file_has_the_summary_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_continued_file_has_the_summary_of_the_whole() -> None:
     """Images, changed and unsure ones count for all lines, not for those of the last call."""
     words = ("--unsure-below", "0.7")
     whole = finished("--out", "whole.csv", *words).stderr
-    with monkeypatch.context() as stopped:
-        stop_at(stopped, 7, after=True)
-        assert called("--out", "parts.csv", *words).exit_code == 130
+    stopped(7, "--out", "parts.csv", *words)
     assert finished("--out", "parts.csv", "--resume", *words).stderr == whole
     assert "12 images answered" in whole and "2 unsure" in whole
 
@@ -163,19 +218,15 @@ def test_a_continued_file_has_the_summary_of_the_whole(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("count", [5, N_IMAGES + 5])
 @pytest.mark.parametrize("out", ["a.csv", "a.parquet"])
-def test_two_passes_stopped_in_either_give_the_same(
-    monkeypatch: pytest.MonkeyPatch, count: int, after: bool, out: str
-) -> None:
+def test_two_passes_stopped_in_either_give_the_same(count: int, after: bool, out: str) -> None:
     """Stopped in the first or the second pass, --resume gives the bytes of a run never stopped."""
     if out.endswith("parquet"):
         pytest.importorskip("pyarrow")
     words = ("--passes", "2", "--views", "3")
     finished(*words, "--out", f"whole-{out}", "--save-state", "whole.crg")
-    with monkeypatch.context() as patched:
-        stop_at(patched, count, after)
-        outcome = called(*words, "--out", out, "--save-state", "parts.crg")
-        assert outcome.exit_code == 130 and "--resume continues" in outcome.stderr
-    finished(*words, "--out", out, "--save-state", "parts.crg", "--resume")
+    words = (*words, "--out", out, "--save-state", "parts.crg")
+    assert "--resume continues" in stopped(count, *words, after=after).stderr
+    finished(*words, "--resume")
     assert Path(out).read_bytes() == Path(f"whole-{out}").read_bytes()
     assert Path("parts.crg").read_bytes() == Path("whole.crg").read_bytes()
     assert not Path(f"{out}.resume/features").exists()
@@ -233,15 +284,12 @@ def test_a_folder_is_read_twice_where_that_helps(
 
 
 @pytest.mark.parametrize("passes", ["1", "2"])
-def test_resume_keeps_the_passes_of_the_file(monkeypatch: pytest.MonkeyPatch, passes: str) -> None:
+def test_resume_keeps_the_passes_of_the_file(passes: str) -> None:
     """A file continues with as many passes as it was begun with, and refuses another number."""
     finished("--out", "whole.jsonl", "--passes", passes)
-    with monkeypatch.context() as patched:
-        stop_at(patched, 5, after=True)
-        assert called("--out", "a.jsonl", "--passes", passes).exit_code == 130
+    stopped(5, "--out", "a.jsonl", "--passes", passes)
     other = {"1": "2", "2": "1"}[passes]
-    outcome = called("--out", "a.jsonl", "--resume", "--passes", other)
-    assert outcome.exit_code == 2 and "another value of passes" in outcome.stderr
+    refused("another value of passes", "--out", "a.jsonl", "--resume", "--passes", other)
     finished("--out", "a.jsonl", "--resume")
     assert Path("a.jsonl").read_bytes() == Path("whole.jsonl").read_bytes()
 
@@ -249,8 +297,7 @@ def test_resume_keeps_the_passes_of_the_file(monkeypatch: pytest.MonkeyPatch, pa
 def test_a_watch_does_not_continue_two_passes() -> None:
     """A file that was begun with two passes is refused, for a watch never gets to the second."""
     finished("--out", "a.jsonl")
-    outcome = called("--out", "a.jsonl", "--resume", "--watch")
-    assert outcome.exit_code == 2 and "leave out --watch" in outcome.stderr
+    refused("leave out --watch", "--out", "a.jsonl", "--resume", "--watch")
 
 
 def test_progress_names_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,19 +325,16 @@ def test_a_stop_without_a_file_of_answers_keeps_the_state(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("by", ["copy", "link", "move"])
-def test_sorting_continues_without_repeating_or_losing(
-    monkeypatch: pytest.MonkeyPatch, by: str, after: bool
-) -> None:
+def test_sorting_continues_without_repeating_or_losing(by: str, after: bool) -> None:
     """Stopped between a line and its file, or between images, every image is sorted once."""
     words = ("--out", "a.jsonl", "--sort-into", "sorted", "--by", by, "--unsure-below", "0.9",
              "--passes", "1")  # fmt: skip
     original = {path.name: path.read_bytes() for path in Path("in").iterdir()}
-    with monkeypatch.context() as patched:
-        if after:
-            stop_at(patched, 5, after=True)
-        else:
-            patched.setattr(Sorter, "put", _interrupted)
-        assert called(*words).exit_code == 130
+    if after:
+        stopped(5, *words)
+    else:
+        with mock.patch.object(Sorter, "put", side_effect=KeyboardInterrupt):
+            assert called(*words).exit_code == 130
     finished(*words, "--resume")
     finished(*words, "--resume")  # nothing is left to do
     lines = read_answers(Path("a.jsonl"), "jsonl")
@@ -305,58 +349,17 @@ def test_sorting_continues_without_repeating_or_losing(
         assert place.is_symlink() == (by == "link")
 
 
-def _interrupted(self: Sorter, path: Path, place: Path) -> None:
-    raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--out", "a.xlsx"], ".parquet"),
-        (["--format", "parquet"], "--out"),
-        (["--by", "move"], "--sort-into"),
-        (["--sort-into", "in/sorted"], "beside"),
-        (["--sort-into", "."], "beside"),
-        (["--passes", "2", "--watch"], "--passes"),
-        (["--passes", "2", "--load-state", "x"], "--load-state"),
-        (["--unsure-below", "2"], "--unsure-below"),
-        (["--top", "0"], "--top"),
-        (["--text-features", "x.npz", "--template", "a {}"], "leave it out, or --template"),
-        (["--save-state", "photo.png"], "named like an image"),
-        (["--out", "same.csv", "--save-state", "same.csv"], "the same file"),
-        (["in/000.png", "--save-state", "in/000.png"], "among the images"),
-        (["--save-state", "notes.txt"], "not a saved state"),
-        (["--out", "notes.csv", "--resume"], "holds no predictions"),
-        (["--out", "notes.csv"], "exists already"),
-        (["--out", "notes.txt"], "--format"),
-    ],
-    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
-)
-def test_what_cannot_be_is_refused(words: list[str], said: str) -> None:
-    """Exit code 2 and one sentence; nothing is written, and other files stay as they are."""
-    for name in ("notes.txt", "notes.csv"):
-        Path(name).write_text("my notes\n1\n")
-    before = sorted(Path().rglob("*"))
-    outcome = called(*words)
-    assert outcome.exit_code == 2 and said in outcome.stderr and outcome.stdout == ""
-    assert sorted(Path().rglob("*")) == before
-    assert all(Path(name).read_text() == "my notes\n1\n" for name in ("notes.txt", "notes.csv"))
-
-
 def test_other_options_do_not_continue_a_file() -> None:
     """A file that was begun with other columns or folders is refused and stays."""
     finished("--out", "a.csv", "--top", "2")
-    outcome = called("--out", "a.csv", "--resume", "--sort-into", "sorted")
-    assert outcome.exit_code == 2 and "other" in outcome.stderr
+    refused("other", "--out", "a.csv", "--resume", "--sort-into", "sorted")
 
 
 def test_a_broken_image_says_how_to_go_on() -> None:
     """The refusal names the option that skips such images, and how to continue a file."""
     Path("in/003.png").write_bytes(b"")
-    outcome = called()
-    assert outcome.exit_code == 2 and "or add --skip-unreadable.\n" in outcome.stderr
-    outcome = called("--out", "a.csv")
-    assert outcome.exit_code == 2 and "--skip-unreadable; --resume continues.\n" in outcome.stderr
+    refused("or add --skip-unreadable.\n")
+    refused("--skip-unreadable; --resume continues.\n", "--out", "a.csv")
     finished("--out", "a.csv", "--skip-unreadable", "--resume")
 
 
@@ -368,8 +371,7 @@ def test_what_is_there_is_refused_before_the_model_is_loaded(
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     monkeypatch.setattr("crg.predict.job.Classifier", lambda **_: pytest.fail("loaded"))
     for name, said in (("a.csv", "exists already"), ("a.parquet", ".[parquet]")):
-        outcome = called("--out", name)
-        assert outcome.exit_code == 2 and said in outcome.stderr
+        refused(said, "--out", name)
 
 
 def test_a_busy_watch_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

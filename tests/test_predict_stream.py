@@ -17,16 +17,18 @@ from crg.predict.stream import ImageStream, Output
 from sentences import refused_in_one_sentence
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Text features are kept beside the test."""
+@pytest.fixture
+def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Twelve images; text features are kept beside them."""
     monkeypatch.setenv("CRG_CACHE", str(tmp_path / "cache"))
+    return save_stream(tmp_path / "images")
 
 
 def run(
     folder: Path, paths: list[Path], stop_after: int | None = None, live: bool = False, **more: Any
 ) -> Counter[str]:
     """A stream into the files of ``folder``, resumed if they are there; may be cut short."""
+    folder.mkdir(exist_ok=True)
     state = folder / "state"
     known = {"state": state} if state.exists() else {"classes": list(COLOURS)}
     classifier = Classifier(ColourEncoder(), views=3, **known)
@@ -39,9 +41,8 @@ def run(
 
 
 @pytest.mark.parametrize("live", [False, True])
-def test_every_image_gets_a_line(tmp_path: Path, live: bool) -> None:
+def test_every_image_gets_a_line(tmp_path: Path, paths: list[Path], live: bool) -> None:
     """There is one line per image, in order, and they are counted."""
-    paths = save_stream(tmp_path / "images")
     counts = run(tmp_path, paths, live=live)
     lines = read_answers(tmp_path / "answers.jsonl", "jsonl")
     assert [line["path"] for line in lines] == [str(path) for path in paths]
@@ -50,41 +51,29 @@ def test_every_image_gets_a_line(tmp_path: Path, live: bool) -> None:
     assert counts["changed"] == sum(line["changed"] for line in lines)
 
 
-@pytest.mark.parametrize("stop_after", [1, 5, 11])
-def test_a_stream_that_was_stopped_continues(tmp_path: Path, stop_after: int) -> None:
-    """Stopped and resumed gives the same lines and the same state as never stopped."""
-    paths = save_stream(tmp_path / "images")
-    for name in ("whole", "parts"):
-        (tmp_path / name).mkdir()
-    run(tmp_path / "whole", paths)
-    run(tmp_path / "parts", paths, stop_after)
-    run(tmp_path / "parts", paths)
-    for file in ("answers.jsonl", "state"):
-        assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "parts" / file).read_bytes()
-
-
-@pytest.mark.parametrize("kept", ["no state", "an old state"])
-def test_lines_beyond_the_state_are_replayed(tmp_path: Path, kept: str) -> None:
-    """After a crash the state may be older than the lines; the images between are shown again."""
-    paths = save_stream(tmp_path / "images")
-    for name in ("whole", "parts"):
-        (tmp_path / name).mkdir()
-    run(tmp_path / "whole", paths)
-    parts = tmp_path / "parts"
-    run(parts, paths, 4)
-    old = (parts / "state").read_bytes()
-    run(parts, paths, 5)
+@pytest.mark.parametrize(
+    ("stops", "kept"), [([1], 0), ([5], 0), ([11], 0), ([4, 5], None), ([4, 5], -1)]
+)
+def test_a_stream_that_was_stopped_continues(
+    tmp_path: Path, paths: list[Path], stops: list[int], kept: int | None
+) -> None:
+    """Lines and state are those of a stream never stopped, also after a crash left an old state."""
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    run(whole, paths)
+    states = []
+    for stop_after in stops:
+        run(parts, paths, stop_after)
+        states.insert(0, (parts / "state").read_bytes())
     (parts / "state").unlink()
-    if kept == "an old state":
-        (parts / "state").write_bytes(old)
+    if kept is not None:
+        (parts / "state").write_bytes(states[kept])
     run(parts, paths)
     for file in ("answers.jsonl", "state"):
-        assert (tmp_path / "whole" / file).read_bytes() == (parts / file).read_bytes()
+        assert (whole / file).read_bytes() == (parts / file).read_bytes()
 
 
-def test_a_broken_image_stops_with_everything_kept(tmp_path: Path) -> None:
+def test_a_broken_image_stops_with_everything_kept(tmp_path: Path, paths: list[Path]) -> None:
     """The lines before a broken image and the state are there; repaired, the stream continues."""
-    paths = save_stream(tmp_path / "images")
     good = paths[6].read_bytes()
     paths[6].write_bytes(good[:40])
     with refused_in_one_sentence("006.png"):
@@ -94,9 +83,8 @@ def test_a_broken_image_stops_with_everything_kept(tmp_path: Path) -> None:
     assert run(tmp_path, paths)["answered"] == 12
 
 
-def test_a_broken_image_can_be_skipped(tmp_path: Path) -> None:
+def test_a_broken_image_can_be_skipped(tmp_path: Path, paths: list[Path]) -> None:
     """On request it gets a line with its error, one only, and is tried again when resumed."""
-    paths = save_stream(tmp_path / "images")
     paths[6].write_bytes(b"")
     counts = run(tmp_path, paths, skip_unreadable=True)
     assert (counts["answered"], counts["unreadable"]) == (11, 1)
@@ -110,9 +98,8 @@ def test_a_broken_image_can_be_skipped(tmp_path: Path) -> None:
     assert run(tmp_path, paths)["answered"] == 12
 
 
-def test_a_state_from_another_stream_is_refused(tmp_path: Path) -> None:
+def test_a_state_from_another_stream_is_refused(tmp_path: Path, paths: list[Path]) -> None:
     """A state that has seen more than there are answers does not belong to them."""
-    paths = save_stream(tmp_path / "images")
     run(tmp_path, paths)
     answers = tmp_path / "answers.jsonl"
     answers.write_bytes(b"".join(answers.read_bytes().splitlines(keepends=True)[:5]))
@@ -120,9 +107,8 @@ def test_a_state_from_another_stream_is_refused(tmp_path: Path) -> None:
         run(tmp_path, paths)
 
 
-def test_an_image_that_vanished_is_reported(tmp_path: Path) -> None:
+def test_an_image_that_vanished_is_reported(tmp_path: Path, paths: list[Path]) -> None:
     """An image that has a line but cannot be shown again stops the resumption."""
-    paths = save_stream(tmp_path / "images")
     run(tmp_path, paths, 5)
     (tmp_path / "state").unlink()
     paths[1].unlink()
@@ -130,9 +116,8 @@ def test_an_image_that_vanished_is_reported(tmp_path: Path) -> None:
         run(tmp_path, paths)
 
 
-def test_the_state_is_saved_now_and_then(tmp_path: Path) -> None:
+def test_the_state_is_saved_now_and_then(tmp_path: Path, paths: list[Path]) -> None:
     """While the stream runs, the state on disk is at most so many images old."""
-    paths = save_stream(tmp_path / "images")
     classifier = Classifier(ColourEncoder(), list(COLOURS))
     with AnswerFile(tmp_path / "answers.jsonl", "jsonl") as answers:
         stream = ImageStream(classifier, Output(answers), tmp_path / "state", save_every=4)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from selenium.webdriver import ActionChains, Chrome, Keys
 from browsers import SIZES, chromium, complaints, emulate, needs_browser
 from crg.predict import review
 from crg.predict.corrections import read_corrections
+from processes import wait_until
 
 pytestmark = needs_browser
 
@@ -109,14 +109,6 @@ def corrections(browser: Chrome) -> dict[str, str]:
 def status(browser: Chrome) -> str:
     """The last announcement to people who cannot see the page."""
     return str(browser.execute_script("return document.getElementById('status').textContent"))
-
-
-def downloaded(path: Path) -> Path:
-    """A download, once it is there."""
-    end = time.monotonic() + 20
-    while not path.exists() and time.monotonic() < end:
-        time.sleep(0.02)
-    return path
 
 
 def test_a_click_corrects_and_undo_takes_it_back(browser: Chrome) -> None:
@@ -214,17 +206,15 @@ def test_corrections_leave_and_come_back_as_a_file(
         script = "correct(byPath.get(arguments[0]), arguments[1])"
         browser.execute_script(script, str(folder / name), label)
     browser.find_element("id", form).click()
-    file = downloaded(folder / f"corrections.{form}")
+    file = folder / f"corrections.{form}"
+    wait_until(file.exists)
     said |= GIVEN
     assert read_corrections(file) == {str(folder / name): label for name, label in said.items()}
     browser.execute_script("localStorage.clear()")
     browser.refresh()
     assert corrections(browser) == GIVEN
     browser.find_element("id", "file").send_keys(str(file))
-    waited = time.monotonic() + 20
-    while corrections(browser) == GIVEN and time.monotonic() < waited:
-        time.sleep(0.02)
-    assert corrections(browser) == said
+    wait_until(lambda: corrections(browser) == said)
     assert status(browser) == "5 corrections imported."
 
 
@@ -242,10 +232,8 @@ def test_a_file_of_something_else_changes_nothing(
     """Other files are refused in a sentence, and lines about other images are counted."""
     (tmp_path / "file.csv").write_text(text)
     browser.find_element("id", "file").send_keys(str(tmp_path / "file.csv"))
-    waited = time.monotonic() + 20
-    while said not in status(browser) and time.monotonic() < waited:
-        time.sleep(0.02)
-    assert said in status(browser) and corrections(browser) == GIVEN
+    wait_until(lambda: said in status(browser))
+    assert corrections(browser) == GIVEN
 
 
 def test_names_never_become_markup(browser: Chrome) -> None:

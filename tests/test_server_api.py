@@ -170,24 +170,20 @@ def test_a_state_goes_out_and_comes_back(served: TestClient, session: str, tmp_p
 def test_a_repeated_key_is_answered_and_not_learnt_twice(served: TestClient, session: str) -> None:
     """The same key with the same body gets the stored answer; with another body it is refused."""
     first = send(served, session, png("red"), "k1")
-    again = served.post(
-        f"{session}/images",
-        content=png("red"),
-        headers={"Content-Type": "image/png", "Idempotency-Key": "k1"},
-    )
+    same = {"Content-Type": "image/png", "Idempotency-Key": "k1"}
+    again = served.post(f"{session}/images", content=png("red"), headers=same)
     assert again.json()["answers"] == [first] and again.headers["idempotent-replay"] == "true"
     parts = [("image", ("a.png", png("red")))]
     keyed = {"Idempotency-Key": "k2"}
     forms = [served.post(f"{session}/images", files=parts, headers=keyed) for _ in range(2)]
     assert forms[0].content == forms[1].content  # though their boundaries differ
-    other = {"Content-Type": "image/png", "Idempotency-Key": "k1"}
-    refused(served.post(f"{session}/images", content=png("blue"), headers=other), 409, "new one")
+    refused(served.post(f"{session}/images", content=png("blue"), headers=same), 409, "new one")
     for path, body in (("corrections", {"image": 1, "label": "blue"}), ("classes", {"name": "x"})):
         key = {"Idempotency-Key": path}
         given = [served.post(f"{session}/{path}", json=body, headers=key) for _ in range(2)]
         assert given[0].content == given[1].content
     assert served.get(session).json()["event"] == 4
-    bad = {"Content-Type": "image/png", "Idempotency-Key": "a b"}
+    bad = {**same, "Idempotency-Key": "a b"}
     refused(served.post(f"{session}/images", content=png(), headers=bad), 400, "visible")
 
 
@@ -213,7 +209,6 @@ def test_bad_input_is_refused_in_a_sentence(served: TestClient, session: str) ->
         ({"classes": ["a", 1]}, "classes.1"),
         ({"classes": NAMES, "method": "nope"}, "nope"),
         ({"classes": NAMES, "options": {"nope": 1}}, "no option 'nope'"),
-        ({"classes": NAMES, "method": "coop", "options": {"context": "/etc/passwd"}}, "file"),
         ({"classes": NAMES, "method": "tip_adapter"}, "labelled images"),
         ({"classes": NAMES, "views": 0}, "give a whole number from 1 to 64"),
         ({"classes": NAMES, "more": 1}, "more"),
@@ -230,12 +225,8 @@ def test_bad_input_is_refused_in_a_sentence(served: TestClient, session: str) ->
     refused(served.post(images, content=b"{", headers={"Content-Type": "application/json"}), 400)
     refused(served.post(images, content=b"x", headers={"Content-Type": "text/plain"}), 415)
     form = {"Content-Type": "multipart/form-data; boundary=x"}
-    for body in (
-        b"",
-        b"--x\r\n",
-        b"nothing",
-        b"--x\r\ncontent-disposition: form-data\r\n\r\n1\r\n",
-    ):
+    cut = b"--x\r\ncontent-disposition: form-data\r\n\r\n1\r\n"
+    for body in (b"", b"--x\r\n", b"nothing", cut):
         refused(served.post(images, content=body, headers=form), 400)
     refused(served.post(images, data={"a": "b"}, files={"c": (None, "d")}), 422, "no image")
     given = served.get(session).json()
@@ -244,11 +235,9 @@ def test_bad_input_is_refused_in_a_sentence(served: TestClient, session: str) ->
 
 def test_unknown_addresses_are_problems_too(served: TestClient) -> None:
     """404 and 405 are problem documents; HEAD gives the headers of GET."""
-    refused(served.get("/nope"), 404)
-    refused(served.get("/static/../app.py"), 404)
-    refused(served.get("/static/%2e%2e/app.py"), 404)
+    for path in ("nope", "static/../app.py", "static/%2e%2e/app.py", "v1/sessions/..%2f..%2fetc"):
+        refused(served.get(f"/{path}"), 404)
     refused(served.get("/v1/sessions/" + "0" * 32), 404, "no such session")
-    refused(served.get("/v1/sessions/..%2f..%2fetc"), 404)
     answer = served.put("/v1/sessions")
     refused(answer, 405)
     assert "GET" in answer.headers["allow"] or "POST" in answer.headers["allow"]

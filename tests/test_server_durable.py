@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from crg.server.event_log import Change, Log
+from crg.server.learner import Learner
+from processes import wait_until
 from served import NAMES, client, png, refused, send, start
 
 
@@ -95,9 +96,9 @@ def test_idle_sessions_are_put_away_and_expired_ones_deleted(tmp_path: Path) -> 
     with client(tmp_path, idle=1, expire=3) as served:
         session = start(served)
         send(served, session, png())
-        _wait_for(lambda: "crg_loaded_sessions 0.0" in served.get("/metrics").text)
+        wait_until(lambda: "crg_loaded_sessions 0.0" in served.get("/metrics").text)
         assert send(served, session, png())["step"] == 2
-        _wait_for(lambda: served.get(session).status_code == 404)
+        wait_until(lambda: served.get(session).status_code == 404)
         assert served.get("/v1/sessions").json()["sessions"] == []
 
 
@@ -129,8 +130,6 @@ def test_a_method_that_fails_breaks_no_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An exception halfway through a request is a 500, and the session is as before it."""
-    from crg.server.learner import Learner
-
     plain, left = Learner.answer, 10**6
 
     def answer(self: Learner, *arguments: Any) -> Any:
@@ -194,11 +193,3 @@ def test_thumbnails_are_bounded_and_images_kept_only_if_asked(tmp_path: Path) ->
         assert kept.content == content and kept.headers["content-type"] == "image/png"
         served.delete(session)
         assert not list((tmp_path / "b" / "images").iterdir())
-
-
-def _wait_for(condition: Any) -> None:
-    for _ in range(400):
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it never came true")

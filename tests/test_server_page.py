@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,7 +40,7 @@ def test_class_names_start_a_session(page: Page, stage: Stage) -> None:
     page.click("#new button")
     until(page.is_live)
     session = page.browser.current_url.partition("#")[2]
-    info = httpx.get(f"{stage.server.address}v1/sessions/{session}").json()
+    info = httpx.get(f"{stage.server.address}/v1/sessions/{session}").json()
     assert info["method"] == "tda" and info["classes"] == CLASSES[:2]
     page.send(stage.images[0])
     page.click(".brand")
@@ -176,7 +177,7 @@ def test_a_correction_is_learnt_and_used(page: Page, stage: Stage) -> None:
     """The card shows it, and later images are answered with it: otherwise than without it."""
     page.send(*stage.images)
     state = httpx.get(f"{page.api}/state").content
-    sessions = f"{stage.server.address}v1/sessions"
+    sessions = f"{stage.server.address}/v1/sessions"
     without = httpx.post(sessions, content=state, headers=BYTES).json()["id"]
     other = next(name for name in CLASSES if name != page.cards(".label")[0])
     page.correct(0, other)
@@ -285,11 +286,11 @@ def test_two_watch_one_session(page: Page, stage: Stage) -> None:
 def test_the_page_goes_on_after_a_restart(page: Page, stage: Stage) -> None:
     """Killed and started again: images sent meanwhile are answered once, and events come again."""
     page.send(*stage.images[:2])
-    stage.server.kill()
+    stage.server.stop(signal.SIGKILL)
     until(lambda: "trying again" in page.text("#connection"))
     page.choose(stage.images[2])
     until(lambda: "Waiting: The server cannot be reached" in page.text("#queue-text"))
-    stage.server.restart()
+    stage.server.start("--port", str(stage.server.port))
     until(lambda: page.cards(".file") == ["2.png", "1.png", "0.png"])
     until(page.is_live)
     assert httpx.get(page.api).json()["images"] == 3
@@ -305,13 +306,13 @@ def test_answers_and_state_are_downloads(page: Page, stage: Stage, tmp_path: Pat
     files = [httpx.get(str(link.get_attribute("href"))) for link in links]
     assert [len(file.text.splitlines()) for file in files[:2]] == [2, 3]
     (tmp_path / "saved.crg").write_bytes(files[2].content)
-    page.browser.get(stage.server.address + "#")
+    page.browser.get(f"{stage.server.address}/#")
     until(lambda: page.text("#start h1") == "Start a session")
     page.browser.find_element("id", "state").send_keys(str(tmp_path / "saved.crg"))
     until(page.is_live)
     page.send(stage.images[2])
     session = page.browser.current_url.partition("#")[2]
-    answer = httpx.get(f"{stage.server.address}v1/sessions/{session}/answers").json()
+    answer = httpx.get(f"{stage.server.address}/v1/sessions/{session}/answers").json()
     assert answer["step"] == 3
 
 

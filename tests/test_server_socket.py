@@ -18,8 +18,8 @@ import pytest
 
 from colour_encoder import ColourEncoder
 from crg.encoders import load_encoder
+from crg.server.app import serve
 from crg.server.limits import ServerConfig
-from crg.server.main import serve
 from made_images import encoded, noise
 from sentences import refused_in_one_sentence
 from served import Process, send

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 import crg
 from colour_encoder import ColourEncoder
@@ -20,7 +21,15 @@ from crg.server.batching import Gatherer
 from crg.server.event_log import Event
 from crg.server.limits import ServerConfig
 from crg.server.sse import EventStream, Hub
-from served import HERE, NAMES, png
+from served import HERE, NAMES, png, refused
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The event loop of the service."""
+    return "asyncio"
 
 
 class HeldEncoder(ColourEncoder):
@@ -51,17 +60,14 @@ async def served(
         yield client
 
 
-def test_images_of_a_session_are_learnt_in_their_order(tmp_path: Path) -> None:
+async def test_images_of_a_session_are_learnt_in_their_order(tmp_path: Path) -> None:
     """Requests at once are answered as one stream in the order of their acceptance."""
-
-    async def flood() -> list[Any]:
-        async with served(tmp_path, ColourEncoder(), max_queue=1000) as client:
-            images = f"{await _start(client)}/images"
-            forms = [[("i", (f"{n}.{i}", png(NAMES[i]))) for i in range(3)] for n in range(30)]
-            sent = await asyncio.gather(*[client.post(images, files=form) for form in forms])
-            return [answer for each in sent for answer in each.json()["answers"]]
-
-    stream = sorted(asyncio.run(flood()), key=lambda each: each["step"])
+    async with served(tmp_path, ColourEncoder(), max_queue=1000) as client:
+        images = f"{await _start(client)}/images"
+        forms = [[("i", (f"{n}.{i}", png(NAMES[i]))) for i in range(3)] for n in range(30)]
+        sent = await asyncio.gather(*[client.post(images, files=form) for form in forms])
+    answers = [answer for each in sent for answer in each.json()["answers"]]
+    stream = sorted(answers, key=lambda each: each["step"])
     assert [each["step"] for each in stream] == list(range(1, 91))
     assert [each["name"] for each in stream] == [f"{n}.{i}" for n in range(30) for i in range(3)]
     classifier = crg.Classifier(ColourEncoder(), NAMES)
@@ -70,113 +76,85 @@ def test_images_of_a_session_are_learnt_in_their_order(tmp_path: Path) -> None:
         assert classifier.predict(png(colour)).probability == each["probability"]
 
 
-def test_images_of_all_sessions_share_batches(tmp_path: Path) -> None:
+async def test_images_of_all_sessions_share_batches(tmp_path: Path) -> None:
     """Images that gather while the encoder is busy go through it at once, from all sessions."""
     encoder = HeldEncoder()
-
-    async def run() -> None:
-        async with served(tmp_path, encoder) as client:
-            sessions = [await _start(client) for _ in range(6)]
-            first = asyncio.create_task(_send(client, sessions[0]))
-            await asyncio.to_thread(encoder.begun.wait, 30)
-            others = [asyncio.create_task(_send(client, each)) for each in sessions[1:]]
-            batcher = client._transport.app.state.service.batcher  # type: ignore[attr-defined]
-            await _until(lambda: len(batcher._gatherer._waiting) == 5)
-            encoder.let.set()
-            answers = await asyncio.gather(first, *others)
-            assert all(each.json()["answers"][0]["step"] == 1 for each in answers)
-
-    asyncio.run(run())
+    async with served(tmp_path, encoder) as client:
+        sessions = [await _start(client) for _ in range(6)]
+        first = asyncio.create_task(_send(client, sessions[0]))
+        await asyncio.to_thread(encoder.begun.wait, 30)
+        others = [asyncio.create_task(_send(client, each)) for each in sessions[1:]]
+        batcher = client._transport.app.state.service.batcher  # type: ignore[attr-defined]
+        await _until(lambda: len(batcher._gatherer._waiting) == 5)
+        encoder.let.set()
+        answers = await asyncio.gather(first, *others)
+        assert all(each.json()["answers"][0]["step"] == 1 for each in answers)
     assert encoder.calls == [1, 5]
 
 
-def test_a_full_queue_refuses_while_it_is_full(tmp_path: Path) -> None:
+async def test_a_full_queue_refuses_while_it_is_full(tmp_path: Path) -> None:
     """Images beyond the queue get 429 at once; those in it are answered, and then there is room."""
     encoder = HeldEncoder()
-
-    async def run() -> None:
-        async with served(tmp_path, encoder, max_queue=3) as client:
-            session = await _start(client)
-            waiting = [asyncio.create_task(_send(client, session)) for _ in range(3)]
-            await asyncio.to_thread(encoder.begun.wait, 30)
-            service = client._transport.app.state.service  # type: ignore[attr-defined]
-            await _until(lambda: service.queue.used == 3)
-            refused = await _send(client, session)
-            assert refused.status_code == 429 and refused.headers["retry-after"] == "1"
-            encoder.let.set()
-            answers = await asyncio.gather(*waiting)
-            steps = sorted(each.json()["answers"][0]["step"] for each in answers)
-            assert steps == [1, 2, 3]
-            assert (await _send(client, session)).json()["answers"][0]["step"] == 4
-
-    asyncio.run(run())
+    async with served(tmp_path, encoder, max_queue=3) as client:
+        session = await _start(client)
+        waiting = [asyncio.create_task(_send(client, session)) for _ in range(3)]
+        await asyncio.to_thread(encoder.begun.wait, 30)
+        service = client._transport.app.state.service  # type: ignore[attr-defined]
+        await _until(lambda: service.queue.used == 3)
+        too_many = await _send(client, session)
+        refused(too_many, 429, "images are waiting")
+        assert too_many.headers["retry-after"] == "1"
+        encoder.let.set()
+        answers = await asyncio.gather(*waiting)
+        assert sorted(each.json()["answers"][0]["step"] for each in answers) == [1, 2, 3]
+        assert (await _send(client, session)).json()["answers"][0]["step"] == 4
 
 
-def test_one_key_from_many_clients_is_learnt_once(tmp_path: Path) -> None:
+async def test_one_key_from_many_clients_is_learnt_once(tmp_path: Path) -> None:
     """Requests with the same key at the same time get one answer."""
-
-    async def run() -> None:
-        async with served(tmp_path, ColourEncoder()) as client:
-            session = await _start(client)
-            answers = await asyncio.gather(*[_send(client, session, "k") for _ in range(20)])
-            assert len({each.content for each in answers}) == 1
-            assert sum("idempotent-replay" in each.headers for each in answers) == 19
-            assert (await client.get(session)).json()["images"] == 1
-
-    asyncio.run(run())
+    async with served(tmp_path, ColourEncoder()) as client:
+        session = await _start(client)
+        answers = await asyncio.gather(*[_send(client, session, "k") for _ in range(20)])
+        assert len({each.content for each in answers}) == 1
+        assert sum("idempotent-replay" in each.headers for each in answers) == 19
+        assert (await client.get(session)).json()["images"] == 1
 
 
-def test_a_watcher_that_does_not_read_is_disconnected() -> None:
+async def nothing(_: int) -> list[tuple[int, str, str]]:
+    """No earlier events."""
+    return []
+
+
+async def test_a_watcher_that_does_not_read_is_disconnected() -> None:
     """Events beyond what may wait end the stream of a watcher; others see them all."""
-
-    async def nothing(_: int) -> list[tuple[int, str, str]]:
-        return []
-
-    async def run() -> tuple[int, int]:
-        hub = Hub(10)
-        slow, quick = hub.watch("s", None, nothing), hub.watch("s", None, nothing)
-        await anext(slow)
-        await anext(quick)
-        seen = 0
-        for number in range(1, 301):
-            hub.publish("s", [Event(number, "answer", 0.0, {"step": number})])
-            seen += (await anext(quick)).id == str(number)
-        late = [frame async for frame in slow]
-        hub.close()
-        assert [frame async for frame in quick] == [] and not hub.queues
-        return seen, len(late)
-
-    seen, late = asyncio.run(run())
-    assert seen == 300 and late < 300
+    hub = Hub(10)
+    slow, quick = hub.watch("s", None, nothing), hub.watch("s", None, nothing)
+    await anext(slow)
+    await anext(quick)
+    for number in range(1, 301):
+        hub.publish("s", [Event(number, "answer", 0.0, {"step": number})])
+        assert (await anext(quick)).id == str(number)
+    assert len([frame async for frame in slow]) < 300
+    hub.close()
+    assert [frame async for frame in quick] == [] and not hub.queues
 
 
-def test_a_watcher_whose_line_is_stuck_gives_its_place_back(monkeypatch: Any) -> None:
+async def test_a_watcher_whose_line_is_stuck_gives_its_place_back(monkeypatch: Any) -> None:
     """A watcher that reads nothing for too long is disconnected, and no longer counts."""
     monkeypatch.setattr("crg.server.sse._STUCK", 0.01)
+    hub, stuck = Hub(1), asyncio.Event()
+    hub.budget.take(1)
 
-    async def run() -> int:
-        hub = Hub(1)
-        hub.budget.take(1)
-        stuck = asyncio.Event()
-
-        async def send(message: Any) -> None:
-            if message["type"] == "http.response.body":
-                await stuck.wait()
-
-        async def receive() -> Any:
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body":
             await stuck.wait()
 
-        async def nothing(_: int) -> list[tuple[int, str, str]]:
-            return []
-
-        stream = EventStream(hub.watch("s", None, nothing), hub.budget)
-        await stream({"type": "http", "method": "GET"}, receive, send)
-        return hub.budget.used
-
-    assert asyncio.run(run()) == 0
+    stream = EventStream(hub.watch("s", None, nothing), hub.budget)
+    await stream({"type": "http", "method": "GET"}, stuck.wait, send)  # type: ignore[arg-type]
+    assert hub.budget.used == 0
 
 
-def test_a_failing_batch_fails_each_of_its_items() -> None:
+async def test_a_failing_batch_fails_each_of_its_items() -> None:
     """An exception of the work is the result of every item; later items are done."""
 
     def work(items: list[int]) -> list[int]:
@@ -184,15 +162,12 @@ def test_a_failing_batch_fails_each_of_its_items() -> None:
             raise MemoryError
         return [item * 2 for item in items]
 
-    async def run() -> list[Any]:
-        gatherer: Gatherer[int, int] = Gatherer("test", work)
-        results: list[Any] = []
-        for item in (1, 0, 2):
-            results += await asyncio.gather(gatherer.submit(item), return_exceptions=True)
-        await asyncio.to_thread(gatherer.close)
-        return results
-
-    one, failed, two = asyncio.run(run())
+    gatherer: Gatherer[int, int] = Gatherer("test", work)
+    results: list[Any] = []
+    for item in (1, 0, 2):
+        results += await asyncio.gather(gatherer.submit(item), return_exceptions=True)
+    await asyncio.to_thread(gatherer.close)
+    one, failed, two = results
     assert (one, two) == (2, 4) and isinstance(failed, MemoryError)
 
 

@@ -15,7 +15,7 @@ for _name in ("fastapi", "httptools", "prometheus_client", "python_multipart", "
               "uvicorn"):  # fmt: skip
     library(_name, "server")
 
-from crg.server import main  # noqa: E402  (needs what is checked above)
+from crg.server import app  # noqa: E402  (needs what is checked above)
 from crg.server.limits import ServerConfig, read_config  # noqa: E402
 
 
@@ -63,7 +63,7 @@ def serve(
     if model == "mini":
         note("the bundled model mini knows rendered shapes only; for photographs name another "
              "with --model.")  # fmt: skip
-    main.serve(
+    app.serve(
         partial(load_encoder, model, device=device, precision=precision),
         data,
         ServerConfig() if config is None else read_config(config),

@@ -86,14 +86,13 @@ class AnswerFile:
                 f"{lines} is gone, without which {target} cannot be continued: replace it by "
                 "--overwrite or choose another name."
             )
-        layout = _layout_of_lines(self._layout)
         try:
             if resume:
                 check_settings(target, settings or {})
-                self.before = read_answers(lines, layout) if lines.exists() else []
+                self.before = appended(target, self._layout)
             if lines != target:
                 lines.parent.mkdir(exist_ok=True)
-            self._file = _opened(lines, layout, resume)
+            self._file = _opened(lines, self._layout, resume)
         except FileExistsError:
             raise exists_already(target) from None
         except OSError as error:
@@ -183,6 +182,12 @@ def resume_folder(path: Path) -> Path:
 def lines_file(path: Path, layout: Layout) -> Path:
     """The file that lines are appended to: the answers, or a companion of a Parquet file."""
     return resume_folder(path) / "answers.jsonl" if layout == "parquet" else path
+
+
+def appended(path: Path, layout: Layout) -> list[Line]:
+    """The complete lines that were appended so far; none if there is no file yet."""
+    lines = lines_file(path, layout)
+    return read_answers(lines, "csv" if layout == "csv" else "jsonl") if lines.exists() else []
 
 
 def settings_file(path: Path) -> Path:
@@ -355,10 +360,6 @@ def _as_utf_8(value: Any) -> Any:
 
 
 _READERS = {"jsonl": _read_json, "csv": _read_csv, "parquet": _read_parquet}
-
-
-def _layout_of_lines(layout: Layout) -> Layout:
-    return "csv" if layout == "csv" else "jsonl"
 
 
 def _opened(path: Path, layout: Layout, resume: bool) -> IO[str]:

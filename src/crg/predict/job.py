@@ -23,11 +23,11 @@ from crg.predict.answers import (
     FIELDS,
     AnswerFile,
     Layout,
+    appended,
     columns_for,
     exists_already,
     kept_settings,
     layout_of,
-    lines_file,
     read_answers,
     resume_folder,
 )
@@ -118,11 +118,8 @@ class PredictJob:
         """The images that an earlier call has answered, which may have been moved since."""
         if not self.resume or self.out is None:
             return set()
-        layout = layout_of(self.out, self.layout)
-        lines = lines_file(self.out, layout)
-        found = read_answers(lines, "csv" if layout == "csv" else "jsonl") if lines.exists() else []
         first = resume_folder(self.out) / "first.jsonl"
-        found += read_answers(first) if first.exists() else []
+        found = appended(self.out, layout_of(self.out, self.layout)) + appended(first, "jsonl")
         return {line["path"] for line in found}
 
     def _default_passes(self) -> int:

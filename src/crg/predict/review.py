@@ -45,10 +45,12 @@ def read_lines(path: Path) -> dict[str, Line]:
 
 def known_classes(answers: Path, lines: Mapping[str, Line]) -> list[str]:
     """The classes that the answers were chosen from; those that occur if no settings are kept."""
-    found = dict.fromkeys(_classes_kept(answers))
+    kept = kept_settings(answers).get("classes")
+    names = [name for name in kept if isinstance(name, str)] if isinstance(kept, list) else []
+    found = dict.fromkeys(names)
     for line in lines.values():
         found |= dict.fromkeys(filter(None, (line.get("label"), line.get("zero_shot_label"))))
-    return list(found) if _classes_kept(answers) else sorted(found)
+    return list(found) if names else sorted(found)
 
 
 def write(
@@ -139,11 +141,6 @@ def _number(value: Any) -> float:
     except (TypeError, ValueError):
         return 0.0
     return number if 0.0 <= number <= 1.0 else 0.0
-
-
-def _classes_kept(answers: Path) -> list[str]:
-    classes = kept_settings(answers).get("classes")
-    return [name for name in classes if isinstance(name, str)] if isinstance(classes, list) else []
 
 
 def _rendered(title: str, content: Mapping[str, Any]) -> str:

@@ -57,7 +57,11 @@ def second_pass(
         elif "step" in line and not line.get(CORRECTED):
             seen = next(views, None)
             if seen is not None and output.is_new(line["path"]):
-                _answer(classifier, line, seen, output)
+                with one_blas_thread():
+                    prediction = classifier.adapter.answer(seen, line["path"])
+                    answer = answer_for(classifier.task, prediction, seen, line["step"])
+                with HeldSignals():
+                    output.answer(Path(line["path"]), answer)
                 yield line
     for path, line in corrected.items():
         output.corrected(path, line["label"], line["step"])
@@ -75,11 +79,3 @@ def _stored(answered: Sequence[Line], features: Journal) -> Iterator[Vectors]:
         raise InputError(
             f"{features.path} lacks features of the first pass: start over with --overwrite."
         )
-
-
-def _answer(classifier: Classifier, line: Line, views: Vectors, output: Output) -> None:
-    with one_blas_thread():
-        prediction = classifier.adapter.answer(views, line["path"])
-        answer = answer_for(classifier.task, prediction, views, line["step"])
-    with HeldSignals():
-        output.answer(Path(line["path"]), answer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import hashlib
 import secrets
@@ -22,13 +23,12 @@ from crg.encoders.base import Vectors
 from crg.images.views import Recipe
 from crg.methods.registry import DEFAULT, get_method
 from crg.server.batching import Encoded
-from crg.server.event_log import Event, started
+from crg.server.event_log import Event, started, summarise
 from crg.server.learner import Learner
 from crg.server.requests import Upload
 from crg.server.schema import ProblemError
 from crg.server.service import Service
 from crg.server.session import Apply, Session
-from crg.server.summary import summarise
 from crg.types import InputError
 
 Outcome: TypeAlias = tuple[list[Raw], bool]  # details of events as JSON; is it a repetition?
@@ -161,23 +161,22 @@ class Actions:
         prepare: Callable[[Session], Awaitable[Any]] | None = None,
     ) -> Outcome:
         """Learn, unless a request with the same key was answered; then repeat its answer."""
-        service = self._service
-        if key is None:
+        service, keyed = self._service, None
+        async with contextlib.AsyncExitStack() as held:
+            if key is not None:
+                turn = self._turns.setdefault((session_id, key), asyncio.Lock())
+                await held.enter_async_context(turn)
+                row = await service.row(session_id)
+                keyed = key, await service.run(_digest, contents)
+                known = await service.run(service.log.known, row.number, key)
+                if known is not None and known[0] != keyed[1]:
+                    raise ProblemError(409, "This Idempotency-Key was used for another request: "
+                                            "choose a new one.")  # fmt: skip
+                if known is not None:
+                    return [Raw(detail.encode()) for detail in known[1]], True
             session = await service.session(session_id)
-            return _details(await session.submit(apply, prepare and prepare(session))), False
-        turn = self._turns.setdefault((session_id, key), asyncio.Lock())
-        async with turn:
-            row = await service.row(session_id)
-            digest = await service.run(_digest, contents)
-            known = await service.run(service.log.known, row.number, key)
-            if known is None:
-                session, keyed = await service.session(session_id), (key, digest)
-                events = await session.submit(apply, prepare and prepare(session), keyed)
-                return _details(events), False
-            if known[0] != digest:
-                raise ProblemError(409, "This Idempotency-Key was used for another request: "
-                                        "choose a new one.")  # fmt: skip
-            return [Raw(detail.encode()) for _, detail in known[1]], True
+            events = await session.submit(apply, prepare and prepare(session), keyed)
+        return [Raw(json.encode(event.detail)) for event in events], False
 
     async def _begin(
         self, session_id: str, adapter: Adapter, views: int, text: Vectors | None
@@ -224,10 +223,6 @@ class Actions:
                 return Classifier(service.encoder, state=path, templates=templates).adapter
             except InputError as error:
                 raise InputError(str(error).replace(str(path), "The state")) from None
-
-
-def _details(events: Sequence[Event]) -> list[Raw]:
-    return [Raw(json.encode(event.detail)) for event in events]
 
 
 def _check_classes(count: int, most: int) -> None:

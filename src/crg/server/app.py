@@ -1,11 +1,16 @@
-"""The application: what is served where, around the sessions."""
+"""The application, and the process that serves it: one event loop, until a signal stops it."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
+import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
@@ -16,15 +21,17 @@ from crg import predict
 from crg.encoders.base import Encoder
 from crg.server import schema
 from crg.server.actions import Actions
-from crg.server.batching import Encode
+from crg.server.batching import Encode, encoders_on_ray
 from crg.server.limits import ServerConfig
 from crg.server.requests import parsed
 from crg.server.routes import content_of, router, send_images, service_of
 from crg.server.schema import TEXT, ProblemError, body, files, problems
-from crg.server.security import COOKIE, Envelope, Guard, Rate, Token
+from crg.server.security import COOKIE, Envelope, Guard, Rate, Token, check_address
 from crg.server.service import Service
 from crg.types import InputError
 
+_BACKLOG = 2048  # connections that wait to be accepted, as uvicorn has it
+_SWITCH = 0.002  # seconds after which a computing thread yields to the event loop
 _PLAIN = {"text/plain": TEXT}
 STATIC = Path(__file__).with_name("static")
 CARDS = Path(predict.__file__).with_name("cards")  # which the review page has, too
@@ -68,7 +75,7 @@ def create_app(
     return app
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
     try:
@@ -91,12 +98,12 @@ def _add_pages(app: FastAPI) -> None:
     async def page() -> Response:
         return FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-cache"})
 
-    @app.get("/healthz", response_class=Response, responses=files(**_PLAIN))
+    @app.get("/healthz", **files(**_PLAIN))
     async def healthz() -> Response:
         """200 while the process lives."""
         return Response("ok\n", media_type="text/plain")
 
-    @app.get("/readyz", response_class=Response, responses=files(503, **_PLAIN))
+    @app.get("/readyz", **files(503, **_PLAIN))
     async def readyz(request: Request) -> Response:
         """200 while requests are taken."""
         if not service_of(request).ready:
@@ -104,7 +111,7 @@ def _add_pages(app: FastAPI) -> None:
                           retry_after=1)  # fmt: skip
         return Response("ready\n", media_type="text/plain")
 
-    @app.get("/metrics", response_class=Response, responses=files(**_PLAIN))
+    @app.get("/metrics", **files(**_PLAIN))
     async def metrics(request: Request) -> Response:
         """Counters for Prometheus."""
         text = service_of(request).metrics.text()
@@ -131,3 +138,69 @@ def _add_pages(app: FastAPI) -> None:
         answer = Response(status_code=204)
         answer.delete_cookie(COOKIE)
         return answer
+
+
+def serve(
+    load: Callable[[], Encoder],
+    data: Path,
+    config: ServerConfig,
+    *,
+    host: str,
+    port: int,
+    on_ready: Callable[[str], None],
+    replicas: int = 0,
+    address: str | None = None,
+) -> None:
+    """Serve until SIGTERM or Ctrl-C; ``on_ready`` gets the address of the page.
+
+    With ``replicas``, as many encoders run on Ray, on the cluster at ``address``. The token comes
+    from the variable CRG_TOKEN.
+    """
+    token = os.environ.get("CRG_TOKEN") or None
+    check_address(host, token)
+    if address is not None and not replicas:
+        raise InputError(f"Only Ray has an address, {address}: add --engine ray or leave it out.")
+    encoder = load()
+    with contextlib.ExitStack() as held:
+        encoders = (
+            held.enter_context(encoders_on_ray(encoder, load, replicas, address))
+            if replicas
+            else ()
+        )
+        app = create_app(data, config, encoder, token, encoders)
+        listening = held.enter_context(_listen(host, port))
+        name = f"[{host}]" if ":" in host else host
+        page = f"http://{name}:{listening.getsockname()[1]}/"
+        app.state.on_ready = lambda: on_ready(page)
+        server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                log_level="critical",  # the application logs what fails
+                access_log=False,
+                server_header=False,
+                limit_concurrency=config.max_connections,
+                timeout_keep_alive=30,
+            )
+        )
+        sys.setswitchinterval(_SWITCH)
+        for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again at its end
+            signal.signal(number, lambda *_: None)
+        with contextlib.suppress(SystemExit):
+            server.run(sockets=[listening])
+        if not server.started:
+            raise app.state.failure or InputError("The server could not start: see above.")
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # then no delays
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+        listening.listen(_BACKLOG)  # before the page is announced
+    except (OSError, OverflowError) as error:
+        listening.close()
+        raise InputError(
+            f"{host}:{port} cannot be listened on ({error}): choose another --host or --port."
+        ) from None
+    return listening

@@ -11,6 +11,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -45,6 +46,8 @@ CREATE TABLE thumbnails (
     PRIMARY KEY (session, step));
 """
 _PAGE = 500  # rows that are read at a time
+_POINTS = 100  # of a curve
+_CLASSES = 12  # that have a curve
 
 
 @dataclass(frozen=True)
@@ -124,14 +127,9 @@ class Log:
 
     def events(self, number: int, after: int) -> Iterator[list[Event]]:
         """The events after one, with features, some at a time."""
-        query = """SELECT seq, kind, at, detail, vectors FROM events LEFT JOIN features
-                   USING (session, seq) WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?"""
-        while rows := self.rows(query, number, after, _PAGE):
-            after = rows[-1][0]
-            yield [
-                Event(seq, kind, at, json.decode(detail), self._vectors(vectors))
-                for seq, kind, at, detail, vectors in rows
-            ]
+        while some := self._events("seq > ? ORDER BY seq LIMIT ?", number, after, _PAGE):
+            after = some[-1].seq
+            yield some
 
     def messages(self, number: int, after: int) -> list[tuple[int, str, str]]:
         """Number, kind and detail (as JSON) of the next events after one."""
@@ -149,11 +147,7 @@ class Log:
 
     def image(self, number: int, step: int) -> Event | None:
         """The answer to an image, with its features."""
-        query = """SELECT seq, kind, at, detail, vectors FROM events JOIN features
-                   USING (session, seq) WHERE session = ? AND step = ? AND kind = 'answer'"""
-        for seq, kind, at, detail, vectors in self.rows(query, number, step):
-            return Event(seq, kind, at, json.decode(detail), self._vectors(vectors))
-        return None
+        return next(iter(self._events("step = ? AND kind = 'answer'", number, step)), None)
 
     def thumbnail(self, number: int, step: int) -> bytes | None:
         """The small copy of an image, if it is kept."""
@@ -161,12 +155,12 @@ class Log:
         rows = self.rows(query, number, step)
         return rows[0][0] if rows else None
 
-    def known(self, number: int, key: str) -> tuple[bytes, list[tuple[str, str]]] | None:
-        """Digest of the request with this idempotency key, and kind and detail of its events."""
+    def known(self, number: int, key: str) -> tuple[bytes, list[str]] | None:
+        """Digest of the request with this idempotency key, and the details of its events."""
         query = "SELECT digest, first, last FROM keys WHERE session = ? AND key = ?"
         for digest, first, last in self.rows(query, number, key):
-            events = "SELECT kind, detail FROM events WHERE session = ? AND seq BETWEEN ? AND ?"
-            return digest, self.rows(events, number, first, last)
+            events = "SELECT detail FROM events WHERE session = ? AND seq BETWEEN ? AND ?"
+            return digest, [detail for (detail,) in self.rows(events, number, first, last)]
         return None
 
     def rows(self, query: str, *values: Any) -> list[Any]:
@@ -176,6 +170,14 @@ class Log:
             self._here.connection.execute("PRAGMA query_only = ON")
             self._readers.append(self._here.connection)
         return list(self._here.connection.execute(query, values))
+
+    def _events(self, condition: str, *values: int) -> list[Event]:
+        query = f"""SELECT seq, kind, at, detail, vectors FROM events LEFT JOIN features
+                    USING (session, seq) WHERE session = ? AND {condition}"""
+        return [
+            Event(seq, kind, at, json.decode(detail), self._vectors(vectors))
+            for seq, kind, at, detail, vectors in self.rows(query, *values)
+        ]
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
@@ -261,3 +263,84 @@ def _columns(number: int, event: Event) -> tuple[Any, ...]:
 
 def _content(vectors: Vectors | None) -> bytes | None:
     return None if vectors is None else np.ascontiguousarray(vectors, "<f4").tobytes()
+
+
+def summarise(log: Log, row: StoredSession) -> dict[str, Any]:
+    """A session as ``GET /v1/sessions/{id}`` gives it."""
+    number, classes = row.number, classes_of(log, row)
+    [(event, changed, corrections, first, last)] = log.rows(
+        """SELECT ifnull(max(seq), 0), ifnull(sum(changed), 0),
+           count(*) FILTER (WHERE kind = 'correction'), ifnull(min(step), 0), ifnull(max(step), 0)
+           FROM events WHERE session = ?""",
+        number,
+    )
+    labels = log.rows(
+        """SELECT label, count(*) FROM events WHERE session = ? AND kind = 'answer'
+           GROUP BY label ORDER BY count(*) DESC, label""",
+        number,
+    )
+    return {
+        **brief(log, row, classes),
+        "model": row.start["model"],
+        "options": row.start["options"],
+        "classes": classes,
+        "event": event,
+        "changed": changed,
+        "corrections": corrections,
+        "per_class": dict(labels),
+        "curves": _curves(log, number, first, last, [name for name, _ in labels[:_CLASSES]]),
+    }
+
+
+def brief(log: Log, row: StoredSession, classes: list[str] | None = None) -> dict[str, Any]:
+    """The line of a session in a list."""
+    [(last, at)] = log.rows(
+        """SELECT (SELECT max(step) FROM events WHERE session = ?1),
+           (SELECT at FROM events WHERE session = ?1 ORDER BY seq DESC LIMIT 1)""",
+        row.number,
+    )
+    return {
+        "id": row.id,
+        "created": row.created,
+        "last_used": at or row.created,
+        "method": row.start["method"],
+        "views": row.start["views"],
+        "n_classes": len(classes or classes_of(log, row)),
+        "images": 0 if last is None else last - row.start["seen"],
+    }
+
+
+def classes_of(log: Log, row: StoredSession) -> list[str]:
+    """The classes of a session as they are now."""
+    changes = log.rows(
+        """SELECT detail FROM events WHERE session = ?
+           AND kind IN ('class_added', 'class_removed') ORDER BY seq DESC LIMIT 1""",
+        row.number,
+    )
+    names: list[str] = json.decode(changes[0][0])["classes"] if changes else row.start["classes"]
+    return names
+
+
+def _curves(log: Log, number: int, first: int, last: int, names: list[str]) -> dict[str, Any]:
+    """At most 100 points: means since the point before, and counts so far."""
+    width = max(1, -(-(last - first + 1) // _POINTS))
+    points = log.rows(
+        """SELECT (step - ?) / ?, max(step), avg(probability), avg(changed) FROM events
+           WHERE session = ? AND kind = 'answer' GROUP BY 1 ORDER BY 1""",
+        *(first, width, number),
+    )
+    counts = log.rows(
+        """SELECT (step - ?) / ?, label, count(*) FROM events
+           WHERE session = ? AND kind = 'answer' GROUP BY 1, 2""",
+        *(first, width, number),
+    )
+    found = {(point, label): count for point, label, count in counts}
+    return {
+        "step": [step for _, step, _, _ in points],
+        "probability": [probability for _, _, probability, _ in points],
+        "changed": [changed for _, _, _, changed in points],
+        "per_class": {
+            name: list(accumulate(found.get((point[0], name), 0) for point in points))
+            for name in names
+        },
+    }

@@ -18,11 +18,11 @@ from crg.methods.registry import DEFAULT, list_methods
 from crg.predict.answers import csv_line, csv_row, json_line
 from crg.server import schema
 from crg.server.actions import Actions
+from crg.server.event_log import brief, summarise
 from crg.server.requests import JSON_BYTES, body_of, kind_of, named, parsed, uploads_of
 from crg.server.schema import BINARY, TEXT, ProblemError, answers, body, files, problems
 from crg.server.service import Service
 from crg.server.sse import EventStream
-from crg.server.summary import brief, summarise
 from crg.types import InputError
 
 router = APIRouter(prefix="/v1")
@@ -228,11 +228,7 @@ async def remove_class(request: Request, id: str, name: Annotated[str, Query()])
     return _json(event)
 
 
-@router.get(
-    "/sessions/{id}/events",
-    response_class=Response,
-    responses=files(404, 422, 503, **{"text/event-stream": TEXT}),
-)
+@router.get("/sessions/{id}/events", **files(404, 422, 503, **{"text/event-stream": TEXT}))
 async def events(
     request: Request,
     id: str,
@@ -252,9 +248,7 @@ async def events(
 
 
 @router.get(
-    "/sessions/{id}/answers",
-    response_class=Response,
-    responses=files(404, 422, **{"application/jsonl": TEXT, "text/csv": TEXT}),
+    "/sessions/{id}/answers", **files(404, 422, **{"application/jsonl": TEXT, "text/csv": TEXT})
 )
 async def download_answers(
     request: Request,
@@ -286,11 +280,7 @@ async def _lines(service: Service, number: int, suffix: str) -> AsyncIterator[st
         )
 
 
-@router.get(
-    "/sessions/{id}/state",
-    response_class=Response,
-    responses=files(404, 422, 503, **{_OCTETS: BINARY}),
-)
+@router.get("/sessions/{id}/state", **files(404, 422, 503, **{_OCTETS: BINARY}))
 async def download_state(request: Request, id: str) -> Response:
     """The state of the session, as crg.load reads it."""
     content = await actions_of(request).state(id)
@@ -298,11 +288,7 @@ async def download_state(request: Request, id: str) -> Response:
     return Response(content, headers=headers, media_type=_OCTETS)
 
 
-@router.get(
-    "/sessions/{id}/images/{step}/thumbnail",
-    response_class=Response,
-    responses=files(404, 422, **{"image/jpeg": BINARY}),
-)
+@router.get("/sessions/{id}/images/{step}/thumbnail", **files(404, 422, **{"image/jpeg": BINARY}))
 async def thumbnail(request: Request, id: str, step: Step) -> Response:
     """A small copy of an image."""
     service = service_of(request)
@@ -313,11 +299,7 @@ async def thumbnail(request: Request, id: str, step: Step) -> Response:
     return Response(jpeg, headers={"Cache-Control": _FOR_EVER}, media_type="image/jpeg")
 
 
-@router.get(
-    "/sessions/{id}/images/{step}",
-    response_class=Response,
-    responses=files(404, 422, **{"image/*": BINARY}),
-)
+@router.get("/sessions/{id}/images/{step}", **files(404, 422, **{"image/*": BINARY}))
 async def image(request: Request, id: str, step: Step) -> Response:
     """An image as it came, if images are kept."""
     service = service_of(request)

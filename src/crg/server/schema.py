@@ -149,10 +149,11 @@ def answers(example: Any, *statuses: int, status: int = 200) -> dict[int | str, 
     return {status: success, **problems(*statuses)}
 
 
-def files(*statuses: int, **kinds: Mapping[str, Any]) -> dict[int | str, dict[str, Any]]:
-    """The responses of a route that answers with another media type, or with a problem."""
+def files(*statuses: int, **kinds: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a route that answers with other media types than JSON, or with a problem."""
     content = {kind: {"schema": schema} for kind, schema in kinds.items()}
-    return {200: {"description": "OK", "content": content}, **problems(*statuses)}
+    success = {200: {"description": "OK", "content": content}}
+    return {"response_class": Response, "responses": {**success, **problems(*statuses)}}
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -9,7 +9,7 @@ import ipaddress
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
@@ -136,7 +136,8 @@ class Guard:
         try:
             self._check(scope, Headers(scope=scope))
         except ProblemError as problem:
-            await problem.response(_challenge(problem))(scope, receive, send)
+            challenge = {"WWW-Authenticate": "Bearer"} if problem.status == 401 else {}
+            await problem.response(challenge)(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
@@ -144,33 +145,27 @@ class Guard:
         client = scope.get("client")
         self._rate.check(client[0] if client else "")
         host = headers.get("host", "")
-        if self._token is None and not self._is_known(host):
+        name = _place(f"//{host}")[0]
+        if self._token is None and not is_loopback(name) and name not in self._hosts:
             raise ProblemError(
                 403,
                 f"The host {host!r} is not known here: use localhost, or name it in "
                 "allow_hosts of the --config file.",
             )
-        origin = headers.get("origin")
-        if scope["method"] not in _SAFE and origin is not None:
-            self._check_origin(origin.lower(), host.lower())
+        origin = headers.get("origin", "").lower()
+        if scope["method"] not in _SAFE and "origin" in headers and origin not in self._origins:
+            if _place(origin)[1] != host.lower():
+                raise ProblemError(
+                    403,
+                    "The request comes from a page of another origin: name that in allow_origins "
+                    "of the --config file.",
+                )
         path = scope["path"]
         if self._token is None or path in _OPEN or path.startswith("/static/"):
             return
         if not self._token.let_in(headers):
             raise ProblemError(401, "The token is missing or wrong: send it as "
                                "Authorization: Bearer TOKEN.")  # fmt: skip
-
-    def _is_known(self, host: str) -> bool:
-        name = _place(f"//{host}")[0]
-        return is_loopback(name) or name in self._hosts
-
-    def _check_origin(self, origin: str, host: str) -> None:
-        if origin not in self._origins and _place(origin)[1] != host:
-            raise ProblemError(
-                403,
-                "The request comes from a page of another origin: name that in allow_origins "
-                "of the --config file.",
-            )
 
 
 def _place(address: str) -> tuple[str, str]:
@@ -180,10 +175,6 @@ def _place(address: str) -> tuple[str, str]:
         return parts.hostname or "", parts.netloc
     except ValueError:
         return "", ""
-
-
-def _challenge(problem: ProblemError) -> Mapping[str, str]:
-    return {"WWW-Authenticate": "Bearer"} if problem.status == 401 else {}
 
 
 class Envelope:
