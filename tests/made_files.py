@@ -70,8 +70,8 @@ def save_stream(path: Path, n: int = 40, seed: int = 0) -> Path:
     return path
 
 
-def save_plugin(folder: Path) -> Path:
-    """A file with a method of the user's own."""
-    path = folder / "own_method.py"
-    path.write_text(PLUGIN)
+def save_plugin(folder: Path, body: str = "", name: str = "own_method") -> Path:
+    """A file with a method of the user's own; ``body`` is what its step does first."""
+    path = folder / f"{name}.py"
+    path.write_text(PLUGIN.replace("time.sleep(self.config.seconds)", body) if body else PLUGIN)
     return path

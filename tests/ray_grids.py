@@ -10,7 +10,8 @@ from typing import Any
 import ray
 from msgspec.structs import replace
 
-from crg.engine import ray_encoding, run_all
+from crg.engine import ray as engine_ray
+from crg.engine import run_all
 from crg.engine.ray import run_all_on_ray
 from crg.results.schema import RunSpec
 from deadly_methods import answers, n_struck, save_deadly
@@ -50,7 +51,7 @@ def killed_in_mid_grid(place: Path, specs: list[RunSpec]) -> dict[str, Any]:
 def given_up_and_stopped(place: Path, specs: list[RunSpec]) -> dict[str, Any]:
     """On the user's cluster: a run that always kills its worker, and a grid that is stopped."""
     ray.init(address="local", num_cpus=_TWO, include_dashboard=False, log_to_driver=False)
-    path, ray_encoding.TRIES = specs[0].data.path, 1
+    path, engine_ray.TRIES = specs[0].data.path, 1
     deadly, slow = (save_deadly(place, times=99),), (str(save_plugin(place)),)
     doomed = [spec(path, method, plugins=deadly) for method in ("deadly", "tda")]
     lost = answers(run_all_on_ray(doomed))

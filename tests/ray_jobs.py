@@ -16,7 +16,7 @@ from crg import InputError
 from crg.encoders.base import Encoder, Vectors
 from crg.encoding import Wording, encode
 from crg.encoding import job as encoding_job
-from crg.engine.ray_encoding import encode_on_ray
+from crg.engine.ray import encode_on_ray
 from crg.images.preprocessing import Pixels
 from crg.images.views import Recipe
 from encoding_fakes import HashEncoder, contents, dot_files

@@ -22,6 +22,7 @@ from made_experiments import FILES, ROWS, planned, save_experiment
 from made_files import raw_values, save_raw, save_stream
 
 EXPERIMENTS = ROOT / "experiments"
+GDA = "[[row]]\nmethod = 'gda'\n"
 FEW = {"few_features": raw_values()["image_features"][:6], "few_labels": np.arange(6) % 3}
 
 
@@ -71,29 +72,32 @@ def test_missing_datasets_stay_in_the_outline(tmp_path: Path) -> None:
     assert {cell.source for cell in outline.cells} == {1}
 
 
-def test_needs_that_are_not_met_are_reasons(tmp_path: Path) -> None:
-    """A method without labelled images is not run, and the cell says what it needs."""
-    outline = planned(tmp_path, f'{ROWS}[[row]]\nmethod = "gda"\n{FILES}').outline
-    [reason] = _reasons(outline, "gda")
-    assert reason.endswith("stream.npz.") and "store few_features and few_labels in" in reason
-    assert all(cell.key is None for cell in _cells(outline, "gda"))
-    assert outline.rows[3].needs == ("labelled images",)
+SHOTS = "[[row]]\nlabel = '{0}'\nmethod = 'tip_adapter'\noptions = {{ shots = {0} }}\n"
+VIEWS = "method = 'zero_shot'\nseveral_views = true\noptions = { predict_on = 'confident' }\n"
+CLEAN = "[[data]]\nshapes = ['clean']\nimages = 4\nviews = 1\n"
 
 
-def test_data_without_labels_are_not_run(tmp_path: Path) -> None:
-    """Every cell says that there are no labels."""
-    save_raw(_data(tmp_path) / "bare.npz", labels=None)
-    made = planned(tmp_path)
-    assert made.specs == ()
-    assert _reasons(made.outline, "crg") == ["bare has no labels: store labels in it."]
-
-
-def test_shapes_without_labelled_images_ask_for_shots(tmp_path: Path) -> None:
-    """The file of the experiment says how many are rendered."""
-    text = '[[row]]\nmethod = "gda"\n[[data]]\nshapes = ["clean"]\nimages = 4\nviews = 1\n'
-    made = planned(tmp_path, text)
-    assert [source.name for source in made.outline.sources] == ["shapes:clean"]
-    assert _reasons(made.outline, "gda")[0].endswith("ask for shots beside the shapes in [[data]].")
+@pytest.mark.parametrize(
+    ("label", "text", "changes", "why"),
+    [
+        ("gda", f"{GDA}{FILES}", {}, "store few_features and few_labels in"),
+        ("crg", f"{ROWS}{FILES}", {"labels": None}, "mine has no labels: store labels in it."),
+        ("gda", GDA + CLEAN, {}, "ask for shots beside the shapes in [[data]]."),
+        ("3", f"{SHOTS.format(3)}{FILES}", FEW, "mine has at most 2 labelled images per class"),
+        ("2", f"{SHOTS.format(2)}{FILES}", FEW, None),
+        ("views", f"[[row]]\nlabel = 'views'\n{VIEWS}{FILES}", {}, "one view per image"),
+    ],
+)
+def test_what_a_method_lacks_is_the_reason_why_it_is_not_run(
+    tmp_path: Path, label: str, text: str, changes: dict[str, Any], why: str | None
+) -> None:
+    """Labels, labelled images, as many of them as the row asks for, and several views."""
+    save_raw(_data(tmp_path) / "mine.npz", **changes)
+    outline = planned(tmp_path, text).outline
+    reasons = _reasons(outline, label)
+    assert why in reasons[0] if why else reasons == []
+    assert all((cell.key is None) == (why is not None) for cell in _cells(outline, label))
+    assert label != "gda" or outline.rows[1].needs == ("labelled images",)
 
 
 def test_a_file_that_nobody_named_and_nobody_can_use_is_missing(tmp_path: Path) -> None:
@@ -109,18 +113,6 @@ def test_a_file_that_nobody_named_and_nobody_can_use_is_missing(tmp_path: Path) 
     named = find_sources(design, discover([bad]), tmp_path)
     with pytest.raises(InputError, match=r"bad\.npz: "):
         plan(design, named, tmp_path)
-
-
-def test_more_shots_than_there_are_is_no_row(tmp_path: Path) -> None:
-    """A row that asks for more labelled images than a class has would be another row."""
-    save_raw(_data(tmp_path) / "few.npz", **FEW)
-    rows = "".join(
-        f'[[row]]\nlabel = "{count}"\nmethod = "tip_adapter"\noptions = {{ shots = {count} }}\n'
-        for count in (2, 3)
-    )
-    outline = planned(tmp_path, rows + FILES).outline
-    assert _reasons(outline, "2") == []
-    assert "at most 2 labelled images per class" in _reasons(outline, "3")[0]
 
 
 def test_methods_that_forget_run_in_one_order(tmp_path: Path) -> None:
@@ -146,13 +138,6 @@ def test_luck_in_training_is_part_of_the_spread(tmp_path: Path) -> None:
     )
     assert [(spec.seed, spec.given["seed"]) for spec in open_seed] == [(n, n) for n in range(5)]
     assert [(spec.seed, spec.given["seed"]) for spec in same_luck] == [(0, 3)]
-
-
-def test_rows_for_several_views_wait_for_views(tmp_path: Path) -> None:
-    """Where images have one view the row is not run."""
-    row = '[[row]]\nlabel = "views"\nmethod = "zero_shot"\nseveral_views = true\n'
-    row += 'options = { predict_on = "confident" }\n'
-    assert "one view per image" in _reasons(planned(tmp_path, row + FILES).outline, "views")[0]
 
 
 @pytest.mark.parametrize(

@@ -16,31 +16,6 @@ from crg.types import InputError
 from made_experiments import FILES, ROWS, lines_of, planned, save_experiment
 from made_files import save_plugin, save_stream
 
-FAILING = '''
-"""A method that fails on one of its orders."""
-from dataclasses import dataclass
-import crg
-
-@crg.register
-class Failing(crg.Method):
-    """Fails at once."""
-
-    name = "failing"
-    paper = "none"
-
-    @dataclass(frozen=True)
-    class Config:
-        """Nothing."""
-
-    def reset(self):
-        """Nothing is kept."""
-
-    def step(self, sample):
-        """Fails."""
-        raise RuntimeError("out of luck")
-'''
-
-
 TWO_ORDERS = f"orders = 2\n{ROWS}\n{FILES}"
 
 
@@ -99,26 +74,12 @@ def test_what_another_command_has_written_is_not_written_again(tmp_path: Path) -
     assert len(keys) == len(set(keys)) == 6
 
 
-def test_a_writer_notices_a_file_that_was_replaced(tmp_path: Path) -> None:
-    """A run that went away with the file is written to the new one."""
-    path, _ = _finish(tmp_path)
-    outline, run, *_ = ledger.read(path).entries.values()
-    writer = ledger.read(path)
-    assert not writer.add(run)
-    path.unlink()
-    ledger.append(path, outline)
-    assert writer.add(run) and not writer.add(run)
-    path.unlink()
-    assert writer.add(run) and list(ledger.read(path).entries.values()) == [run]
-
-
 def test_a_failed_run_is_a_line_and_is_tried_again(tmp_path: Path) -> None:
     """The others are run; the failure says why and does not count as done."""
-    plugin = tmp_path / "failing.py"
-    plugin.write_text(FAILING)
+    plugin = save_plugin(tmp_path, "raise RuntimeError('out of luck')")
     data, out = save_stream(tmp_path / "a.npz"), tmp_path / "small.jsonl"
     file = save_experiment(
-        tmp_path, f'orders = 1\n[[row]]\nmethod = "failing"\n[[row]]\nmethod = "tda"\n{FILES}'
+        tmp_path, f'orders = 1\n[[row]]\nmethod = "constant"\n[[row]]\nmethod = "tda"\n{FILES}'
     )
     words = ["--plugin", str(plugin), "bench", str(file), "--data", str(data)]
     for expected in (1, 2):
@@ -184,11 +145,11 @@ def test_an_experiment_from_end_to_end(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_only_chooses_sources_by_name(tmp_path: Path) -> None:
     """A part of a name is enough; a name that no source has is refused."""
-    file = save_experiment(tmp_path, f'{ROWS}[[data]]\nshapes = ["night", "fog"]\n')
-    listed = CliRunner().invoke(main, ["bench", str(file), "--list", "--only", "FOG"])
-    assert "shapes:fog:3" in listed.output and "night" not in listed.output
+    file = save_experiment(tmp_path, f'{ROWS}[[data]]\nshapes = ["night", "clean"]\n')
+    listed = CliRunner().invoke(main, ["bench", str(file), "--list", "--only", "CLEAN"])
+    assert "dataset shapes:clean (rendered)" in listed.output and "night" not in listed.output
     refused = CliRunner().invoke(main, ["bench", str(file), "--list", "--only", "rain"])
-    assert refused.exit_code == 2 and "there is 'shapes:night:3', 'shapes:fog:3'." in refused.output
+    assert refused.exit_code == 2 and "there is 'shapes:night:3', 'shapes:clean'." in refused.output
 
 
 def test_a_method_joins_a_finished_experiment(tmp_path: Path) -> None:

@@ -61,13 +61,6 @@ def test_what_cannot_be_used_below_a_folder_is_reported(small_blocks: None, tmp_
     assert "holds no 'image_features'" in said["weights.npz"]
 
 
-def test_a_folder_with_nothing_in_it_is_reported(tmp_path: Path) -> None:
-    """Nothing is found, and the folder is named."""
-    said: list[str] = []
-    assert discover([tmp_path], lambda path, why: said.append(why)) == ()
-    assert said == [f"there is nothing in {tmp_path} that can be used."]
-
-
 def test_a_file_that_is_named_twice_counts_once(tmp_path: Path) -> None:
     """By itself and through its folder it is the same file."""
     path = save_stream(tmp_path / "one.npz")

@@ -23,6 +23,14 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     return sent
 
 
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, in seconds, as its only item."""
+    now = [0.0]
+    monkeypatch.setattr("crg.cli.progress.time.monotonic", lambda: now[0])
+    return now
+
+
 def test_a_terminal_shows_the_whole_and_each_run_at_work(screen: io.StringIO) -> None:
     """There is a line for a run while it is at work, with its images, and one for all runs."""
     with display("runs", 3, lines=True) as shown:
@@ -66,11 +74,9 @@ def test_a_reason_is_printed_once_and_counted_at_the_end(
 
 
 def test_a_file_gets_a_plain_line_now_and_then(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    now: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A line after ten seconds and not before, on stderr; failures come at once."""
-    now = [0.0]
-    monkeypatch.setattr("crg.cli.progress.time.monotonic", lambda: now[0])
     with display("runs", 300, lines=True) as shown:
         shown.finished("a", failure="bad luck.")
         assert capsys.readouterr().err == "Failed: a: bad luck.\n"
@@ -83,11 +89,9 @@ def test_a_file_gets_a_plain_line_now_and_then(
 
 
 def test_the_last_count_is_printed_and_no_line_twice(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    now: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """However long a run takes its count is reported once, and work without pieces says nothing."""
-    now = [0.0]
-    monkeypatch.setattr("crg.cli.progress.time.monotonic", lambda: now[0])
     with display("runs", 2, lines=True) as shown:
         for now[0] in (11.0, 22.0, 33.0):
             shown.running("a", int(now[0]), 40)
@@ -98,12 +102,8 @@ def test_the_last_count_is_printed_and_no_line_twice(
     assert capsys.readouterr().err.splitlines() == ["0 of 2 runs", "2 of 2 runs"]
 
 
-def test_lines_can_be_left_out(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lines_can_be_left_out(now: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     """A command that is silent in a pipe stays so however long it takes."""
-    now = [0.0]
-    monkeypatch.setattr("crg.cli.progress.time.monotonic", lambda: now[0])
     with display("runs", 2) as shown:
         now[0] = 60.0
         shown.finished("a")

@@ -19,7 +19,7 @@ from PIL import Image
 
 from crg.encoders.base import Vectors
 from crg.encoding import EncodingProgress, Wording, encode
-from crg.engine.ray_encoding import encode_on_ray
+from crg.engine.ray import encode_on_ray
 from crg.features import store
 from crg.features.files import read_features
 from crg.images.image_set import ImageSet

@@ -31,10 +31,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 def _altered(folder: Path, body: str) -> str:
     """The plug-in ``constant`` with another body of its step."""
-    plugin = folder / "altered.py"
-    text = save_plugin(folder).read_text()
-    plugin.write_text(text.replace("time.sleep(self.config.seconds)", body))
-    return str(plugin)
+    return str(save_plugin(folder, body, "altered"))
 
 
 def test_workers_give_what_one_process_gives(files: list[str]) -> None:
@@ -109,11 +106,8 @@ def test_the_first_failure_can_be_the_end(files: list[str], tmp_path: Path) -> N
 def test_a_process_that_dies_is_replaced(files: list[str], tmp_path: Path) -> None:
     """A process killed in mid-run takes nothing with it: every answer is as without its death."""
     plugins = (save_deadly(tmp_path, times=1),)
-    specs = [
-        spec(files[0], method, {}, seed, plugins=plugins)
-        for seed in (0, 1)
-        for method in ("deadly", "tda")
-    ]
+    methods = ("deadly", "tda")
+    specs = [spec(files[0], m, {}, seed, plugins=plugins) for seed in (0, 1) for m in methods]
     killed = answers(run_all(specs, workers=2))
     assert n_struck(tmp_path) == 1
     assert killed == answers(run_all(specs, workers=2))

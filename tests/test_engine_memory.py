@@ -23,15 +23,10 @@ LARGE = 200_000_000
 @pytest.fixture
 def greedy(tmp_path: Path) -> str:
     """A plug-in whose method takes 200 MB, as one that keeps too much would."""
-    text = save_plugin(tmp_path).read_text()
-    path = tmp_path / "greedy.py"
+    body = f"self.kept = getattr(self, 'kept', None) or b'1' * {LARGE}"
+    path = save_plugin(tmp_path, body, "greedy")
     path.write_text(
-        text.replace(
-            "time.sleep(self.config.seconds)",
-            f"self.kept = getattr(self, 'kept', None) or b'1' * {LARGE}",
-        )
-        .replace('"constant"', '"greedy"')
-        .replace("class Constant", "class Greedy")
+        path.read_text().replace('"constant"', '"greedy"').replace("Constant", "Greedy")
     )
     return str(path)
 
@@ -58,14 +53,7 @@ def test_memory_is_measured_where_it_is_asked_for(tmp_path: Path) -> None:
 
 def test_only_the_first_images_are_run(tmp_path: Path) -> None:
     """A stream that is longer than what is measured is not run to its end."""
-    plugin = tmp_path / "own_method.py"
-    plugin.write_text(
-        save_plugin(tmp_path)
-        .read_text()
-        .replace(
-            "time.sleep(self.config.seconds)", f"open({str(tmp_path / 'seen')!r}, 'a').write('1')"
-        )
-    )
+    plugin = save_plugin(tmp_path, f"open({str(tmp_path / 'seen')!r}, 'a').write('1')")
     path = str(save_stream(tmp_path / "a.npz", n=200))
     assert peak_bytes(spec(path, "constant", plugins=(str(plugin),)))
     assert 64 <= len((tmp_path / "seen").read_text()) < 128
@@ -78,10 +66,9 @@ def test_a_process_that_fails_gives_no_figure(tmp_path: Path) -> None:
 
 def test_the_measuring_process_ends_with_the_one_that_asked(tmp_path: Path) -> None:
     """A worker that is killed while memory is measured leaves no process behind."""
-    plugin, path = save_plugin(tmp_path), save_stream(tmp_path / "a.npz")
-    seen = tmp_path / "pid"
+    seen, path = tmp_path / "pid", save_stream(tmp_path / "a.npz")
     slow = f"__import__('pathlib').Path({str(seen)!r}).write_text(str(os.getpid())); time.sleep(60)"
-    plugin.write_text(plugin.read_text().replace("time.sleep(self.config.seconds)", slow))
+    plugin = save_plugin(tmp_path, slow)
     code = (
         "from crg.results.schema import Data, RunSpec; from crg.engine.worker import peak_bytes;"
         f"peak_bytes(RunSpec(Data({str(path)!r}), 'constant', {{}}, 0, plugins=({str(plugin)!r},)))"

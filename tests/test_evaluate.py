@@ -11,8 +11,9 @@ import pytest
 
 import crg
 from crg import Task, metrics
-from crg.evaluate import correct_rows, evenly_spaced, iter_run, run
+from crg.evaluate import evenly_spaced, iter_run, run
 from crg.features.files import Features, read_features
+from crg.results.measurements import unpacked_bits
 from crg.results.schema import encode
 from crg.streams import Scenario
 from crg.streams.orders import shuffled
@@ -62,7 +63,7 @@ def test_zero_shot_is_measured_as_by_hand(stream: Features) -> None:
     assert measured["nll"] == pytest.approx(nll, rel=1e-4)
     by_class = metrics.per_class_accuracy(logits.argmax(axis=1), stream.labels, 4)
     assert list(measured["per_class_accuracy"].values()) == by_class.tolist()
-    np.testing.assert_array_equal(correct_rows(measured, 60), right)
+    np.testing.assert_array_equal(unpacked_bits(measured["correct"], 60), right)
 
 
 def test_two_passes_answer_when_all_images_were_seen(stream: Features) -> None:
@@ -75,7 +76,9 @@ def test_two_passes_answer_when_all_images_were_seen(stream: Features) -> None:
     again = np.full(60, -1)
     again[rows] = [prediction.label for prediction in adapter.second_pass(images)]
     result = run(stream, "anchored", seed=2, scenario=Scenario(passes=2))
-    np.testing.assert_array_equal(correct_rows(result.metrics, 60), again == stream.labels)
+    np.testing.assert_array_equal(
+        unpacked_bits(result.metrics["correct"], 60), again == stream.labels
+    )
     assert result.metrics["nll"] != run(stream, "anchored", seed=2).metrics["nll"]
 
 

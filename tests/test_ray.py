@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crg.encoding import Wording, encode
-from crg.engine.ray_encoding import encode_on_ray
+from crg.engine.ray import encode_on_ray
 from crg.images.views import Recipe
 from encoding_fakes import HashEncoder, dots
 from ray_scripts import printed_by

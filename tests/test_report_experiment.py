@@ -15,7 +15,7 @@ from crg.evaluate import run
 from crg.report.experiment import read_experiments
 from crg.report.page import distinct
 from crg.results import ledger, provenance
-from crg.results.measurements import correct_rows, packed_bits
+from crg.results.measurements import packed_bits, unpacked_bits
 from crg.results.papers import bundled_papers
 from crg.results.schema import (
     LABELLED_IMAGES,
@@ -84,8 +84,8 @@ def test_zero_shot_is_paired_within_each_run(real: Any) -> None:
     path, runs = real
     [experiment] = read_experiments([path])
     own = [runs["b", seed] for seed in range(5)]
-    right = np.stack([correct_rows(each.metrics, 60) for each in own])
-    base = np.stack([correct_rows(each.zero_shot, 60) for each in own])
+    right = np.stack([unpacked_bits(each.metrics["correct"], 60) for each in own])
+    base = np.stack([unpacked_bits(each.zero_shot["correct"], 60) for each in own])
     found = experiment.comparisons[0].of("b").gain
     assert found is not None and found.against == "z"
     assert found.interval == metrics.paired_interval(right, base, n_resamples=10_000)

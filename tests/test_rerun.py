@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 from crg.bench.design import DataDesign
-from crg.bench.rendered import names, render_store, shapes_in
 from crg.bench.rerun import archive_file, archived, changed_since, find_line
+from crg.bench.sources import render_store, shape_names, shapes_in
 from crg.cli import main
 from crg.results import ledger, provenance
 from crg.results.schema import Data, encode
@@ -24,7 +24,6 @@ from crg.results.schema import Result as Run
 from documents import ROOT
 from made_experiments import FILES, lines_of, save_experiment
 from made_files import raw_values, save_plugin, save_raw, save_stream
-from sentences import refused_in_one_sentence
 
 EXPERIMENT = f"""orders = 1
 [[row]]
@@ -253,7 +252,7 @@ def test_the_name_of_a_store_says_what_is_in_it(shift: str, more: dict[str, int]
     """Whatever decides the content can be read back from the name, part by part."""
     severity = 3 if shift == "clean" else 5  # which clean shapes do not have
     data = DataDesign(shapes=(shift,), severity=severity, **more)  # type: ignore[arg-type]
-    _, store, labelled = names(data)
+    _, store, labelled = shape_names(data)
     assert shapes_in(labelled or store) == data
 
 
@@ -269,12 +268,6 @@ def test_other_names_are_no_shapes(name: str, tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_a_folder_that_cannot_be_made_is_refused() -> None:
-    """The remedy is another folder."""
-    with refused_in_one_sentence("/dev/null/zz", "choose another folder with --folder."):
-        render_store("night-3-32x1", Path("/dev/null/zz"))
-
-
 def test_lost_shapes_are_rendered_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Streams and labelled images come back with the same bits; others are refused."""
     monkeypatch.chdir(tmp_path)
@@ -288,7 +281,7 @@ def test_lost_shapes_are_rendered_again(tmp_path: Path, monkeypatch: pytest.Monk
         said = f"Note: {name} is not there and is rendered again into {Path('build', 'bench')}."
         assert said in done.stderr and Path("build", "bench", name).is_dir()
     assert "Everything was measured again as it was" in done.stdout
-    monkeypatch.setattr("crg.bench.rendered.STREAM_SEED", 22)
+    monkeypatch.setattr("crg.bench.sources.STREAM_SEED", 22)
     refused = _rerun(f"short.jsonl.gz:{number}", "--folder", "other")
     assert refused.exit_code == 2 and Path("other", "clean-32x2").is_dir()
     assert "differs from what the run saw" in refused.stderr

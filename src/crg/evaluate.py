@@ -23,7 +23,6 @@ from crg.features.files import Features
 from crg.methods.registry import BASELINE, DEFAULT, get_method
 from crg.resources import GENERATED
 from crg.results.measurements import Measurements
-from crg.results.measurements import correct_rows as correct_rows  # for those who read a run
 from crg.results.schema import Data, Result
 from crg.streams import Scenario
 from crg.streams.label_noise import LabelNoise

@@ -6,7 +6,6 @@ The file is read by msgspec, strictly. Errors are one sentence with the file, th
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import tomllib
@@ -176,7 +175,7 @@ def read_design(path: str | os.PathLike[str]) -> Design:
             raise msgspec.ValidationError("Object contains unknown field `is_quick`")
         design = msgspec.convert(raw, Design)
     except msgspec.ValidationError as error:
-        raise InputError(f"{file}{_sentence(str(error), raw)}") from None
+        raise InputError(f"{file}{_sentence(str(error))}") from None
     for number, table in enumerate(raw.get("data", ()), start=1):
         with _at(file, f"data {number}"):
             _check_keys_of_data(table)
@@ -215,21 +214,6 @@ def completed(design: Design, file: Path | None = None) -> Design:
     with _at(file):
         _check_whole(design)
     return design
-
-
-def design_of_files(paths: Sequence[str], rows: Sequence[RowDesign], orders: int) -> Design:
-    """A comparison of methods on feature files; its name depends on the files alone."""
-    places = "\n".join(str(Path(path).resolve()) for path in paths)
-    names = ", ".join(dict.fromkeys(Path(path).stem for path in paths))
-    return completed(
-        Design(
-            name=f"compare-{hashlib.sha256(places.encode()).hexdigest()[:8]}",
-            title=f"Comparison on {names}",
-            rows=tuple(rows),
-            data=(DataDesign(files=True),),
-            orders=orders,
-        )
-    )
 
 
 def with_methods(design: Design, asked: Sequence[RowDesign]) -> tuple[Design, set[str]]:
@@ -272,54 +256,32 @@ def _parsed(file: Path) -> dict[str, Any]:
         raise InputError(f"{file} is not TOML ({error}): {remedy}.") from None
 
 
-_KINDS = {
-    **{"str": "text in quotes", "int": "a whole number", "float": "a number"},
-    "bool": "true or false",
-    "object": "a table such as { key = value }",
-    "array": 'a list of names such as ["one", "two"]',
-}
 _TABLES: dict[str, type[DesignTable]] = {
     "row": RowDesign,
     "setting": SettingDesign,
     "data": DataDesign,
+    "quick": Quick,
 }
+_CHOICES = {"figure": FIGURES, "passes": ("1", "2"), "preset": ("none", PUBLISHED)}
 
 
-def _sentence(error: str, raw: Mapping[str, Any]) -> str:
-    """A complaint of msgspec as one sentence: place, key, value and remedy.
+def _sentence(error: str) -> str:
+    """A complaint of msgspec as one sentence: place, reason and remedy.
 
-    >>> _sentence("Expected `int`, got `str` - at `$.row[0].x`", {"row": [{"x": "far"}]})
-    ", row 1: x is 'far': give a whole number."
+    >>> _sentence("Expected `float`, got `str` - at `$.row[0].x`")
+    ', row 1.x: expected `float`, got `str`: correct it there.'
     """
-    complaint, _, path = error.partition(" - at `")
-    keys = re.findall(r"\.(\w+)|\[(\d+)\]", path)
-    value: Any = raw
-    names: list[str] = []
-    for key, number in keys:
-        value = value[int(number)] if number else value[key]
-        names.append(f"{int(number) + 1}" if number else key)
-    nested = len(names) > 1 and names[0] in _TABLES
-    place = f", {names[0]} {names[1]}" if nested else ""
-    place += ", [quick]" if names[:1] == ["quick"] else ""
-    key = ".".join(names[2 if nested else len(names[:1]) if place else 0 :])
+    complaint, _, path = error.partition(" - at `$.")
+    path = re.sub(r"\[(\d+)\]", lambda found: f" {int(found[1]) + 1}", path.rstrip("`"))
+    table, key = re.split(r"\W", path)[0], path.rpartition(".")[2]
+    place, reason = f", {path}" if path else "", f"{complaint[0].lower()}{complaint[1:]}"
     if unknown := re.match(r"Object contains unknown field `(.*)`", complaint):
-        kind = _TABLES[names[0]] if nested else Quick if place else Design
-        return f"{place}: there is no key {unknown[1]!r}: {nearest(unknown[1], _keys(kind))}"
-    if lacking := re.match(r"Object missing required field `(.*)`", complaint):
-        return f"{place}: {lacking[1]} is missing: give text in quotes."
-    if names[0] in _TABLES and len(names) <= 2:
-        return f": {names[0]} is {raw[names[0]]!r}: write [[{names[0]}]] above each of them."
-    return f"{place}: {key} is {value!r}: {_remedy(complaint, key)}"
-
-
-def _remedy(complaint: str, key: str) -> str:
-    if limit := re.match(r"Expected `int` >= (\d+)", complaint):
-        return f"give a number from {limit[1]} on."
-    if complaint.startswith("Invalid enum value"):
-        known = {"figure": FIGURES, "passes": "12"}.get(key, ("none", PUBLISHED))
-        return f"choose one of {', '.join(known)}."
-    kind = re.match(r"Expected `(\w+)", complaint)
-    return f"give {_KINDS.get(kind[1] if kind else '', 'another value')}."
+        known = _keys(_TABLES.get(table, Design))
+        return f"{place}: there is no key {unknown[1]!r}: {nearest(unknown[1], known)}"
+    if re.fullmatch(r"(row|setting|data)( \d+)?", path) and complaint.startswith("Expected"):
+        return f"{place}: {reason}: write [[{table}]] above each of them."
+    remedy = f"choose one of {', '.join(_CHOICES[key])}" if key in _CHOICES else "correct it there"
+    return f"{place}: {reason}: {remedy}."
 
 
 def _keys(kind: type[DesignTable]) -> set[str]:

@@ -18,15 +18,8 @@ import numpy as np
 from msgspec.structs import replace
 
 import crg.parts
-from crg.bench.design import (
-    PUBLISHED,
-    DataDesign,
-    Design,
-    RowDesign,
-    SettingDesign,
-    completed,
-)
-from crg.bench.rendered import OnEncoding, render_store
+from crg.bench.design import PUBLISHED, DataDesign, Design, RowDesign, SettingDesign, completed
+from crg.bench.sources import OnEncoding, render_store
 from crg.datasets.catalog import TRAIN, find_entry, get_entry
 from crg.engine import read_once, read_with_few
 from crg.features.files import Features
@@ -50,11 +43,7 @@ from crg.types import InputError, Task
 SEED = "seed"  # the option of methods that train
 # In these the seed decides which images come, and not only when.
 SEEDED_CHOICE = ("imbalanced", "few_present", "out_of_distribution")
-_NEEDS = {
-    FEW: LABELLED_IMAGES,
-    TEXT_ENCODER: "a text encoder",
-    GENERATED: "generated views",
-}
+_NEEDS = {FEW: LABELLED_IMAGES, TEXT_ENCODER: "a text encoder", GENERATED: "generated views"}
 
 
 def as_variant(request: RowDesign) -> Variant:
@@ -63,17 +52,13 @@ def as_variant(request: RowDesign) -> Variant:
     options: dict[str, Any] = typed_options(request.method, request.options)
     options |= {PRESET: PUBLISHED} if request.preset == PUBLISHED else {}
     options |= {f"on {name}": dict(given) for name, given in request.per_dataset.items()}
+    same = ("label", "method", "about", "x", "series", "against")
     return Variant(
-        label=request.label,
-        method=request.method,
+        **{name: getattr(request, name) for name in same},
         options=options,
         tuned=request.is_tuned,
         needs=tuple(_NEEDS.get(need, need) for need in kind.needs),
         offline=request.passes == 2,
-        about=request.about,
-        x=request.x,
-        series=request.series,
-        against=request.against,
     )
 
 
@@ -255,14 +240,9 @@ def narrowed(whole: Plan, chosen: Collection[str], done: Collection[str]) -> Pla
     about = whole.outline
     ran = {cell.row for cell in about.cells if cell.key in done}
     kept = [n for n, row in enumerate(about.rows) if row.label in chosen or n in ran]
-    place = {number: new for new, number in enumerate(kept)}
-    cells = [replace(cell, row=place[cell.row]) for cell in about.cells if cell.row in place]
-    rows = tuple(about.rows[number] for number in kept)
-    wanted = {cell.key for cell in cells if rows[cell.row].label in chosen}
-    return Plan(
-        replace(about, rows=rows, cells=tuple(cells)),
-        tuple(spec for spec in whole.specs if spec.key in wanted),
-    )
+    outline = about.with_rows(kept)
+    wanted = {cell.key for cell in outline.cells if outline.rows[cell.row].label in chosen}
+    return Plan(outline, tuple(spec for spec in whole.specs if spec.key in wanted))
 
 
 def count_runs(design: Design, sources: Sequence[Source]) -> int:

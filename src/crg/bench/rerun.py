@@ -18,8 +18,7 @@ from msgspec.structs import replace
 
 from crg.atomic import replacing
 from crg.bench.plan import code_digest
-from crg.bench.rendered import OnEncoding, render_store, shapes_in
-from crg.bench.sources import discover
+from crg.bench.sources import OnEncoding, discover, render_store, shapes_in
 from crg.engine import read_once, results_only, run_all
 from crg.features.joining import joined_sha256
 from crg.results import ledger, provenance

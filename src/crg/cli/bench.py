@@ -10,11 +10,17 @@ import click
 from msgspec.structs import replace
 
 from crg.bench.design import Design, read_design, with_methods
-from crg.bench.gallery import galleries
 from crg.bench.plan import count_runs, narrowed, plan
-from crg.bench.rendered import FOLDER, OnEncoding
-from crg.bench.run import EngineOptions, append_new, no_longer_shown
-from crg.bench.sources import VARIABLE, discover, find_sources, named_paths, unknown_datasets
+from crg.bench.run import EngineOptions, append_new, galleries, no_longer_shown
+from crg.bench.sources import (
+    FOLDER,
+    VARIABLE,
+    OnEncoding,
+    discover,
+    find_sources,
+    named_paths,
+    unknown_datasets,
+)
 from crg.cli.compare import end_with, parse_methods, print_experiments, run_missing
 from crg.cli.progress import display
 from crg.cli.shared import F, loaded_plugins, note, plugin_option, read_results

@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 from crg.atomic import check_ours, locked
 from crg.bench.design import Design, completed, read_design
-from crg.bench.gallery import galleries
 from crg.bench.plan import plan
-from crg.bench.run import EngineOptions, append_new
+from crg.bench.run import EngineOptions, append_new, galleries
 from crg.bench.sources import find_sources
 from crg.cli.bench import encoding_shown
 from crg.cli.compare import (

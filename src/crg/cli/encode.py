@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
 import click
-from rich.console import Console
 
+from crg.cli.progress import Display, display
 from crg.cli.shared import (
     INTERRUPTED,
     F,
@@ -19,7 +18,6 @@ from crg.cli.shared import (
     note,
     print_json,
     print_skipped,
-    progress,
     text_features_option,
 )
 from crg.datasets import SHAPES, load_dataset
@@ -32,8 +30,6 @@ from crg.features.files import load_with_classes
 from crg.images.views import Augment, Recipe
 from crg.prompts import Mode
 from crg.types import InputError
-
-_SECONDS_BETWEEN_LINES = 60.0  # where there is no terminal
 
 
 def _options(command: F) -> F:
@@ -143,7 +139,7 @@ def _encoded(name: str, out: Path, given: dict[str, Any]) -> EncodingSummary:
                 wording=Wording(given["templates"] or None, **some("descriptions", "mode")),
                 variations=_variations(given["variations"], given["generated"]),
                 run=_run_on(given["engine"], load=load, **some("address", "workers")),
-                on_progress=_Shown(stack),
+                on_progress=_shown(stack),
                 on_note=note,
                 **some("batch", "workers", "skip_unreadable"),
             )
@@ -164,7 +160,7 @@ def _variations(folder: Path | None, count: int | None) -> Variations | None:
 
 def _run_on(engine: str, address: str | None, **options: Any) -> Run | None:
     if engine == "ray":
-        from crg.engine.ray_encoding import encode_on_ray
+        from crg.engine.ray import encode_on_ray
 
         return functools.partial(encode_on_ray, address=address, **options)
     if address is not None:
@@ -172,28 +168,18 @@ def _run_on(engine: str, address: str | None, **options: Any) -> Run | None:
     return None
 
 
-class _Shown:
-    """Progress of this call: a bar on a terminal, elsewhere a line per minute."""
+def _shown(stack: contextlib.ExitStack) -> Callable[[EncodingProgress], None]:
+    """Show the images that this call encodes, once their number is known."""
+    bars: list[Display] = []
 
-    def __init__(self, stack: contextlib.ExitStack) -> None:
-        self._stack, self._done = stack, 0
-        self._advance: Callable[[], None] | None = None
-        self._start = self._last = time.monotonic()
+    def show(at: EncodingProgress) -> None:
+        if not bars:
+            shown = display("images", at.total - at.reused, lines=True)
+            bars.append(stack.enter_context(shown))
+        for _ in range(at.done - at.reused - bars[0].done):
+            bars[0].advance()
 
-    def __call__(self, at: EncodingProgress) -> None:
-        done, total = at.done - at.reused, at.total - at.reused
-        if self._advance is None:
-            self._advance = self._stack.enter_context(progress("images", total))
-        for _ in range(done - self._done):
-            self._advance()
-        self._done = done
-        now = time.monotonic()
-        is_due = now - self._last >= _SECONDS_BETWEEN_LINES and 0 < done < total
-        if is_due and not Console(stderr=True).is_terminal:
-            self._last = now
-            minutes = (now - self._start) / done * (total - done) / 60
-            line = f"{at.done} of {at.total} images, about {minutes:.0f} minutes left"
-            click.echo(line, err=True)
+    return show
 
 
 def _print(summary: EncodingSummary, state: str) -> None:

@@ -182,7 +182,7 @@ def encode(
 
     With ``variations`` each image has these as its last views. ``workers`` threads make views,
     one for each processor by default; ``run`` encodes blocks elsewhere, such as
-    ``engine.ray_encoding.encode_on_ray``. The bytes on disk depend on neither. Without
+    ``engine.ray.encode_on_ray``. The bytes on disk depend on neither. Without
     ``skip_unreadable`` the first image that cannot be read ends the job; the blocks before it
     are kept.
     """

@@ -48,22 +48,6 @@ def packed_classes(classes: Numbers) -> str:
     return base64.b64encode(zlib.compress(known.tobytes(), 9)).decode("ascii")
 
 
-def correct_rows(metrics_of_run: Mapping[str, Any], n_rows: int) -> Numbers:
-    """Which rows of the file were predicted correctly (N,)."""
-    return unpacked_bits(metrics_of_run["correct"], n_rows)
-
-
-def scored_rows(metrics_of_run: Mapping[str, Any], n_rows: int) -> Numbers:
-    """Which rows of the file came and had a class (N,): all, unless the run names them."""
-    streamed = metrics_of_run.get("streamed")
-    return np.ones(n_rows, dtype=bool) if streamed is None else unpacked_bits(streamed, n_rows)
-
-
-def right_in_order(metrics_of_run: Mapping[str, Any]) -> Numbers:
-    """Which answers were right, by position in the stream, without images of no class."""
-    return unpacked_bits(metrics_of_run["right_in_order"], metrics_of_run["n_scored"])
-
-
 def predicted_rows(metrics_of_run: Mapping[str, Any]) -> Numbers:
     """The answer for each row of the file (N,), as class numbers; -1 where it did not come."""
     content = zlib.decompress(base64.b64decode(metrics_of_run["predicted"]))

@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from crg.encoders.base import Encoder, Vectors
-from crg.engine.ray_encoding import (
+from crg.engine.ray import (
     TRIES,
     Worker,
     connected,
