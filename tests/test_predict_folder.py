@@ -222,9 +222,9 @@ def test_two_passes_stopped_in_either_give_the_same(count: int, after: bool, out
     """Stopped in the first or the second pass, --resume gives the bytes of a run never stopped."""
     if out.endswith("parquet"):
         pytest.importorskip("pyarrow")
-    words = ("--passes", "2", "--views", "3")
-    finished(*words, "--out", f"whole-{out}", "--save-state", "whole.crg")
-    words = (*words, "--out", out, "--save-state", "parts.crg")
+    passes = ("--passes", "2", "--views", "3")
+    finished(*passes, "--out", f"whole-{out}", "--save-state", "whole.crg")
+    words = (*passes, "--out", out, "--save-state", "parts.crg")
     assert "--resume continues" in stopped(count, *words, after=after).stderr
     finished(*words, "--resume")
     assert Path(out).read_bytes() == Path(f"whole-{out}").read_bytes()

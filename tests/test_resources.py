@@ -129,19 +129,17 @@ def test_a_saved_state_keeps_labelled_images(nearest: None, tmp_path: Path) -> N
     assert np.array_equal(adapter.step(views).logits, again.step(views).logits)
 
 
-def test_the_command_line_names_them(
-    nearest: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_line_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``--few`` gives a method what it needs, is in the record, and is reported when missing."""
     monkeypatch.chdir(tmp_path)
     crg.write_features("stream.npz", features())
     crg.write_features("few.npz", features(seed=1))
-    words = ["compare", "stream.npz", "--methods", "first_images", "--orders", "1", "--json"]
+    words = ["compare", "stream.npz", "--methods", "tip_adapter", "--orders", "1", "--json"]
     refused = CliRunner().invoke(main, words)
     assert refused.exit_code == 2 and "labelled images" in refused.stderr
     done = CliRunner().invoke(main, [*words, "--few", "few.npz"])
     rows = json.loads(done.stdout)["files"]["stream.npz"]
-    assert rows["first_images"]["accuracy"]["mean"] == 1.0
+    assert rows["tip_adapter"]["accuracy"]["mean"] == 1.0
     recorded = [run.few for run in ledger.read("crg-results.jsonl").runs.values() if run.few]
     assert [Path(each.path).name for each in recorded] == ["few.npz"]
 

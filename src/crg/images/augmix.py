@@ -50,7 +50,7 @@ def random_mixture(draws: Sequence[float], side: int) -> Mixture:
     for start in range(1 + CHAINS, DRAWS_FOR_AUGMIX, _PER_CHAIN):
         depth, first = 1 + int(draws[start] * DEPTH), start + 1
         places = range(first, first + depth * _PER_OPERATION, _PER_OPERATION)
-        chains.append([_operation(*draws[i : i + _PER_OPERATION], side) for i in places])
+        chains.append([_operation(draws[i : i + _PER_OPERATION], side) for i in places])
     return chains, shares
 
 
@@ -74,7 +74,8 @@ def mix(view: Pixels, mixture: Mixture, compiled: bool = True) -> None:
     view[:] = np.minimum(total + np.float32(0.5), 255)
 
 
-def _operation(which: float, how_strong: float, sign: float, side: int) -> Operation:
+def _operation(draws: Sequence[float], side: int) -> Operation:
+    which, how_strong, sign = draws
     level = (_LEAST + how_strong * (_SEVERITY - _LEAST)) / 10
     return _OPERATIONS[int(which * len(_OPERATIONS))](level, -1 if sign > 0.5 else 1, side)
 
