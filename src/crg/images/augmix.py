@@ -50,7 +50,7 @@ def random_mixture(draws: Sequence[float], side: int) -> Mixture:
     for start in range(1 + CHAINS, DRAWS_FOR_AUGMIX, _PER_CHAIN):
         depth, first = 1 + int(draws[start] * DEPTH), start + 1
         places = range(first, first + depth * _PER_OPERATION, _PER_OPERATION)
-        chains.append([_operation(*draws[i : i + _PER_OPERATION], side) for i in places])
+        chains.append([_operation(draws[i], draws[i + 1], draws[i + 2], side) for i in places])
     return chains, shares
 
 
