@@ -18,9 +18,12 @@ from sentences import refused_in_one_sentence
 def watch(folder: Path, *events: Callable[[], object], idle: float = 2.0) -> list[Any]:
     """Name and size of what a watch gives if one event happens in each pause."""
     left = list(events)
-    arrivals = iter_arrivals(
-        lambda: sorted(folder.iterdir()), 1.0, idle, lambda _: left.pop(0)() if left else None
-    )
+
+    def pause(_: float) -> None:
+        if left:
+            left.pop(0)()
+
+    arrivals = iter_arrivals(lambda: sorted(folder.iterdir()), 1.0, idle, pause)
     return [(path.name, path.stat().st_size) for path in arrivals if path is not None]
 
 

@@ -224,9 +224,9 @@ def test_two_passes_stopped_in_either_give_the_same(count: int, after: bool, out
         pytest.importorskip("pyarrow")
     words = ("--passes", "2", "--views", "3")
     finished(*words, "--out", f"whole-{out}", "--save-state", "whole.crg")
-    words = (*words, "--out", out, "--save-state", "parts.crg")
-    assert "--resume continues" in stopped(count, *words, after=after).stderr
-    finished(*words, "--resume")
+    parts = (*words, "--out", out, "--save-state", "parts.crg")
+    assert "--resume continues" in stopped(count, *parts, after=after).stderr
+    finished(*parts, "--resume")
     assert Path(out).read_bytes() == Path(f"whole-{out}").read_bytes()
     assert Path("parts.crg").read_bytes() == Path("whole.crg").read_bytes()
     assert not Path(f"{out}.resume/features").exists()

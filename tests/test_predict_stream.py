@@ -60,7 +60,7 @@ def test_a_stream_that_was_stopped_continues(
     """Lines and state are those of a stream never stopped, also after a crash left an old state."""
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     run(whole, paths)
-    states = []
+    states: list[bytes] = []
     for stop_after in stops:
         run(parts, paths, stop_after)
         states.insert(0, (parts / "state").read_bytes())
