@@ -134,9 +134,6 @@ def tables(record: Record) -> str:
         *_steps(results),
         "### Two long runs",
         _long_table(record["long_run"]),
-        "### Where the time goes",
-        f"Milliseconds per step and share of the step, means, {_on('1').lower()}.",
-        _anatomy_table(record["anatomy"][:3]),
     ]
     return "\n\n".join(parts)
 
@@ -148,13 +145,11 @@ def _machine(record: Record) -> str:
 
 def _steps(results: Results) -> Iterable[str]:
     threads = results.threads[0]
-    for n_views in sorted({case["size"]["n_views"] for case in results.cases(threads)}):
-        cases = results.cases(threads, n_views)
-        views = "one view" if n_views == 1 else f"{n_views} views"
-        yield f"### {_on(threads)}, {views}"
-        yield "Milliseconds per step, medians unless something else is said."
-        head = ["K x D", *(_by(case) for case in cases)]
-        yield _table(head, [[name, *map(get, cases)] for name, get in STEP_ROWS.items()])
+    cases = results.cases(threads, n_views=1)
+    yield f"### {_on(threads)}, one view"
+    yield "Milliseconds per step, medians unless said; performance.json has 64 views, too."
+    head = ["K x D", *(_by(case) for case in cases)]
+    yield _table(head, [[name, *map(get, cases)] for name, get in STEP_ROWS.items()])
 
 
 def _of_crg(key: str, percent: bool = False) -> Callable[[Record], str]:
@@ -200,18 +195,6 @@ def _long_table(runs: dict[str, list[Record]]) -> str:
         for method, marks in runs.items() for m in marks
     ]  # fmt: skip
     return _table(head, lines)
-
-
-def _anatomy_table(cases: list[Record]) -> str:
-    lines = [
-        [part, *(_with_share(case["parts"], part) for case in cases)] for part in cases[0]["parts"]
-    ]
-    lines.append(["**all**", *(_figure(sum(case["parts"].values())) for case in cases)])
-    return _table(["part", *(_size(case) for case in cases)], lines)
-
-
-def _with_share(parts: Record, part: str) -> str:
-    return f"{_figure(parts[part])} ({100 * parts[part] / sum(parts.values()):.0f}%)"
 
 
 def _table(head: list[str], lines: list[list[str]]) -> str:

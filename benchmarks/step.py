@@ -41,7 +41,6 @@ class Settings:
     sizes: Sizes
     classes: Sizes  # of the first panel
     widths: Sizes  # of the second
-    anatomy: Sizes
     plan: dict[str, int]  # for timing.Plan; empty for its defaults
     marks: tuple[int, ...]  # of the long run
     lasting: tuple[int, int, int]  # its size
@@ -53,7 +52,6 @@ FULL = Settings(
     sizes=tuple((k, d, v) for v in (1, 64) for k, d in _FOUR),
     classes=tuple((k, 512, 1) for k in (10, 32, 100, 316, 1000)),
     widths=tuple((100, d, 1) for d in (128, 256, 512, 1024)),
-    anatomy=(*((k, d, 1) for k, d in _FOUR), (100, 512, 64)),
     plan={},
     marks=(1_000, 10_000, 100_000),
     lasting=(100, 512, 1),
@@ -63,7 +61,6 @@ QUICK = Settings(
     sizes=((10, 512, 1), (100, 512, 1), (1000, 512, 1), (100, 512, 64)),
     classes=((10, 512, 1), (100, 512, 1)),
     widths=((100, 128, 1), (100, 512, 1)),
-    anatomy=((100, 512, 1),),
     plan={"n_warm": 50, "steps": 50, "slow_steps": 10, "oracle_steps": 3,
           "oracle_steps_at_1000": 1},
     marks=(500, 5_000, 10_000),
@@ -77,7 +74,6 @@ def work(part: str, threads: int, settings: Settings) -> Any:
     import torch
 
     import contenders
-    from anatomy import anatomy
     from chart import CURVES
     from lasting import long_run
     from timing import Plan, measure
@@ -93,16 +89,11 @@ def work(part: str, threads: int, settings: Settings) -> Any:
             method: long_run(size, settings.n_images, settings.marks, method)
             for method in ("crg", "anchored")
         }
-    if part == "curves":
-        panels = {"classes": settings.classes, "width": settings.widths}
-        return {
-            name: [measure(Size(*size), CURVES, plan) for size in sizes]
-            for name, sizes in panels.items()
-        }
-    sizes = [Size(*size) for size in settings.anatomy]
-    return [
-        {"size": asdict(size), "parts": anatomy(size, plan.n_warm, plan.steps)} for size in sizes
-    ]
+    panels = {"classes": settings.classes, "width": settings.widths}
+    return {
+        name: [measure(Size(*size), CURVES, plan) for size in sizes]
+        for name, sizes in panels.items()
+    }
 
 
 def measure_only(size: tuple[int, int, int], plan: dict[str, int]) -> dict[str, float]:
@@ -131,7 +122,7 @@ def measure_all(settings: Settings, quick: bool) -> dict[str, Any]:
     record: dict[str, Any] = {"date": date.today().isoformat(), "machine": machine()}
     record["settings"] = asdict(settings)
     record["cases"] = {str(n): _in_process("cases", n, quick) for n in counts}
-    for part in ("curves", "anatomy", "long_run"):
+    for part in ("curves", "long_run"):
         record[part] = _in_process(part, 1, quick)
     return record
 

@@ -20,7 +20,6 @@ sys.path.append(str(ROOT / "benchmarks"))
 import contenders as c  # noqa: E402
 import report  # noqa: E402
 import step  # noqa: E402
-from anatomy import PARTS, anatomy  # noqa: E402
 from crg.parts import kernels  # noqa: E402
 from lasting import long_run  # noqa: E402
 from timing import Plan, measure  # noqa: E402
@@ -34,21 +33,19 @@ SIZES = (Size(10, 32), Size(20, 32), Size(10, 32, 8))
 def record() -> dict[str, Any]:
     """All parts of a measurement, in this process."""
     cases = [measure(size, c.ALL, PLAN) for size in SIZES]
-    parts = {"size": {"n_classes": 10, "width": 32, "n_views": 1}}
     return {
         "date": "today",
         "machine": {"processor": "any"},
         "cases": {"1": cases, "2": cases},
         "curves": {"classes": cases[:2], "width": cases[:2]},
-        "anatomy": [parts | {"parts": anatomy(SIZES[0], 10, 20)}],
         "long_run": {m: long_run(SIZES[0], 50, (20, 60, 100), m) for m in ("crg", "anchored")},
     }
 
 
 def test_every_row_is_there(record: dict[str, Any]) -> None:
-    """Goals, contenders, ratios, shares and parts of a step."""
+    """Goals, contenders, ratios and shares."""
     text = report.tables(record)
-    for name in (*report.STEP_ROWS, *PARTS):
+    for name in report.STEP_ROWS:
         assert f"| {name} |" in text
     for words in ("plain form / CRG, at least", "CRG / TDA, at most", "CRG / the least, at most",
                   "torch tensors / plain form", "anchored / TDA, at most", "the step grows",
