@@ -81,7 +81,7 @@ class Shifts(Stateful):
         self.n_steps = 0
 
     def of(self, c: Array) -> Array:
-        """What the logits of an image gain, (K,)."""
+        """The shift of the logits of an image, (K,)."""
         return self.rows @ c
 
     def learn(self, logits: Array, label: int, c: Array, margin: float) -> None:
