@@ -35,9 +35,7 @@ _SUFFIXES = (".npz", ".safetensors")
 _DEPTH = 4  # folders below a path that was named
 _OPENAI = ("", "openai")  # the weights that the name of a model alone stands for
 _THEN = ", then "
-
 CLEAN = "clean"  # the name of images without a shift
-
 FOLDER = Path("build", "bench")  # where stores are made unless another place is named
 MODEL = "mini"
 # The model was not trained on these, and no shift, severity or option was chosen with them.
