@@ -210,7 +210,7 @@ def test_what_cannot_be_laid_out_is_refused() -> None:
         lay_out(made(n_classes=2), Scenario("out_of_distribution"), 0)
     one_class = made()
     object.__setattr__(one_class, "labels", np.zeros_like(one_class.labels))
-    with refused_in_one_sentence("two of them with images", "1 of them with images"):
+    with refused_in_one_sentence("two of them with images", "1 with images"):
         lay_out(one_class, Scenario("out_of_distribution"), 0)
     with refused_in_one_sentence("seed"):
         lay_out(made(), Scenario("by_class"), -1)
