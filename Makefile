@@ -50,7 +50,7 @@ bench: $(VENV)/.all ## measure the cost of a step and write docs/performance.*
 soak: $(VENV)/.all ## attack the package for an hour and count what was handled
 	@$(BIN)/python tools/soak.py --minutes $(or $(MINUTES),60) --seed $(or $(SEED),0)
 
-golden: $(VENV)/.all ## write the golden runs anew, after a change that is meant to change them
+golden: $(VENV)/.all ## rewrite the golden runs after an intended change
 	@$(BIN)/python tests/golden_runs.py
 
 dist: $(VENV)/.core ## build the wheel and the source archive into dist/
@@ -62,7 +62,7 @@ LOCK = echo 'torch ; python_version < "3"' | $(BIN)/uv pip compile --quiet pypro
 	--universal --generate-hashes --no-annotate --custom-compile-command 'make pins' \
 	--constraint constraints.txt --override - --group build
 
-pins: $(VENV)/bin/python ## write requirements/*.txt anew from constraints.txt and the index
+pins: $(VENV)/bin/python ## rewrite requirements/*.txt from constraints.txt and the index
 	@$(PIP) uv
 	@$(LOCK) --extra report --output-file requirements/demo.txt
 	@$(LOCK) --all-extras --output-file requirements/test.txt

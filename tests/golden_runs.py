@@ -1,6 +1,6 @@
 """Golden runs: logits of every built-in method on a fixed stream.
 
-``python tests/golden_runs.py`` writes them anew; nothing else does. A change there is a
+``python tests/golden_runs.py`` rewrites them; nothing else does. A change there is a
 change of behaviour and belongs in the changelog.
 """
 
