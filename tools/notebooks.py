@@ -63,9 +63,9 @@ def as_markdown(text: str) -> str:
 def _shown(output: dict[str, Any]) -> str:
     data = output.get("data", {})
     if "image/png" in data:
-        return f"![](data:image/png;base64,{data['image/png'].strip()})"
+        return f"![Figure](data:image/png;base64,{data['image/png'].strip()})"
     if "text/html" in data:
-        return f"<div>{''.join(data['text/html'])}</div>"
+        return f"<div style='overflow-x: auto'>{''.join(data['text/html'])}</div>"
     return f"~~~~~ text\n{''.join(output.get('text') or data['text/plain']).rstrip()}\n~~~~~"
 
 

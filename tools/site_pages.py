@@ -27,7 +27,8 @@ _REFERENCE = {
     "features": ("Task", "create", "load", "Adapter", "Prediction", "Diagnostics", "Features",
                  "read_features", "write_features", "InputError"),
     "evaluation": ("evaluate",),
-    "extending": ("Method", "Sample", "option", "register", "list_methods", "get_method", "checks"),
+    "your-own-method": ("Method", "Sample", "option", "register", "list_methods", "get_method",
+                        "checks"),
 }  # fmt: skip
 _LINK = re.compile(r"\]\(([^)#\s:]+)\)")
 _DOCTEST = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
@@ -71,9 +72,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Refuse a nested list that GitHub reads as one and Python-Markdown does not."""
-    if page.file.src_uri.endswith(".md") and _NESTED_TOO_LITTLE.search(markdown):
-        raise PluginError(f"{page.file.src_uri}: indent nested list items by four spaces.")
+    """Search finds text, not code and tables; a list must be one for GitHub and for MkDocs."""
+    name = page.file.src_uri
+    if not name.endswith((".md", ".ipynb")) or name == "docs/results/tables.md":
+        page.meta["search"] = {"exclude": True}
+    elif _NESTED_TOO_LITTLE.search(markdown) and name.endswith(".md"):
+        raise PluginError(f"{name}: indent nested list items by four spaces.")
     return markdown
 
 
@@ -102,7 +106,7 @@ def _api() -> dict[str, str]:
     pages = {}
     for page, names in _REFERENCE.items():
         blocks = [f"::: crg.{name}\n" for name in names]
-        pages[page] = "\n".join([f"# {page.capitalize()}\n", *blocks])
+        pages[page] = "\n".join([f"# {page.replace('-', ' ').capitalize()}\n", *blocks])
     pages["options"] = "\n".join(["# Options of the methods\n", *map(_method, crg.list_methods())])
     return pages
 
@@ -113,9 +117,9 @@ def _method(name: str) -> str:
     shown = {"show_root_heading": False, "show_root_toc_entry": False, "members": False}
     docstring = f"::: {method.__module__}.{method.__qualname__}\n    options: {json.dumps(shown)}\n"
     rows = [
-        f"| `{field.name}` | `{field.default}` | {_limits(field.metadata)} "
-        f"| {field.metadata['help']} |"
-        for field in dataclasses.fields(method.Config)
+        f"| `{each.name}` | `{_number(each.default)}` | {_limits(each.metadata)} "
+        f"| {each.metadata['help']} |"
+        for each in dataclasses.fields(method.Config)
     ]
     table = ["| option | default | values | meaning |", "| --- | --- | --- | --- |", *rows]
     parts = [f"## {name}\n", docstring, f"*{method.paper}*\n", *(table if rows else []), ""]
@@ -127,5 +131,10 @@ def _limits(rules: Any) -> str:
     if rules["choices"]:
         return ", ".join(f"`{choice}`" for choice in rules["choices"])
     words = {"at_least": "at least", "above": "above", "at_most": "at most"}
-    said = [f"{words[rule]} {rules[rule]:g}" for rule in words if rules[rule] is not None]
+    said = [f"{words[rule]} {_number(rules[rule])}" for rule in words if rules[rule] is not None]
     return ", ".join(said)
+
+
+def _number(value: Any) -> str:
+    """A value to read: a float with seven digits at most."""
+    return f"{value:,.7g}" if isinstance(value, float) else str(value)
