@@ -32,6 +32,7 @@ _REFERENCE = {
 }  # fmt: skip
 _LINK = re.compile(r"\]\(([^)#\s:]+)\)")
 _DOCTEST = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
+_FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _NESTED_TOO_LITTLE = re.compile(r"^ {1,3}([-*]|\d+\.) ", re.MULTILINE)
 
 
@@ -57,8 +58,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Put every document where the repository has it, and add the generated pages."""
     for file in [file for file in files if file.src_dir == config.docs_dir]:
         files.remove(file)
-    found = [path for path in sorted((ROOT / "docs").rglob("*")) if path.is_file()]
-    documents = {path.relative_to(ROOT).as_posix() for path in found} | {*_ROOT_DOCUMENTS}
+    found = [path for path in (ROOT / "docs").rglob("[!.]*") if path.is_file()]
+    names = {path.relative_to(ROOT).as_posix() for path in found}
+    documents = {name for name in names if "/." not in name} | {*_ROOT_DOCUMENTS}
     for name in sorted(documents | _linked(documents)):
         if name in documents and not name.endswith(".ipynb"):
             files.append(File(name, str(ROOT), config.site_dir, use_directory_urls=False))
@@ -76,7 +78,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     name = page.file.src_uri
     if not name.endswith((".md", ".ipynb")) or name == "docs/results/tables.md":
         page.meta["search"] = {"exclude": True}
-    elif _NESTED_TOO_LITTLE.search(markdown) and name.endswith(".md"):
+    elif name.endswith(".md") and _NESTED_TOO_LITTLE.search(_FENCE.sub("", markdown)):
         raise PluginError(f"{name}: indent nested list items by four spaces.")
     return markdown
 
