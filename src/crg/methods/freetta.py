@@ -13,7 +13,7 @@ step of EM takes it in, with less weight the less certain zero-shot is.
 | M: Sigma <- Sigma + w / (n - 1) sum_k gamma_k (x - mu_k)(x - mu_k)^T | _spread | from I; new mu |
 | P = D ((n - 1) Sigma + tr(Sigma) I)^-1 | _invert | D width; I before the first image |
 
-What is uncertain: the authors published no code, this was read from summaries of the paper and from
+Uncertain: the authors published no code, this was read from summaries of the paper and from
 public ports, and these disagree. The form `paper` is what the equations say, and by them it hardly
 leaves zero-shot: the printed Sigma has n - 1 above and below the line, so it never falls below the
 I of its start, beside which cosines differ little; gamma is then nearly uniform, and all means
