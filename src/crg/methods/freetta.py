@@ -13,19 +13,19 @@ step of EM takes it in, with less weight the less certain zero-shot is.
 | M: Sigma <- Sigma + w / (n - 1) sum_k gamma_k (x - mu_k)(x - mu_k)^T | _spread | from I; new mu |
 | P = D ((n - 1) Sigma + tr(Sigma) I)^-1 | _invert | D width; I before the first image |
 
-Uncertain: the authors published no code, this was read from summaries of the paper and from
-public ports, and these disagree. The form `paper` is what the equations say, and by them it hardly
-leaves zero-shot: the printed Sigma has n - 1 above and below the line, so it never falls below the
-I of its start, beside which cosines differ little; gamma is then nearly uniform, and all means
-drift to the mean of all images. Two more forms are therefore here:
+Uncertain: the authors published no code; these equations come from summaries of the paper and from
+public ports, which disagree. The form `paper` follows them to the letter and hardly leaves
+zero-shot: the printed Sigma has n - 1 above and below the line, so it never falls below its start
+I, next to which cosines differ little; gamma is then nearly uniform, and all means drift to the
+mean of all images. The authors report gains, so they may have run something else. Other readings:
 
 - `joint`: gamma = softmax(z + alpha g), as the abstract ("zero-shot predictions as priors") and
   some ports have it, and Sigma <- (n_old Sigma + w sum_k ...) / n, a mean in which I counts as the
   one image that n and the N_k start with.
 - `simple`, another port: no Sigma and no N_k / n, gamma = p, mu_k normalised, g_k = s x.mu_k.
 
-Ports also differ in H (in nats or over ln K), in P (this one, it over D^2, or (Sigma + 1e-4 I)^-1)
-and in whether mu_k is normalised.
+Sources also differ in H (in nats or over ln K), in P (as above, that over D^2, or the inverse of
+Sigma + 1e-4 I) and in whether mu_k is normalised.
 
 Differs from the paper: one setting for all datasets, where ports tune alpha from 0.02 to 0.8 and
 beta from 1.5 to 4 per dataset; these are the geometric means of the two ends, chosen before any
