@@ -224,15 +224,14 @@ def test_the_cache_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """Beyond its room the files that were not used for longest go first."""
     size = 32 + 2 * 26 * 4
     monkeypatch.setattr(caching, "ROOM", 3 * size)
-    kept = caching.TextCache(tmp_path)
     features = np.ones((2, 26), np.float32)
-    for number, key in enumerate(["old", "used", "third"]):
-        kept.write(key, features)
-        path = tmp_path / "text" / f"{key}.features"
-        os.utime(path, (number, number))
-    assert kept.read("old", (2, 26)) is not None  # and so it is not the oldest any more
-    kept.write("new", features)
-    assert {path.stem for path in (tmp_path / "text").iterdir()} == {"old", "third", "new"}
+    old, *_, new = files = [tmp_path / f"{name}.features" for name in ("old", "used", "3", "new")]
+    for number, file in enumerate(files[:3]):
+        caching.write_cached(file, features)
+        os.utime(file, (number, number))
+    assert caching.read_cached(old, (2, 26)) is not None  # and so it is not the oldest any more
+    caching.write_cached(new, features)
+    assert {path.stem for path in tmp_path.iterdir()} == {"old", "3", "new"}
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

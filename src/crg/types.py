@@ -74,6 +74,15 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """Names in a sentence: the first few, and how many more there are.
+
+    >>> listed(["cat", "dog", "fox"], 2)
+    'cat, dog and 1 more'
+    """
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if names[most:] else "")
+
+
 @dataclass(frozen=True, eq=False)
 class Task:
     """The classes to choose from: their names and text features.
@@ -156,8 +165,8 @@ class Task:
     def index_of(self, name: str) -> int:
         """The row of a class."""
         if name not in self.class_names:
-            shown = ", ".join(self.class_names[:5]) + (", ..." if self.n_classes > 5 else "")
-            raise InputError(f"There is no class {name!r}: the classes are {shown}.")
+            known = listed(self.class_names)
+            raise InputError(f"There is no class {name!r}: the classes are {known}.")
         return self.class_names.index(name)
 
 
