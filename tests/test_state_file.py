@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +146,7 @@ def test_unwritable_folders_are_refused(
         def denied(*_: Any, **__: Any) -> Any:
             raise PermissionError(13, "Permission denied")
 
-        monkeypatch.setattr(tempfile, "mkstemp", denied)
+        monkeypatch.setattr(Path, "touch", denied)
     tmp_path.chmod(stat.S_IREAD | stat.S_IEXEC)
     try:
         with refused_in_one_sentence("Permission denied", "writable"):

@@ -25,9 +25,7 @@ from crg.features.files import load_with_classes, read_class_features, read_feat
 from crg.features.joining import few_for
 from crg.images.preprocessing import Pixels
 from crg.images.views import Augment, Recipe, iter_views, make_views
-from crg.methods.options import build_config
-from crg.methods.registry import DEFAULT, get_method
-from crg.presets import with_preset
+from crg.methods.registry import DEFAULT, get_method, typed_options
 from crg.prompts import PHOTO, Mode, check_names, encode_classes, make_task, read_descriptions
 from crg.resources import FEW, TEXT_ENCODER
 from crg.state_file import Saved
@@ -284,15 +282,15 @@ class Classifier:
         ids, kept = itertools.tee(names)
         made = iter_views(known, ids, self.encoder.preprocessing, self.recipe, workers)
         per_batch = max(1, _VIEWS_AT_ONCE // self.recipe.views)
-        first, batch = self.adapter.n_steps % per_batch, []  # type: int, list[tuple[str, Any]]
-        n_readable = 0
-        for pair in zip(kept, made, strict=True):
-            batch.append(pair)
-            n_readable += not isinstance(pair[1], InputError)
-            if first + n_readable == per_batch:
-                yield from self._encoded(batch, first)
-                first, batch, n_readable = 0, [], 0
-        yield from self._encoded(batch, first)
+        start = end = self.adapter.n_steps % per_batch  # places of the readable images
+        batch: list[tuple[str, Any]] = []
+        for name, views in zip(kept, made, strict=True):
+            batch.append((name, views))
+            end += not isinstance(views, InputError)
+            if end == per_batch:
+                yield from self._encoded(batch, start)
+                start, end, batch = 0, 0, []
+        yield from self._encoded(batch, start)
 
     def _follow(self, task: Task, on_note: Callable[[str], None] | None) -> None:
         """Add and remove classes until they are those of ``task``."""
@@ -372,8 +370,6 @@ def _adapter(
         if few is not None:
             resources[FEW] = few_for(task, read_features(few))
         return create(kind.name, task.with_resources(resources), **options)
-    config = build_config(kind.name, kind.Config, options)
-    asked = {name: getattr(config, name) for name in with_preset(kind.name, options)}
-    state_file.check_options(saved, state, asked)
+    state_file.check_options(saved, state, typed_options(kind.name, options))
     state_file.check_text(saved, state, task)
     return restored(saved, resources)
