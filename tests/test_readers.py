@@ -155,8 +155,8 @@ def test_no_reader_opens_an_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("{", "not a split file"),
-        ("[1]", "no train, val and test"),
+        ("{", "does not list"),
+        ("[1]", "train, val and test"),
         ('{"test": [["a.jpg", 0]]}', "[path, label, class name]"),
         ('{"test": [["a.jpg", "0", "x"]]}', "[path, label, class name]"),
         ('{"test": [["a.jpg", true, "x"]]}', "[path, label, class name]"),

@@ -6,14 +6,14 @@ Class names are sorted, so that they do not depend on the order of the rows of a
 from __future__ import annotations
 
 import csv
+import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
-from crg.datasets.layout import image_names, is_image_name, refuse_folder, subfolders
 from crg.images.image_set import ImageSet
-from crg.images.reading import shown
+from crg.images.reading import IMAGE_SUFFIXES, shown
 from crg.types import InputError
 
 TEMPLATES = ("a photo of a {}.",)  # for classes of which nothing more is known
@@ -46,6 +46,40 @@ def read_folder(folder: Path) -> ImageSet:
         sources=tuple(folder / each for each in ids),
         labels=tuple(labels),
     )
+
+
+def subfolders(folder: Path) -> list[str]:
+    """Names of the folders in a folder, sorted, without hidden ones."""
+    return [each.name for each in _visible(folder) if each.is_dir()]
+
+
+def image_names(folder: Path) -> list[str]:
+    """Names of the images in a folder, sorted, without hidden ones."""
+    return [each.name for each in _visible(folder) if is_image_name(each.name)]
+
+
+def is_image_name(name: str) -> bool:
+    """Whether the ending of a file's name is one of an image."""
+    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
+
+
+def refuse_folder(error: OSError) -> NoReturn:
+    """Refuse a folder that cannot be listed."""
+    raise InputError(
+        f"The folder {shown(error.filename)} cannot be read ({error.strerror}): "
+        "ask for permission to read it."
+    ) from None
+
+
+def _visible(folder: Path) -> Iterable[os.DirEntry[str]]:
+    if not folder.is_dir():
+        return []
+    try:
+        with os.scandir(folder) as found:
+            visible = [each for each in found if not each.name.startswith(".")]
+    except OSError as error:
+        refuse_folder(error)
+    return sorted(visible, key=lambda each: each.name)
 
 
 def count_ignored(folder: Path) -> int:
@@ -110,30 +144,22 @@ def _rows(table: Path) -> list[_Row]:
         )
     if not lines:
         raise InputError(f"{shown(table)} lists no images: write one line for each.")
-    return [(line, *_row(table, header, line, cells)) for line, cells in lines]
+    return [_row(table, header, line, cells) for line, cells in lines]
 
 
-def _row(table: Path, header: list[str], line: int, cells: list[str]) -> tuple[str, str | None]:
+def _row(table: Path, header: list[str], line: int, cells: list[str]) -> _Row:
     if len(cells) > len(header):
         raise InputError(
             f"{shown(table)} has {len(cells)} cells in line {line} but {len(header)} columns: "
             "put what contains the separator into double quotes."
         )
-    cells = cells + [""] * (len(header) - len(cells))
-    path = cells[header.index("path")].strip()
-    if not path:
-        raise InputError(
-            f"{shown(table)} has no path in line {line}: fill it in or delete the line."
-        )
-    if "label" not in header:
-        return Path(path).as_posix(), None
-    label = cells[header.index("label")].strip()
-    if not label:
-        raise InputError(
-            f"{shown(table)} has no label in line {line}: fill it in, delete the line, "
-            "or leave the whole column out."
-        )
-    return Path(path).as_posix(), label
+    values = dict(itertools.zip_longest(header, map(str.strip, cells), fillvalue=""))
+    for column in ("path", "label"):
+        if values.get(column) == "":
+            raise InputError(
+                f"{shown(table)} has no {column} in line {line}: fill it in or delete the line."
+            )
+    return line, Path(values["path"]).as_posix(), values.get("label")
 
 
 def _check_files(table: Path, base: Path, rows: list[_Row]) -> None:
