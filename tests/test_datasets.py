@@ -14,7 +14,7 @@ from crg.datasets.catalog import SAMPLE_SEED, SAMPLE_SIZE, catalogue, find_entry
 from crg.datasets.folder import count_ignored, read_folder
 from crg.prompts import check_template
 from made_datasets import put, put_all
-from sentences import refused_in_one_sentence
+from sentences import check_refused, refused_in_one_sentence
 
 IMAGENET = (
     "itap of a {}.",
@@ -69,10 +69,8 @@ def test_names_are_found_however_they_are_written() -> None:
     for entry in catalogue().values():
         for name in (entry.name, entry.title, entry.title.upper(), *entry.aliases):
             assert find_entry(name) is entry
-    with refused_in_one_sentence("did you mean 'imagenet'"):
-        get_entry("imagnet")
-    with refused_in_one_sentence("crg datasets lists them"):
-        get_entry("zzz")
+    check_refused("did you mean 'imagenet'", get_entry, "imagnet")
+    check_refused("crg datasets lists them", get_entry, "zzz")
 
 
 def test_the_published_draws_are_what_is_drawn() -> None:
@@ -104,8 +102,7 @@ def test_a_limit_draws_images_with_their_labels(tmp_path: Path) -> None:
     assert some.sources == tuple(tmp_path / name for name in some.ids)
     assert some.labels == tuple("ab".index(name[0]) for name in some.ids)
     assert load_dataset(str(tmp_path), limit=20) == whole
-    with refused_in_one_sentence("limit is 0"):
-        load_dataset(str(tmp_path), limit=0)
+    check_refused("limit is 0", load_dataset, str(tmp_path), limit=0)
 
 
 def test_shapes_are_rendered() -> None:
@@ -116,13 +113,10 @@ def test_shapes_are_rendered() -> None:
     assert clean.fingerprint() != foggy.fingerprint()
     assert load_dataset("shapes:fog", limit=5) == load_dataset("shapes:fog:1", limit=5)
     assert load_dataset("shapes:clean", limit=5) == clean
-    with refused_in_one_sentence("write shapes:clean."):
-        load_dataset("shapes:clean:2")
+    check_refused("write shapes:clean.", load_dataset, "shapes:clean:2")
     for name in ("shapes:fog:x", "shapes:fog:1:2"):
-        with refused_in_one_sentence("shapes:SHIFT:SEVERITY"):
-            load_dataset(name)
-    with refused_in_one_sentence("no split 'train'"):
-        load_dataset("shapes", split="train")
+        check_refused("shapes:SHIFT:SEVERITY", load_dataset, name)
+    check_refused("no split 'train'", load_dataset, "shapes", split="train")
 
 
 def test_a_folder_per_class(tmp_path: Path) -> None:
@@ -164,8 +158,7 @@ def test_a_folder_that_cannot_be_listed_is_reported(
             return real(path)
 
         monkeypatch.setattr(os, "scandir", scandir)
-        with refused_in_one_sentence(str(locked), "Permission denied"):
-            load_dataset(str(tmp_path))
+        check_refused((str(locked), "Permission denied"), load_dataset, str(tmp_path))
 
 
 @pytest.mark.parametrize(("suffix", "mark"), [("csv", ","), ("TSV", "\t")])
@@ -211,8 +204,7 @@ def test_odd_tables_are_refused(content: str, words: str, tmp_path: Path) -> Non
     """Each fault of a table is reported in a sentence that names the line."""
     put_all([tmp_path / "1.jpg", tmp_path / "2.jpg"])
     table = put(tmp_path / "set.csv", content.encode("utf-8", "surrogateescape"))
-    with refused_in_one_sentence("set.csv", words):
-        load_dataset(str(table))
+    check_refused(("set.csv", words), load_dataset, str(table))
 
 
 def test_other_places_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import crg
 from crg.resources import FEW, FewShot
-from sentences import refused_in_one_sentence
+from sentences import check_refused
 from streams import clustered
 
 METHODS = ("tip_adapter", "gda")
@@ -42,29 +42,15 @@ def adapter(request: pytest.FixtureRequest) -> crg.Adapter:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_without_labelled_images_it_is_refused(method: str) -> None:
-    """A task that has none is refused before any work, with the remedy."""
-    with refused_in_one_sentence("labelled images", "few_features"):
-        crg.create(method, crg.Task(NAMES, TEXT))
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_labelled_images_that_do_not_fit_are_refused(method: str) -> None:
-    """Another width and labels of classes that are not there."""
-    with refused_in_one_sentence("5 wide", "same model"):
-        crg.create(method, task_with(ROWS[:, :5], LABELS))
-    for wrong, said in ((3, "label 3"), (-1, "whole number from 0")):
-        with refused_in_one_sentence(said):
-            crg.create(method, task_with(ROWS, (*LABELS[:-1], wrong)))
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_bad_options_are_refused(method: str) -> None:
-    """Shots are whole and not negative, the weight neither."""
+def test_bad_input_is_refused(method: str) -> None:
+    """No labelled images, ones that do not fit the task, and options out of range."""
     task = task_with(ROWS, LABELS)
-    for options in ({"shots": -1}, {"shots": 1.5}, {"alpha": -0.1}):
-        with refused_in_one_sentence(f"{next(iter(options))!r}"):
-            crg.create(method, task, **options)
+    check_refused(("labelled images", "few_features"), crg.create, method, crg.Task(NAMES, TEXT))
+    check_refused(("5 wide", "same model"), crg.create, method, task_with(ROWS[:, :5], LABELS))
+    check_refused("label 3", crg.create, method, task_with(ROWS, (*LABELS[:-1], 3)))
+    check_refused("whole number from 0", task_with, ROWS, (*LABELS[:-1], -1))
+    for name, value in (("shots", -1), ("shots", 1.5), ("alpha", -0.1)):
+        check_refused(repr(name), crg.create, method, task, **{name: value})
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -76,34 +62,25 @@ def test_order_of_labelled_images_does_not_matter(method: str) -> None:
     np.testing.assert_allclose(logits_of(crg.create(method, shuffled)), expected, rtol=1e-10)
 
 
-def test_labelled_images_are_used(adapter: crg.Adapter) -> None:
-    """The logits are not those of zero-shot."""
-    assert np.abs(logits_of(adapter) - zero_shot([0, 1, 2])).max() > 0.1
-
-
-def test_images_leave_no_trace(adapter: crg.Adapter) -> None:
-    """A stream that was seen before is answered alike, to the last bit."""
+def test_labelled_images_are_used_and_others_leave_no_trace(adapter: crg.Adapter) -> None:
+    """The logits are not those of zero-shot, and the same to the last bit when seen again."""
     first = logits_of(adapter)
+    assert np.abs(first - zero_shot([0, 1, 2])).max() > 0.1
     np.testing.assert_array_equal(logits_of(adapter), first)
     assert adapter.cache == {}
 
 
-def test_a_removed_class_takes_its_images_along(adapter: crg.Adapter) -> None:
-    """In mid-stream it counts as if neither the class nor its images had ever been there."""
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_removed_class_takes_its_images_along(adapter: crg.Adapter, comes_back: bool) -> None:
+    """In mid-stream it counts as if its images, and the class if it stays away, had never been."""
     logits_of(adapter)
     adapter.remove_class("b")
     kept = [row for row, label in enumerate(LABELS) if label != 1]
-    few = FewShot(ROWS[kept], tuple(LABELS[row] // 2 for row in kept))  # c is 1 now
-    fresh = crg.create(adapter.name, crg.Task(("a", "c"), TEXT[[0, 2]], 20.0, {FEW: few}))
-    np.testing.assert_array_equal(logits_of(adapter), logits_of(fresh))
-
-
-def test_a_class_that_comes_back_has_no_images(adapter: crg.Adapter) -> None:
-    """A class that was removed comes back without its images."""
-    adapter.remove_class("c")
-    adapter.add_class("c", TEXT[2])
-    kept = [row for row, label in enumerate(LABELS) if label != 2]
-    fresh = crg.create(adapter.name, task_with(ROWS[kept], [LABELS[row] for row in kept]))
+    few = {FEW: FewShot(ROWS[kept], tuple(LABELS[row] // 2 for row in kept))}  # c is 1 now
+    if comes_back:
+        adapter.add_class("b", TEXT[1])
+    names, text = ("a", "c", "b")[: 2 + comes_back], TEXT[[0, 2, 1][: 2 + comes_back]]
+    fresh = crg.create(adapter.name, crg.Task(names, text, 20.0, few))
     np.testing.assert_array_equal(logits_of(adapter), logits_of(fresh))
 
 

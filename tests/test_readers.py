@@ -22,7 +22,7 @@ from made_datasets import (
     make_split_dataset,
     put,
 )
-from sentences import refused_in_one_sentence
+from sentences import check_refused, refused_in_one_sentence
 
 WITH_SPLIT_FILE = [entry for entry in catalogue().values() if entry.reader == "split"]
 DTD = get_entry("dtd")
@@ -172,8 +172,7 @@ def test_odd_split_files_are_refused(content: str, words: str, tmp_path: Path) -
     """Each fault of a split file is reported in a different sentence."""
     put(tmp_path / "dtd/split_zhou_DescribableTextures.json", content)
     put(tmp_path / "dtd/images/a.jpg")
-    with refused_in_one_sentence(words):
-        load_dataset("dtd", root=tmp_path)
+    check_refused(words, load_dataset, "dtd", root=tmp_path)
 
 
 def refused(name: str, root: Path, *words: str, **options: Any) -> None:

@@ -19,7 +19,7 @@ from crg.features.joining import with_few
 from crg.methods import registry
 from crg.resources import FEW, TEXT_ENCODER, FewShot
 from crg.results import ledger
-from sentences import refused_in_one_sentence
+from sentences import check_refused, refused_in_one_sentence
 
 NAMES = ("cat", "dog", "fox")
 
@@ -67,23 +67,11 @@ def features(names: tuple[str, ...] = NAMES, seed: int = 0, views: int | None = 
 
 
 def test_shots_are_the_first_of_each_class() -> None:
-    """So many images of each class stay, in their order, and fewer where there are fewer."""
+    """So many images of each class stay, in their order; each needs a label."""
     few = FewShot(np.eye(5), (0, 1, 0, 0, 1)).shots(2)
     assert few.labels == (0, 1, 0, 1)
     assert few.features.argmax(axis=1).tolist() == [0, 1, 2, 4]
-
-
-def test_labels_belong_to_images() -> None:
-    """A wrong number of labels is refused."""
-    with refused_in_one_sentence("one label each"):
-        FewShot(np.eye(3), (0, 1))
-
-
-def test_images_go_with_their_class() -> None:
-    """When a class is removed its labelled images go, and the others are renumbered."""
-    task = Task(NAMES, np.eye(3, 8)).with_resources({FEW: FewShot(np.eye(3, 8), (0, 1, 2))})
-    left = task.without_class("dog").resources[FEW]
-    assert left.labels == (0, 1) and left.features.argmax(axis=1).tolist() == [0, 2]
+    check_refused("one label each", FewShot, np.eye(3), (0, 1))
 
 
 def test_a_missing_need_is_told_before_any_work(nearest: None) -> None:
@@ -92,41 +80,38 @@ def test_a_missing_need_is_told_before_any_work(nearest: None) -> None:
         crg.create("first_images", Task(NAMES, np.eye(3, 8)))
 
 
-def test_files_bring_their_labelled_images(nearest: None) -> None:
-    """few_features and few_labels of a file reach the method."""
+def test_labelled_images_reach_the_method(nearest: None) -> None:
+    """They come from the file itself, or from another one whatever the order of its classes."""
     given = features()
     rows = np.asarray(given.image_features)
     whole = Features(rows, given.task, given.labels, few_features=rows, few_labels=given.labels)
-    assert crg.evaluate.run(whole, "first_images").metrics["accuracy"] == 1.0
-
-
-def test_labelled_images_come_from_another_file(nearest: None) -> None:
-    """The original views of another file serve, whatever the order of its classes."""
-    other = features(("fox", "cat", "dog"), seed=1, views=3)
-    joined = with_few(features(), other)
-    assert crg.evaluate.run(joined, "first_images").metrics["accuracy"] == 1.0
+    joined = with_few(features(), features(("fox", "cat", "dog"), seed=1, views=3))
+    for each in (whole, joined):
+        assert crg.evaluate.run(each, "first_images").metrics["accuracy"] == 1.0
 
 
 def test_other_classes_widths_and_missing_labels_are_refused() -> None:
     """Labelled images must be labelled, of the same classes and from the same model."""
     given, other = features(), features(seed=1)
-    with refused_in_one_sentence("no labels"):
-        with_few(given, Features(other.image_features, other.task))
-    with refused_in_one_sentence("'fox'"):
-        with_few(given, features(("cat", "dog")))
+    check_refused("no labels", with_few, given, Features(other.image_features, other.task))
+    check_refused("'fox'", with_few, given, features(("cat", "dog")))
     wide = Features(np.eye(4, 9), Task(NAMES, np.eye(3, 9)), np.array([0, 1, 2, 0]))
-    with refused_in_one_sentence("9 wide"):
-        with_few(given, wide)
+    check_refused("9 wide", with_few, given, wide)
 
 
-def test_a_saved_state_keeps_labelled_images(nearest: None, tmp_path: Path) -> None:
-    """An adapter that was saved is loaded with the images that it needs."""
-    joined = with_few(features(), features(seed=1))
-    adapter = crg.create("first_images", joined.task)
-    adapter.save(tmp_path / "state")
-    again = crg.load(tmp_path / "state")
-    views = joined.views(0)
-    assert np.array_equal(adapter.step(views).logits, again.step(views).logits)
+def test_labelled_images_go_with_their_class(nearest: None, tmp_path: Path) -> None:
+    """The others are renumbered and saved, also when none is left, and answer as before."""
+    task = Task(NAMES, np.eye(3, 8)).with_resources({FEW: FewShot(np.eye(3, 8), (0, 1, 1))})
+    adapter = crg.create("first_images", task)
+    for name, left, rows in (("cat", (0, 0), [1, 2]), ("dog", (), [])):
+        adapter.add_class(f"not {name}", np.eye(8)[5 + len(left)])
+        adapter.remove_class(name)
+        adapter.save(tmp_path / "state")
+        again = crg.load(tmp_path / "state")
+        few = again.task.resources[FEW]
+        assert few.labels == left and few.features.argmax(axis=1).tolist() == rows
+        views = np.ones(8)
+        assert np.array_equal(adapter.step(views).logits, again.step(views).logits)
 
 
 def test_the_command_line_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,14 +152,4 @@ def test_models_without_embeddings_are_refused(monkeypatch: pytest.MonkeyPatch) 
     """A text encoder that takes no embeddings is refused by name."""
     load_text_encoder.cache_clear()
     monkeypatch.setattr("crg.encoders.load_encoder", lambda name: object())
-    with refused_in_one_sentence("onnx:here", "open_clip"):
-        load_text_encoder("onnx:here")
-
-
-def test_no_labelled_images_may_be_left(nearest: None, tmp_path: Path) -> None:
-    """When the last class with labelled images goes, the adapter still works and can be saved."""
-    few = FewShot(np.eye(1, 8), (0,))
-    adapter = crg.create("first_images", Task(NAMES, np.eye(3, 8)).with_resources({FEW: few}))
-    adapter.remove_class("cat")
-    adapter.save(tmp_path / "state")
-    assert crg.load(tmp_path / "state").task.resources[FEW].labels == ()
+    check_refused(("onnx:here", "open_clip"), load_text_encoder, "onnx:here")

@@ -17,7 +17,7 @@ from crg.shapes import N_CLASSES, class_things, shape_images
 from crg.shapes.drawing import COLOURS, OUTLINES, SIDE, TEXTURES
 from crg.shapes.scenes import generator, held_out_things
 from crg.shapes.shifts import SEVERITIES, SHIFTS
-from sentences import refused_in_one_sentence
+from sentences import check_refused
 
 _HASH = """
 import hashlib
@@ -132,15 +132,11 @@ def test_a_shift_keeps_the_scene() -> None:
 
 def test_wrong_requests_are_refused() -> None:
     """An unknown shift gets the nearest name; a wrong severity or count gets the limits."""
-    with refused_in_one_sentence("'recolored'", "'recoloured'"):
-        shape_images("recolored", 1, 5, 0)
-    with refused_in_one_sentence("'earthquake'", "sketch, night"):
-        shape_images("earthquake", 1, 5, 0)
+    check_refused(("'recolored'", "'recoloured'"), shape_images, "recolored", 1, 5, 0)
+    check_refused(("'earthquake'", "sketch, night"), shape_images, "earthquake", 1, 5, 0)
     for severity in (0, 6, True):
-        with refused_in_one_sentence("severity", "1 (slight) to 5"):
-            shape_images("fog", severity, 5, 0)
-    with refused_in_one_sentence("number of images", "at least one"):
-        shape_images("fog", 1, 0, 0)
+        check_refused(("severity", "1 (slight) to 5"), shape_images, "fog", severity, 5, 0)
+    check_refused(("number of images", "at least one"), shape_images, "fog", 1, 0, 0)
 
 
 def _pixels(source: Any) -> Any:
