@@ -288,5 +288,6 @@ def test_labelled_images_serve_few_shot_methods(tmp_path: Path) -> None:
 def test_one_image_is_no_list_of_images(tmp_path: Path) -> None:
     """A path given to predict_many is refused, and not taken for a list of letters."""
     [path] = save_stream(tmp_path, 1)
-    for image in (path, str(path), Image.new("RGB", (8, 8))):
+    kinds: list[Any] = [path, str(path), Image.new("RGB", (8, 8))]
+    for image in kinds:
         check_refused(("a single one", "predict"), list, classifier().predict_many(image))

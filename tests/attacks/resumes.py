@@ -6,7 +6,9 @@ import functools
 import json
 import os
 import random
+import resource
 import shutil
+import signal
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -143,9 +145,6 @@ def full_disk(dice: random.Random, place: Path) -> Outcome:
 
 def _on_full_disk(folder: Path, paths: Sequence[Path], layout: Layout, limit: int) -> None:
     """In a separate process, because a limit on the size of files cannot be lifted again."""
-    import resource
-    import signal
-
     out, back = os.pipe()
     child = os.fork()
     if child == 0:  # pragma: no cover
