@@ -21,12 +21,6 @@ from sentences import check_refused, refused_in_one_sentence
 NAMES = tuple(COLOURS)
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Text features are kept beside the test."""
-    monkeypatch.setenv("CRG_CACHE", str(tmp_path / "cache"))
-
-
 def classifier(**settings: Any) -> Classifier:
     """A classifier of colours."""
     return Classifier(ColourEncoder(), NAMES, **settings)
@@ -52,11 +46,14 @@ def test_every_kind_of_image_is_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("views", [1, 5])
 def test_many_give_what_single_ones_give(tmp_path: Path, views: int, workers: int) -> None:
-    """A stream in batches gives the answers of one image at a time."""
+    """A stream in batches gives the answers of one image at a time, whatever came before."""
     paths = save_stream(tmp_path)
     single, many = classifier(views=views), classifier(views=views)
     expected = [facts(single.predict(path)) for path in paths]
-    assert [facts(each) for each in many.predict_many(paths, workers=workers)] == expected
+    answers = list(many.predict_many(paths, workers=workers))
+    assert [facts(each) for each in answers] == expected
+    alone = classifier(views=views).encode(paths[7], str(paths[7]))  # by the name only
+    assert np.array_equal(alone, answers[7].features)  # type: ignore[union-attr]
 
 
 def test_images_are_encoded_in_batches(tmp_path: Path) -> None:
@@ -127,13 +124,11 @@ def test_classes_of_a_state_come_and_go(tmp_path: Path) -> None:
     live.save(tmp_path / "state")
     live.add_class("grey")
     live.remove_class("green")
-    again = Classifier(
-        ColourEncoder(), ["red", "grey", "blue"], state=tmp_path / "state", on_note=notes.append
-    )
+    names, state = ["red", "grey", "blue"], tmp_path / "state"
+    again = Classifier(ColourEncoder(), names, state=state, on_note=notes.append)
     assert list(again.task.class_names) == ["red", "blue", "grey"]
-    assert [facts(a) for a in again.predict_many(paths)] == [
-        facts(a) for a in live.predict_many(paths)
-    ]
+    answers, expected = ([facts(a) for a in each.predict_many(paths)] for each in (again, live))
+    assert answers == expected
     assert len(notes) == 1 and "added grey; removed green" in notes[0]
 
 
@@ -217,13 +212,11 @@ def test_a_state_never_names_a_file_to_load(
 
 def test_an_edited_state_is_refused(tmp_path: Path) -> None:
     """Settings in a state that are not of their kind are refused in a sentence."""
-    shared = classifier()
-    edited: list[dict[str, Any]] = [{"views": "many"}, {"workers": 3}]
-    for about in edited:
-        shared.adapter.about = about
-        shared.save(tmp_path / "state")
-        with refused_in_one_sentence("damaged", *about):
-            Classifier.load(tmp_path / "state", ColourEncoder())
+    shared, state = classifier(), tmp_path / "state"
+    for name, value in (("views", "many"), ("workers", 3)):
+        shared.adapter.about = {name: value}
+        shared.save(state)
+        check_refused(("damaged", name), Classifier.load, state, ColourEncoder())
 
 
 def test_a_with_block_saves(tmp_path: Path) -> None:
@@ -273,15 +266,10 @@ def test_class_names_are_checked(names: Any, words: str) -> None:
 
 def test_labelled_images_serve_few_shot_methods(tmp_path: Path) -> None:
     """A method that needs labelled images gets them from a feature file."""
-    encoder = ColourEncoder()
-    paths = save_stream(tmp_path, 9)
-    pixels = np.stack([np.asarray(Image.open(path).resize((16, 16))) for path in paths])
-    task = crg.Task(NAMES, encoder.encode_texts(NAMES), encoder.logit_scale)
-    labels = np.arange(9) % 3
-    crg.write_features(
-        tmp_path / "few.npz", crg.Features(encoder.encode_images(pixels), task, labels)
-    )
-    few = Classifier(encoder, NAMES, few=tmp_path / "few.npz").task.resources["few"]
+    shared, labels = classifier(), np.arange(9) % 3
+    rows = [shared.encode(path, "")[0] for path in save_stream(tmp_path, 9)]
+    crg.write_features(tmp_path / "few.npz", crg.Features(np.stack(rows), shared.task, labels))
+    few = classifier(few=tmp_path / "few.npz").task.resources["few"]
     assert few.labels == tuple(labels.tolist()) and few.features.shape == (9, 4)
 
 

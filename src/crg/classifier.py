@@ -23,7 +23,6 @@ from crg.answer import Answer, answer_for, html_card, html_counts, small_copy
 from crg.encoders.base import Encoder, Vectors
 from crg.features.files import load_with_classes, read_class_features, read_features
 from crg.features.joining import few_for
-from crg.images.preprocessing import Pixels
 from crg.images.views import Augment, Recipe, iter_views, make_views
 from crg.methods.registry import DEFAULT, get_method, typed_options
 from crg.prompts import PHOTO, Mode, check_names, encode_classes, make_task, read_descriptions
@@ -184,7 +183,7 @@ class Classifier:
         """
         with self.adapter.lock:
             name = _name_of(image, self.adapter.n_steps) if sample_id is None else sample_id
-            views = self._views(image, name)
+            views = make_views(image, self.encoder.preprocessing, self.recipe, name)
             answer = self.answer(self.encoder.encode_images(views), name)
         return replace(answer, pixels=small_copy(views))
 
@@ -214,12 +213,9 @@ class Classifier:
 
     def encode(self, image: Any, sample_id: str) -> Vectors:
         """The features of an image and its random views, (V, D); nothing is learnt."""
-        views = self._views(image, sample_id)
+        views = make_views(image, self.encoder.preprocessing, self.recipe, sample_id)
         with self.adapter.lock:
             return self.encoder.encode_images(views)
-
-    def _views(self, image: Any, sample_id: str) -> Pixels:
-        return make_views(image, self.encoder.preprocessing, self.recipe, sample_id)
 
     def predict_many(
         self,
@@ -370,6 +366,5 @@ def _adapter(
         if few is not None:
             resources[FEW] = few_for(task, read_features(few))
         return create(kind.name, task.with_resources(resources), **options)
-    state_file.check_options(saved, state, typed_options(kind.name, options))
-    state_file.check_text(saved, state, task)
+    state_file.check_fits(saved, state, typed_options(kind.name, options), task)
     return restored(saved, resources)

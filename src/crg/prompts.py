@@ -15,7 +15,6 @@ import contextlib
 import hashlib
 import json
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, count
 from pathlib import Path
@@ -140,14 +139,13 @@ def distinct_names(class_names: Sequence[str]) -> tuple[str, ...]:
 
 def _averaged(encoder: Encoder, prompts: list[list[str]]) -> Vectors:
     """Normalise each prompt, average over the class, normalise."""
-    place = {text: i for i, text in enumerate(dict.fromkeys(chain.from_iterable(prompts)))}
-    texts = list(place)
+    texts = list(dict.fromkeys(chain.from_iterable(prompts)))
+    place = {text: i for i, text in enumerate(texts)}
     starts = range(0, len(texts), _BATCH)
     batches = [encoder.encode_texts(texts[start : start + _BATCH]) for start in starts]
     rows = unit_rows(np.concatenate(batches).astype(np.float64), "encoded prompts")
     means = [rows[[place[text] for text in few]].mean(axis=0) for few in prompts]
-    features: Vectors = unit_rows(np.stack(means), "text features").astype(np.float32)
-    return features
+    return np.asarray(unit_rows(np.stack(means), "text features"), np.float32)
 
 
 def check_names(class_names: Sequence[str]) -> None:
@@ -199,10 +197,10 @@ def _described(
     on_note: Callable[[str], None] | None = None,
 ) -> list[list[str]]:
     """The sentences of each class; missing classes are refused, extra ones reported."""
-    if not isinstance(descriptions, Mapping):
-        descriptions = read_descriptions(descriptions)
-    else:
+    if isinstance(descriptions, Mapping):
         _check_content(descriptions, "The mapping")
+    else:
+        descriptions = read_descriptions(descriptions)
     sentences: dict[str, Sequence[str]] = {}
     for name, some in descriptions.items():
         if sentences.setdefault(_key(name), some) is not some:
@@ -239,11 +237,10 @@ def _counted(names: Sequence[str]) -> str:
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content = dict(pairs)
-    if len(content) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{twice!r} occurs twice")
+    content: dict[str, Any] = {}
+    for name, value in pairs:
+        if content.setdefault(name, value) is not value:
+            raise ValueError(f"{name!r} occurs twice")
     return content
 
 
@@ -259,17 +256,12 @@ def _check_content(content: Any, where: str) -> None:
 
 
 def default_folder() -> Path | None:
-    """$CRG_CACHE, or crg in the platform's folder for caches; None if there is no home."""
-    if chosen := os.environ.get("CRG_CACHE"):
-        return Path(chosen)
-    for variable in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
-        if base := os.environ.get(variable):
-            return Path(base) / "crg"
+    """$CRG_CACHE, or crg in the user's folder for caches; None if there is no home."""
+    chosen, base = os.environ.get("CRG_CACHE"), os.environ.get("XDG_CACHE_HOME")
     try:
-        home = Path.home()
+        return Path(chosen) if chosen else Path(base or Path.home() / ".cache") / "crg"
     except RuntimeError:
         return None
-    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "crg"
 
 
 def read_cached(file: Path, shape: tuple[int, int]) -> Vectors | None:
@@ -278,10 +270,8 @@ def read_cached(file: Path, shape: tuple[int, int]) -> Vectors | None:
         content = file.read_bytes()
     except OSError:
         return None
-    values = content[_DIGEST:]
-    if hashlib.sha256(values).digest() != content[:_DIGEST]:
-        return None
-    if len(values) != 4 * shape[0] * shape[1]:
+    digest, values = content[:_DIGEST], content[_DIGEST:]
+    if hashlib.sha256(values).digest() != digest or len(values) != 4 * shape[0] * shape[1]:
         return None
     with contextlib.suppress(OSError):
         os.utime(file)

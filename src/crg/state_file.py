@@ -146,8 +146,8 @@ def check_method(saved: Saved, state: str, method: str | None) -> None:
         )
 
 
-def check_options(saved: Saved, state: str, asked: Mapping[str, Any]) -> None:
-    """Refuse a state that was made with other values of the options ``asked`` for."""
+def check_fits(saved: Saved, state: str, asked: Mapping[str, Any], task: Task) -> None:
+    """Refuse a state of other values of the options ``asked`` for, other classes or other text."""
     for name, value in asked.items():
         before = saved.options.get(name, value)
         if before != value:
@@ -155,20 +155,16 @@ def check_options(saved: Saved, state: str, asked: Mapping[str, Any]) -> None:
                 f"{state} was saved with {name}={printable(str(before))}: "
                 "leave the option out or start over."
             )
-
-
-def check_text(saved: Saved, state: str, task: Task) -> None:
-    """Refuse a state that shares no class with ``task``, or whose text features differ."""
-    before = saved.task
-    common = [name for name in before.class_names if name in task.class_names]
+    known = saved.task
+    common = [name for name in known.class_names if name in task.class_names]
     if not common:
         raise InputError(
-            f"{state} was saved for {before.n_classes} other classes, from "
-            f"{before.class_names[0]!r} to {before.class_names[-1]!r}: "
+            f"{state} was saved for {known.n_classes} other classes, from "
+            f"{known.class_names[0]!r} to {known.class_names[-1]!r}: "
             "leave the classes out or start over."
         )
     ours = task.text_features[[task.index_of(name) for name in common], :]
-    theirs = np.asarray(before.text_features)[[before.index_of(name) for name in common], :]
+    theirs = np.asarray(known.text_features)[[known.index_of(name) for name in common], :]
     if ours.shape != theirs.shape or np.abs(ours - theirs).max() > _SAME_TEXT:
         raise InputError(
             f"{state} was saved with another model or other prompts: "

@@ -1,11 +1,8 @@
 """The values that flow: Task and Sample go into a method, Prediction comes out.
 
-Shapes use fixed letters: K classes, D feature width, V views of one image. An
-``Array`` is a NumPy array or a torch tensor; code that handles one asks for its
-namespace with array-api-compat and so works on both.
-
-This module imports nothing of ours, which is why the checks on raw vectors that Task and Sample
-need live here too.
+Shapes use fixed letters: K classes, D feature width, V views of one image. An ``Array`` is a NumPy
+array or a torch tensor; code that handles one asks for its namespace and so works on both. This
+module imports nothing of ours, so the checks on raw vectors live here too.
 """
 
 from __future__ import annotations
@@ -40,9 +37,7 @@ class InputError(ValueError):
 
 def limit(variable: str, default: int) -> int:
     """A limit on what is read, which an environment variable may move."""
-    given = os.environ.get(variable, "").strip()
-    if not given:
-        return default
+    given = os.environ.get(variable, "").strip() or str(default)
     if not given.isdecimal() or int(given) == 0:
         raise InputError(f"{variable} is {given!r}: set it to a whole number above zero.")
     return int(given)
@@ -272,8 +267,7 @@ def like(array: Array, reference: Array) -> Array:
 def unit_rows(rows: Array, what: str) -> Array:
     """``rows`` (N, D) scaled to unit length; NaN, infinite and zero rows are refused.
 
-    A row that is of unit length up to rounding stays as it is, to the last bit, so that
-    what was normalised once can be saved, read and passed on unchanged.
+    Rows of unit length up to rounding stay as they are: what is saved and read does not change.
     """
     xp = namespace(rows)
     with np.errstate(over="ignore", invalid="ignore"):  # it is noticed in the next line
