@@ -37,7 +37,6 @@ from crg.types import (
     Task,
     as_floats,
     like,
-    printable,
     unit_rows,
 )
 
@@ -84,7 +83,7 @@ def restored(saved: Saved, resources: Mapping[str, Any] | None = None) -> Adapte
     task = saved.task.with_resources(resources or {})
     if TEXT_ENCODER in kind.needs and TEXT_ENCODER not in task.resources:
         raise InputError(
-            f"Method {saved.method!r} needs the text encoder of {printable(str(saved.model))}: "
+            f"Method {saved.method!r} needs the text encoder of {saved.model!r}: "
             "load the model yourself and give its text encoder among the resources."
         )
     adapter = create(saved.method, task, **saved.options)

@@ -339,9 +339,7 @@ def _distinct(classes: Sequence[str]) -> tuple[str, ...]:
     check_names(classes)
     for name, count in Counter(classes).items():
         if count > 1:
-            raise InputError(
-                f"The class name {name!r} occurs more than once: make the names distinct."
-            )
+            raise InputError(f"The class name {name!r} occurs more than once: make names distinct.")
     return tuple(classes)
 
 

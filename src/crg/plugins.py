@@ -39,9 +39,7 @@ def load_plugin(source: str) -> list[str]:
     names = _methods_of.setdefault(module, new or own)
     if not names:
         del _methods_of[module]
-        raise InputError(
-            f"Plug-in {source} registers no method: decorate its class with @crg.register."
-        )
+        raise InputError(f"Plug-in {source} registers no method: decorate one with @crg.register.")
     return names
 
 

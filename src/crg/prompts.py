@@ -169,9 +169,7 @@ def _check_mode(mode: str, templates: Sequence[str], descriptions: Descriptions 
     if mode != "descriptions" and len(templates) == 0:
         raise InputError("There is no template: give at least one, such as 'a photo of a {}.'.")
     if mode != "template" and descriptions is None:
-        raise InputError(
-            f"The prompts {mode!r} need descriptions: give a JSON file of sentences per class."
-        )
+        raise InputError(f"The prompts {mode!r} need descriptions: give a JSON file of sentences.")
 
 
 def read_descriptions(path: str | os.PathLike[str]) -> dict[str, list[str]]:

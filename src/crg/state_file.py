@@ -197,9 +197,7 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any
         with safe_open(path, framework="np") as file:
             header = parsed_json((file.metadata() or {}).get("crg", "{}"))
             if not isinstance(header, dict) or header.get("format") != FORMAT:
-                raise InputError(
-                    f"{path} is not a saved crg state: give a file that adapter.save wrote."
-                )
+                raise InputError(f"{path} is not a saved crg state: give what adapter.save wrote.")
             return header, {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except InputError:
         raise

@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
 # Variables that array libraries look at when they are imported.
@@ -62,7 +61,7 @@ class HeldSignals:
                 handler = signal.getsignal(number)
                 if handler is not None:  # one that is not Python's cannot be put back
                     self._handlers[number] = handler
-                    signal.signal(number, self._hold)
+                    signal.signal(number, lambda held, _: self._waiting.append(held))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -80,9 +79,6 @@ class HeldSignals:
                 signal.raise_signal(number)
             finally:
                 signal.signal(number, held)
-
-    def _hold(self, number: int, frame: FrameType | None) -> None:
-        self._waiting.append(number)
 
 
 def processors() -> int:

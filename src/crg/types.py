@@ -290,9 +290,7 @@ def _rescue_rows(rows: Array, what: str) -> Array:
     for fault, is_bad in bad.items():
         if bool(xp.any(is_bad)):
             row = int(xp.argmax(xp.astype(is_bad, xp.int8)))
-            raise InputError(
-                f"Row {row} of the {what} {fault}: encode that item again or leave it out."
-            )
+            raise InputError(f"Row {row} of the {what} {fault}: encode it again or leave it out.")
     return rows / peak
 
 
@@ -325,6 +323,4 @@ def _check_class_names(names: tuple[str, ...], text: Array) -> None:
         raise InputError("A class name is empty: name every class.")
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(
-            f"The class name {twice!r} occurs more than once: make the names distinct."
-        )
+        raise InputError(f"The class name {twice!r} occurs more than once: make names distinct.")

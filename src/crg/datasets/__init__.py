@@ -88,9 +88,7 @@ def _own(path: Path, root: Path | None) -> ImageSet:
         )
     if len(path.parts) == 1 and not path.suffix:
         get_entry(str(path))  # says what it may have meant
-    raise InputError(
-        f"{shown(path)} does not exist: check the path, or see crg datasets for names."
-    )
+    raise InputError(f"{shown(path)} does not exist: check the path or see crg datasets for names.")
 
 
 def _shapes(name: str, limit: int | None, seed: int) -> ImageSet:

@@ -33,9 +33,7 @@ def read_folder(folder: Path) -> ImageSet:
     for label, name in enumerate(names):
         found = [path for path in files_below(folder / name) if is_image_name(path)]
         if not found:
-            raise InputError(
-                f"{shown(folder / name)} holds no image: put some there or take the folder away."
-            )
+            raise InputError(f"{shown(folder / name)} holds no image: add some or remove it.")
         ids += [f"{name}/{path}" for path in found]
         labels += [label] * len(found)
     return ImageSet(

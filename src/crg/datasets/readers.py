@@ -102,10 +102,7 @@ def _read_variants(entry: DatasetEntry, root: Path, split: str) -> ImageSet:
     for line in read_lines(listing):
         stem, _, name = line.partition(" ")
         if name not in names:
-            raise InputError(
-                f"{listing} names the variant {name!r}, which variants.txt lacks: "
-                "extract the archive again."
-            )
+            raise InputError(f"{listing} has {name!r}, which variants.txt lacks: {_AGAIN}")
         rows.append((f"{stem}.jpg", names.index(name)))
     images = image_folder(entry, folder, [name for name, _ in rows])
     return _image_set(entry, split, images, names, rows)
@@ -164,9 +161,7 @@ def _image_set(
     ids = tuple(name for name, _ in rows)
     if len(set(ids)) != len(ids):
         twice = next(name for place, name in enumerate(ids) if name in ids[:place])
-        raise InputError(
-            f"{entry.title} lists {twice} twice in its split {split!r}: get the list again."
-        )
+        raise InputError(f"{entry.title} lists {twice} twice in {split!r}: get the list again.")
     return ImageSet(
         name=entry.name_of(split),
         class_names=tuple(names),
