@@ -13,6 +13,7 @@ import json
 import math
 import os
 import random
+import shutil
 import signal
 import traceback
 import warnings
@@ -72,6 +73,15 @@ def _deadline() -> Iterator[None]:
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+
+
+def fresh(folder: Path, copy_of: Path | None = None) -> Path:
+    """The folder, made anew: empty, or a copy of another one."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if copy_of is None:
+        folder.mkdir(parents=True)
+        return folder
+    return Path(shutil.copytree(copy_of, folder))
 
 
 def require(holds: bool, sentence: str) -> None:

@@ -8,7 +8,6 @@ import json
 import multiprocessing
 import os
 import random
-import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +23,7 @@ from attacks.base import (
     bent_json,
     command,
     edited,
+    fresh,
     odd_value,
     refused,
     require,
@@ -139,9 +139,7 @@ def _store() -> Path:
 
 def stores(dice: random.Random, place: Path) -> Outcome:
     """A damaged file of a store, an edited store.json that is signed, or one cut under a reader."""
-    folder = place / "store"
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(_store(), folder)
+    folder = fresh(place / "store", _store())
     kind = dice.randrange(4)
     if kind == 0:
         return _cut_under_reader(dice, folder)
