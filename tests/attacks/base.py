@@ -76,7 +76,7 @@ def _deadline() -> Iterator[None]:
 
 
 def fresh(folder: Path, copy_of: Path | None = None) -> Path:
-    """The folder, made anew: empty, or a copy of another one."""
+    """The folder, emptied, or as a copy of another one."""
     shutil.rmtree(folder, ignore_errors=True)
     if copy_of is None:
         folder.mkdir(parents=True)

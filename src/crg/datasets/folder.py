@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn, TypeAlias
 
@@ -28,21 +28,31 @@ def read_folder(folder: Path) -> ImageSet:
             f"{shown(folder)} holds {what}: make one folder per class, "
             "or list the images in a CSV file."
         )
-    ids: list[str] = []
-    labels: list[int] = []
+    rows: list[tuple[str, int]] = []
     for label, name in enumerate(names):
         found = [path for path in files_below(folder / name) if is_image_name(path)]
         if not found:
             raise InputError(f"{shown(folder / name)} holds no image: add some or remove it.")
-        ids += [f"{name}/{path}" for path in found]
-        labels += [label] * len(found)
+        rows += [(f"{name}/{path}", label) for path in found]
+    return image_set(folder.resolve().name, names, TEMPLATES, folder, rows)
+
+
+def image_set(
+    name: str,
+    class_names: Iterable[str],
+    templates: tuple[str, ...],
+    base: Path,
+    rows: Sequence[tuple[str, int | None]],
+) -> ImageSet:
+    """The images at the paths of ``rows`` below ``base``, with their labels, of all or of none."""
+    labels = tuple(label for _, label in rows if label is not None)
     return ImageSet(
-        name=folder.resolve().name,
-        class_names=tuple(names),
-        templates=TEMPLATES,
-        ids=tuple(ids),
-        sources=tuple(folder / each for each in ids),
-        labels=tuple(labels),
+        name=name,
+        class_names=tuple(class_names),
+        templates=templates,
+        ids=tuple(path for path, _ in rows),
+        sources=tuple(base / path for path, _ in rows),
+        labels=labels or None,
     )
 
 
@@ -110,16 +120,10 @@ def read_table(table: Path, root: Path | None = None) -> ImageSet:
     rows = _rows(table)
     base = root if root is not None else table.parent
     _check_files(table, base, rows)
-    labels = [label for _, _, label in rows if label is not None]  # of all rows or of none
-    numbers = {name: number for number, name in enumerate(sorted(set(labels)))}
-    return ImageSet(
-        name=table.stem,
-        class_names=tuple(numbers),
-        templates=TEMPLATES,
-        ids=tuple(path for _, path, _ in rows),
-        sources=tuple(base / path for _, path, _ in rows),
-        labels=tuple(numbers[label] for label in labels) if labels else None,
-    )
+    names = sorted({label for _, _, label in rows if label is not None})
+    numbers = {name: number for number, name in enumerate(names)}
+    numbered = [(path, None if label is None else numbers[label]) for _, path, label in rows]
+    return image_set(table.stem, names, TEMPLATES, base, numbered)
 
 
 def _rows(table: Path) -> list[_Row]:

@@ -22,7 +22,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from crg.datasets.catalog import DatasetEntry
-from crg.datasets.folder import image_names, subfolders
+from crg.datasets.folder import image_names, image_set, subfolders
 from crg.images.image_set import ImageSet
 from crg.types import InputError, parsed_json
 
@@ -162,14 +162,7 @@ def _image_set(
     if len(set(ids)) != len(ids):
         twice = next(name for place, name in enumerate(ids) if name in ids[:place])
         raise InputError(f"{entry.title} lists {twice} twice in {split!r}: get the list again.")
-    return ImageSet(
-        name=entry.name_of(split),
-        class_names=tuple(names),
-        templates=entry.templates,
-        ids=ids,
-        sources=tuple(images / name for name in ids),
-        labels=tuple(label for _, label in rows),
-    )
+    return image_set(entry.name_of(split), names, entry.templates, images, rows)
 
 
 def _no_split(entry: DatasetEntry, split: str, there_are: Iterable[str]) -> InputError:
