@@ -77,3 +77,8 @@ def test_things_that_are_no_task_or_method_are_refused() -> None:
     check_refused("task", crg.create, "crg", "features.npz")
     check_refused("no method", crg.create, None, TASK)
     check_refused(("resources are a Task", "leave them out"), crg.load, "state", TASK)
+
+
+def test_dir_lists_public_names_only() -> None:
+    """Completion in a shell offers what is exported, not what the package itself imports."""
+    assert set(dir(crg)) == {*crg.__all__, "__version__"}
