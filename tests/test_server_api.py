@@ -206,7 +206,7 @@ def test_bad_input_is_refused_in_a_sentence(served: TestClient, session: str) ->
         ({"classes": ["a", "a"]}, "more than once"),
         ({"classes": ["a", " "]}, "empty"),
         ({"classes": "ab"}, "classes"),
-        ({"classes": ["a", 1]}, "classes.1"),
+        ({"classes": ["a", 1]}, "classes[1]"),
         ({"classes": NAMES, "method": "nope"}, "nope"),
         ({"classes": NAMES, "options": {"nope": 1}}, "no option 'nope'"),
         ({"classes": NAMES, "method": "tip_adapter"}, "labelled images"),

@@ -13,7 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from crg.server.event_log import Change, Log
-from crg.server.learner import Learner
+from crg.server.session import Learner
 from processes import wait_until
 from served import NAMES, client, png, refused, send, start
 

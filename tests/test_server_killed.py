@@ -18,7 +18,7 @@ import pytest
 
 from crg.encoders import load_encoder
 from crg.server.event_log import Log, brief
-from crg.server.learner import States
+from crg.server.session import States
 from made_images import encoded, noise
 from served import Process
 
@@ -145,11 +145,12 @@ def check_all(folder: Path, server: Process, senders: list[Sender], at_least: in
                 assert line.items() >= {k: answer[k] for k in line if k != "corrected"}.items()
         assert server.stop()[0] == 0
     encoder = load_encoder("mini")
-    log, states = Log(folder / "sessions.sqlite", encoder.width), States(folder, encoder)
+    log = Log(folder / "sessions.sqlite", encoder.width)
+    states = States(folder, encoder, log)
     for row in log.newest(2**62, 10):
         learner = states.fresh(row)
         for some in log.events(row.number, 0):
-            assert all(learner.replay(event, log, row.number) for event in some)
+            assert all(learner.replay(event) for event in some)
         keys = log.rows("SELECT key, first, last FROM keys WHERE session = ?", row.number)
         assert len(keys) == learner.seq == sum(last - first + 1 for _, first, last in keys)
         mine = [each for each in senders if each.session.endswith(row.id)]

@@ -127,7 +127,7 @@ async def nothing(_: int) -> list[tuple[int, str, str]]:
 
 async def test_a_watcher_that_does_not_read_is_disconnected() -> None:
     """Events beyond what may wait end the stream of a watcher; others see them all."""
-    hub = Hub(10)
+    hub = Hub()
     slow, quick = hub.watch("s", None, nothing), hub.watch("s", None, nothing)
     await anext(slow)
     await anext(quick)
@@ -142,16 +142,15 @@ async def test_a_watcher_that_does_not_read_is_disconnected() -> None:
 async def test_a_watcher_whose_line_is_stuck_gives_its_place_back(monkeypatch: Any) -> None:
     """A watcher that reads nothing for too long is disconnected, and no longer counts."""
     monkeypatch.setattr("crg.server.sse._STUCK", 0.01)
-    hub, stuck = Hub(1), asyncio.Event()
-    hub.budget.take(1)
+    stuck, ended = asyncio.Event(), []
 
     async def send(message: Any) -> None:
         if message["type"] == "http.response.body":
             await stuck.wait()
 
-    stream = EventStream(hub.watch("s", None, nothing), hub.budget)
+    stream = EventStream(Hub().watch("s", None, nothing), lambda: ended.append(1))
     await stream({"type": "http", "method": "GET"}, stuck.wait, send)  # type: ignore[arg-type]
-    assert hub.budget.used == 0
+    assert ended == [1]
 
 
 async def test_a_failing_batch_fails_each_of_its_items() -> None:

@@ -11,8 +11,7 @@ import msgspec
 import pytest
 
 from crg.server.limits import ServerConfig, read_config
-from crg.server.schema import ProblemError
-from crg.server.security import Rate, check_address, is_loopback
+from crg.server.security import check_address, is_loopback
 from documents import ROOT
 from made_images import claiming
 from sentences import refused_in_one_sentence
@@ -134,29 +133,6 @@ def test_too_much_is_refused(tmp_path: Path) -> None:
         assert int(answer.headers["retry-after"]) > 0
         assert send(served, session, png())["step"] == 1
         assert "crg_waiting_bytes 0.0" in served.get("/metrics").text
-
-
-def test_one_client_has_so_many_requests_per_second(tmp_path: Path) -> None:
-    """A client that asks too fast is refused with 429, others are not."""
-    now = 0.0
-    rate = Rate(10, lambda: now)
-    for _ in range(20):
-        rate.check("a")
-    with pytest.raises(ProblemError) as refusal:
-        rate.check("a")
-    assert refusal.value.status == 429
-    rate.check("b")
-    now = 0.25
-    rate.check("a")
-    rate.check("a")
-    with pytest.raises(ProblemError):
-        rate.check("a")
-    for number in range(20_000):
-        rate.check(str(number))
-    assert len(rate._buckets) <= 10_000
-    with client(tmp_path, max_rate=1) as served:
-        answers = [served.get("/v1") for _ in range(10)]
-        assert answers[0].status_code == 200 and answers[-1].status_code == 429
 
 
 def test_the_documented_settings_are_the_settings() -> None:

@@ -19,14 +19,12 @@ from starlette.middleware.cors import CORSMiddleware
 import crg
 from crg import predict
 from crg.encoders.base import Encoder
-from crg.server import schema
-from crg.server.actions import Actions
+from crg.server import actions, routes, schema
+from crg.server.actions import content_of, parsed, service_of
 from crg.server.batching import Encode, encoders_on_ray
 from crg.server.limits import ServerConfig
-from crg.server.requests import parsed
-from crg.server.routes import content_of, router, send_images, service_of
 from crg.server.schema import TEXT, ProblemError, body, files, problems
-from crg.server.security import COOKIE, Envelope, Guard, Rate, Token, check_address
+from crg.server.security import COOKIE, Envelope, Guard, Token, check_address
 from crg.server.service import Service
 from crg.types import InputError
 
@@ -57,15 +55,17 @@ def create_app(
         docs_url=None,  # both load scripts from elsewhere
         redoc_url=None,
     )
-    app.state.service, app.state.actions = service, Actions(service)
+    app.state.service = service
     app.state.failure, app.state.on_ready = None, lambda: None  # why it could not start
     app.state.token = guard = None if token is None else Token(token)
     schema.add_handlers(app)
-    app.add_route("/v1/sessions/{id}/images", send_images, ["POST"])  # FastAPI takes as long as
-    app.include_router(router)  # learning does: there it only documents this route
+    # FastAPI takes as long as learning does: there it only documents this route.
+    app.add_route("/v1/sessions/{id}/images", actions.send_images, ["POST"])
+    app.include_router(actions.router)
+    app.include_router(routes.router)
     _add_pages(app)
-    rate, origins = Rate(config.max_rate), config.allow_origins
-    app.add_middleware(Guard, token=guard, rate=rate, hosts=config.allow_hosts, origins=origins)
+    origins = config.allow_origins
+    app.add_middleware(Guard, token=guard, hosts=config.allow_hosts, origins=origins)
     if origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"],

@@ -16,18 +16,12 @@ import numpy as np
 from PIL import Image
 
 from crg.encoders.base import Encoder, Vectors
-from crg.engine.ray import (
-    TRIES,
-    Worker,
-    connected,
-    encoder_needs,
-    loading_the_same,
-    room_for,
-)
+from crg.engine.ray import TRIES, Worker, connected, encoder_needs, loading_the_same, room_for
 from crg.extras import library
 from crg.images.preprocessing import Pixels, Preprocessing
 from crg.images.reading import reading
 from crg.images.views import Recipe, views_of
+from crg.server.limits import ServerConfig
 from crg.server.schema import ProblemError
 from crg.threads import one_blas_thread, processors
 from crg.types import InputError
@@ -106,12 +100,10 @@ class Batcher:
         self,
         preprocessing: Preprocessing,
         encoders: Sequence[Encode],
-        max_pixels: int,
-        thumbnails: bool,
+        config: ServerConfig,
         on_batch: Callable[[int], None],
     ) -> None:
-        self._preprocessing, self._max_pixels = preprocessing, max_pixels
-        self._thumbnails, self._on_batch = thumbnails, on_batch
+        self._preprocessing, self._config, self._on_batch = preprocessing, config, on_batch
         self._readers = ThreadPoolExecutor(processors(), "crg-read")
         works = [partial(self._encode, encode) for encode in encoders]
         self._gatherer: Gatherer[Pixels, Vectors]
@@ -137,9 +129,9 @@ class Batcher:
     def _read(self, content: bytes, recipe: Recipe) -> tuple[Pixels, bytes | None]:
         """The views of an image, and its thumbnail."""
         name = "" if recipe.views == 1 else hashlib.sha256(content).hexdigest()
-        with reading(content, self._max_pixels) as image:
+        with reading(content, self._config.max_pixels) as image:
             pixels = views_of(image, self._preprocessing, recipe, name, 1)
-            return pixels, thumbnail_of(image) if self._thumbnails else None
+            return pixels, thumbnail_of(image) if self._config.thumbnails else None
 
     def _encode(self, encode: Encode, batch: Sequence[Pixels]) -> list[Vectors]:
         self._on_batch(sum(map(len, batch)))

@@ -8,19 +8,18 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from msgspec import json
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+from msgspec import Meta, Struct, json
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from crg.methods.registry import DEFAULT
 from crg.types import InputError, printable
 
-Name = Annotated[StrictStr, Field(min_length=1, max_length=500)]
+Name = Annotated[str, Meta(min_length=1, max_length=500)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class _Strict(Struct, forbid_unknown_fields=True):
+    pass
 
 
 class NewSession(_Strict):
@@ -28,39 +27,37 @@ class NewSession(_Strict):
 
     classes: Annotated[
         list[Name],
-        Field(json_schema_extra={"minItems": 2}, examples=[["red circle", "blue square"]]),
+        Meta(extra_json_schema={"minItems": 2}, examples=[["red circle", "blue square"]]),
     ]
-    method: Annotated[StrictStr, Field(examples=[DEFAULT])] = DEFAULT
-    options: Annotated[dict[str, Any], Field(examples=[{}])] = {}
-    views: Annotated[StrictInt, Field(json_schema_extra={"minimum": 1}, examples=[1])] = 1
+    method: Annotated[str, Meta(examples=[DEFAULT])] = DEFAULT
+    options: Annotated[dict[str, Any], Meta(examples=[{}])] = {}
+    views: Annotated[int, Meta(extra_json_schema={"minimum": 1}, examples=[1])] = 1
 
 
 class NewFeatures(_Strict):
     """The features of one image, (D,) or (V, D) with the original first."""
 
-    features: Annotated[
-        list[float] | list[list[float]], Field(min_length=1, examples=[[0.6, 0.0, 0.8]])
-    ]
-    name: Annotated[StrictStr, Field(max_length=200, examples=["7.png"])] | None = None
+    features: Annotated[list[float | list[float]], Meta(min_length=1, examples=[[0.6, 0.0, 0.8]])]
+    name: Annotated[str, Meta(max_length=200, examples=["7.png"])] | None = None
 
 
 class NewCorrection(_Strict):
     """The label that a person gives an image."""
 
-    image: Annotated[StrictInt, Field(ge=1, lt=2**53, examples=[7])]
-    label: Annotated[Name, Field(examples=["blue square"])]
+    image: Annotated[int, Meta(ge=1, lt=2**53, examples=[7])]
+    label: Annotated[Name, Meta(examples=["blue square"])]
 
 
 class NewClass(_Strict):
     """A class to add."""
 
-    name: Annotated[Name, Field(examples=["green triangle"])]
+    name: Annotated[Name, Meta(examples=["green triangle"])]
 
 
 class Login(_Strict):
     """The token of the server."""
 
-    token: Annotated[StrictStr, Field(max_length=1000, examples=["a secret of 16 characters"])]
+    token: Annotated[str, Meta(max_length=1000, examples=["a secret of 16 characters"])]
 
 
 # One example of every answer, from which its schema is made.
@@ -165,9 +162,9 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def body(model: type[BaseModel], others: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def body(model: type[Struct], others: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The request body of a route: JSON of a model, or other media types with their schemas."""
-    schemas = {"application/json": model.model_json_schema(), **(others or {})}
+    schemas = {"application/json": json.schema(model)["$defs"][model.__name__], **(others or {})}
     content = {kind: {"schema": schema} for kind, schema in schemas.items()}
     return {"requestBody": {"required": True, "content": content}}
 
@@ -211,13 +208,11 @@ async def _answer_to(_: Request, error: Exception) -> Response:
             detail = _PLAIN.get(error.status_code, str(error.detail))
             return ProblemError(error.status_code, detail).response(error.headers)
         case RequestValidationError():
-            return ProblemError(422, invalid_sentence(error.errors()[0])).response()
+            return ProblemError(422, _sentence(error.errors()[0])).response()
     return ProblemError(400, "The request broke off: send it again.").response()
 
 
-def invalid_sentence(first: Mapping[str, Any]) -> str:
-    """The first complaint of pydantic as a sentence."""
-    where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
+def _sentence(first: Mapping[str, Any]) -> str:
+    """FastAPI's first complaint about a path, query or header as a sentence."""
     what = str(first["msg"]).rstrip(".")
-    what = f"{what[:1].lower()}{what[1:]}"
-    return f"{where or 'The body'} is not valid ({what}): see /openapi.json."
+    return f"{first['loc'][-1]} is not valid ({what[:1].lower()}{what[1:]}): see /openapi.json."

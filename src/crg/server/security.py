@@ -1,4 +1,4 @@
-"""Access control by token, cookie, Host, Origin and rate; and headers on every answer."""
+"""Access control by token, cookie, Host and Origin; and headers on every answer."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import hmac
 import ipaddress
 import logging
 import time
-from collections import OrderedDict
-from collections.abc import Callable
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
@@ -23,7 +21,6 @@ from crg.types import InputError
 _LOGGER = logging.getLogger("crg.server")
 COOKIE = "crg_token"
 SHORTEST_TOKEN = 16  # characters
-_CLIENTS = 10_000  # whose requests are counted; the one that was away longest is forgotten
 _OPEN = ("/", "/login", "/openapi.json", "/healthz", "/readyz")
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _HEADERS = {
@@ -89,30 +86,6 @@ class Token:
         return hmac.compare_digest(value.encode(), self.cookie.encode())
 
 
-class Rate:
-    """A token bucket per client: so many requests per second, twice as many in a burst."""
-
-    def __init__(self, per_second: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._per_second, self._clock = per_second, clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def check(self, client: str) -> None:
-        """Count one request of this client; refuse with 429 where that is too much."""
-        now, burst = self._clock(), 2.0 * self._per_second
-        left, then = self._buckets.pop(client, (burst, now))
-        left = min(burst, left + (now - then) * self._per_second)
-        self._buckets[client] = (max(0.0, left - 1), now)
-        if len(self._buckets) > _CLIENTS:
-            self._buckets.popitem(last=False)
-        if left < 1:
-            raise ProblemError(
-                429,
-                f"This client sent more than {self._per_second} requests per second: "
-                "wait a second and send them more slowly.",
-                retry_after=1,
-            )
-
-
 class Guard:
     """Refuses requests before anything of them is read."""
 
@@ -120,11 +93,10 @@ class Guard:
         self,
         app: ASGIApp,
         token: Token | None,
-        rate: Rate,
         hosts: tuple[str, ...],
         origins: tuple[str, ...],
     ) -> None:
-        self._app, self._token, self._rate = app, token, rate
+        self._app, self._token = app, token
         self._hosts = {host.lower() for host in hosts}
         self._origins = {origin.lower() for origin in origins}
 
@@ -142,8 +114,6 @@ class Guard:
         await self._app(scope, receive, send)
 
     def _check(self, scope: Scope, headers: Headers) -> None:
-        client = scope.get("client")
-        self._rate.check(client[0] if client else "")
         host = headers.get("host", "")
         name = _place(f"//{host}")[0]
         if self._token is None and not is_loopback(name) and name not in self._hosts:

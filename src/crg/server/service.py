@@ -6,18 +6,21 @@ import asyncio
 import contextlib
 import ctypes
 import gc
+import hashlib
 import logging
 import re
 import shutil
 import sqlite3
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
+from msgspec import Raw, json
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from crg.atomic import locked, make_folder
@@ -25,15 +28,14 @@ from crg.encoders.base import Encoder, Vectors
 from crg.prompts import encode_classes
 from crg.server.batching import Batcher, Encode, Gatherer
 from crg.server.event_log import Change, Event, Log, StoredSession, deleted
-from crg.server.learner import States
 from crg.server.limits import ServerConfig
-from crg.server.requests import Budget
 from crg.server.schema import ProblemError
-from crg.server.session import Session, not_kept
+from crg.server.session import Apply, Session, States, not_kept
 from crg.server.sse import Hub
 from crg.threads import one_blas_thread, processors
 
 T = TypeVar("T")
+Outcome: TypeAlias = tuple[list[Raw], bool]  # details of events as JSON; is it a repetition?
 _LOGGER = logging.getLogger("crg.server")
 _ID = re.compile(r"[0-9a-f]{32}")
 _WORTH_SAVING = 32  # events; fewer are replayed as fast as a snapshot is written
@@ -41,6 +43,23 @@ _METHODS = ("GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH")
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _SWEEP = 15.0  # seconds between two looks for unused sessions
+
+
+class Budget:
+    """An amount that may be in use at once; a user gives back what it took."""
+
+    def __init__(self, most: int, sentence: str) -> None:
+        self._most, self._sentence, self.used = most, sentence, 0
+
+    def take(self, amount: int) -> None:
+        """Use so much more; refuse with 429 where that is too much."""
+        if self.used + amount > self._most:
+            raise ProblemError(429, self._sentence, retry_after=1)
+        self.used += amount
+
+    def give_back(self, amount: int) -> None:
+        """Use so much less."""
+        self.used -= amount
 
 
 class Counters:
@@ -96,40 +115,41 @@ class Service:
     ) -> None:
         self.data, self.config, self.encoder = data, config, encoder
         self._encoders = encoders or (encoder.encode_images,)
-        self.metrics = Counters()
-        self.hub = Hub(config.max_watchers)
-        wait = "wait a moment and send it again"
-        self.queue = Budget(config.max_queue, "Too many images are waiting", wait)
-        self.bytes = Budget(config.max_queue_bytes, "Too many bytes are waiting", wait)
-        self.n_sessions = 0
+        self.metrics, self.hub = Counters(), Hub()
+        wait, most = "wait a moment and send it again.", config.max_sessions
+        self.queue = Budget(config.max_queue, f"Too many images are waiting: {wait}")
+        self.bytes = Budget(config.max_queue_bytes, f"Too many bytes are waiting: {wait}")
+        self.watchers = Budget(
+            config.max_watchers, "Too many streams of events are open: close one or wait."
+        )
+        self.sessions = Budget(most, f"There are {most} sessions already: delete one.")
         self.ready = False
         self._live: OrderedDict[str, tuple[Session, float]] = OrderedDict()  # and last use
         self._moving: dict[str, asyncio.Task[None]] = {}  # sessions being loaded or unloaded
+        self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._held = contextlib.ExitStack()
         self.metrics.waiting.set_function(lambda: self.queue.used)
         self.metrics.waiting_bytes.set_function(lambda: self.bytes.used)
         self.metrics.loaded.set_function(lambda: len(self._live))
-        self.metrics.watchers.set_function(lambda: self.hub.budget.used)
+        self.metrics.watchers.set_function(lambda: self.watchers.used)
 
     def open(self) -> None:
         """Lock the folder and start the threads."""
         with contextlib.ExitStack() as held:
-            data, config = self.data, self.config
+            data = self.data
             for folder in (data, data / "states", data / "images"):
                 make_folder(folder, "--data")
             held.enter_context(locked(data / "sessions.sqlite"))
             held.enter_context(one_blas_thread())  # threads would change the last bits
             self.log = Log(data / "sessions.sqlite", self.encoder.width)
             held.callback(self.log.close)
-            self.states = States(data / "states", self.encoder)
-            self.states.clear(self.log)
-            self.n_sessions = self.log.count()
+            self.states = States(data / "states", self.encoder, self.log)
+            self.states.clear()
+            self.sessions.used = self.log.count()
             self._threads = held.enter_context(ThreadPoolExecutor(processors() + 1, "crg-learn"))
-            self._texts = held.enter_context(ThreadPoolExecutor(1, "crg-text"))
-            preprocessing, see = self.encoder.preprocessing, self.metrics.batch_size.observe
-            self.batcher = Batcher(
-                preprocessing, self._encoders, config.max_pixels, config.thumbnails > 0, see
-            )
+            self.texts = held.enter_context(ThreadPoolExecutor(1, "crg-text"))
+            see = self.metrics.batch_size.observe
+            self.batcher = Batcher(self.encoder.preprocessing, self._encoders, self.config, see)
             held.callback(self.batcher.close)
             self.writer = Gatherer("crg-write", self._commit)
             held.callback(self.writer.close)
@@ -149,17 +169,20 @@ class Service:
         await asyncio.gather(*self._moving.values(), return_exceptions=True)
         self._held.close()
 
-    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Call a function that learns or reads from the disk, in a thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
-
-    async def run_with_texts(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Call a function that encodes texts, in the one thread that does."""
-        return await asyncio.get_running_loop().run_in_executor(self._texts, function, *arguments)
+    async def run(
+        self,
+        function: Callable[..., T],
+        *arguments: Any,
+        threads: ThreadPoolExecutor | None = None,
+    ) -> T:
+        """Call a function that learns or reads from the disk, in a thread; ``texts`` encodes."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(threads or self._threads, function, *arguments)
 
     async def encode_names(self, names: Sequence[str]) -> Vectors:
         """The text features of class names, (K, D)."""
-        return await self.run_with_texts(encode_classes, self.encoder, names, self.config.templates)
+        templates = self.config.templates
+        return await self.run(encode_classes, self.encoder, names, templates, threads=self.texts)
 
     async def write(self, change: Change) -> None:
         """Wait until a change is on the disk."""
@@ -191,11 +214,36 @@ class Service:
         self._keep(session)
         return session
 
+    async def learn(
+        self,
+        session_id: str,
+        apply: Apply,
+        contents: Sequence[bytes] = (),
+        key: str | None = None,
+        prepare: Callable[[], Awaitable[Any]] | None = None,
+    ) -> Outcome:
+        """Learn, unless a request with the same key and contents was: then repeat its answer."""
+        row, keyed = await self.row(session_id), None
+        turn = self._turns.setdefault((session_id, key), asyncio.Lock()) if key else None
+        async with turn or contextlib.nullcontext():
+            if key is not None:
+                keyed = key, await self.run(_digest, contents)
+                known = await self.run(self.log.known, row.number, key)
+                if known is not None and known[0] != keyed[1]:
+                    raise ProblemError(409, "This Idempotency-Key was used for another request: "
+                                            "choose a new one.")  # fmt: skip
+                if known is not None:
+                    return [Raw(detail.encode()) for detail in known[1]], True
+            session = await self.session(session_id)
+            events = await session.submit(apply, prepare and prepare(), keyed)
+        return [Raw(json.encode(event.detail)) for event in events], False
+
     async def delete(self, session_id: str) -> None:
         """Delete a session with all that belongs to it."""
         row = await self.row(session_id)
         while session_id in self._moving:
             await asyncio.wait([self._moving[session_id]])
+            row = await self.row(session_id)
         live = self._live.pop(session_id, None)
         self._move(session_id, self._delete(row, live and live[0]))
         await self._moving[session_id]
@@ -211,7 +259,7 @@ class Service:
             del self._live[session.row.id]
             self._move(session.row.id, session.finish())
 
-    def on_events(self, session: Session, events: Sequence[Event]) -> None:
+    def on_events(self, session_id: str, events: Sequence[Event]) -> None:
         """Count and publish events that are on the disk."""
         for event in events:
             if event.kind == "answer":
@@ -219,8 +267,8 @@ class Service:
                 self.metrics.changed.inc(event.detail["changed"])
             elif event.kind == "correction":
                 self.metrics.corrections.inc()
-        if session.row.id in self.hub.queues:
-            self.hub.publish(session.row.id, events)
+        if session_id in self.hub.queues:
+            self.hub.publish(session_id, events)
 
     def _keep(self, session: Session) -> None:
         """Note that a session was used last, and unload others where there are too many."""
@@ -234,7 +282,7 @@ class Service:
 
     async def _load(self, session_id: str) -> None:
         row = await self.row(session_id)
-        learner, known, differences = await self.run(self.states.load, row, self.log)
+        learner, known, differences = await self.run(self.states.load, row)
         self.metrics.replay_differences.inc(differences)
         self._keep(Session(self, row, learner, known))
 
@@ -247,7 +295,7 @@ class Service:
         if session is not None:
             await session.finish()
         await self.write(deleted(row.number))
-        self.n_sessions -= 1
+        self.sessions.give_back(1)
         self.hub.end(row.id, deleted=True)
         await self.run(self.states.delete, row.id)
         await self.run(shutil.rmtree, self.image_path(row.id, 0).parent, True)
@@ -286,6 +334,14 @@ class Service:
         for session_id in await self.run(self.log.unused_since, moment):
             with contextlib.suppress(ProblemError):
                 await self.delete(session_id)
+
+
+def _digest(contents: Sequence[bytes]) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for content in contents:
+        digest.update(len(content).to_bytes(8, "little"))
+        digest.update(content)
+    return digest.digest()
 
 
 def _return_memory() -> None:

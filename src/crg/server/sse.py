@@ -14,7 +14,6 @@ from sse_starlette.sse import EventSourceResponse, SendTimeoutError
 from starlette.types import Receive, Scope, Send
 
 from crg.server.event_log import Event
-from crg.server.requests import Budget
 
 _BEHIND = 256  # events that a watcher may be behind before it is disconnected
 _STUCK = 20.0  # seconds that a watcher may take to read what it is sent
@@ -25,9 +24,8 @@ _Queue: TypeAlias = asyncio.Queue[Message | None]  # None: the end
 class Hub:
     """The watchers of all sessions."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self) -> None:
         self.queues: defaultdict[str, set[_Queue]] = defaultdict(set)  # by session
-        self.budget = Budget(most, "Too many streams of events are open", "close one or wait")
 
     def publish(self, session_id: str, events: Sequence[Event]) -> None:
         """Send events to the watchers of a session."""
@@ -93,11 +91,13 @@ def _finish(queue: _Queue) -> None:
 
 
 class EventStream(EventSourceResponse):
-    """A stream of events, which counts as open until the watcher leaves or stops reading."""
+    """A stream of events; ``on_end`` is called when the watcher leaves or stops reading."""
 
-    def __init__(self, frames: AsyncGenerator[ServerSentEvent, None], budget: Budget) -> None:
+    def __init__(
+        self, frames: AsyncGenerator[ServerSentEvent, None], on_end: Callable[[], None]
+    ) -> None:
         super().__init__(frames, send_timeout=_STUCK)
-        self._budget = budget
+        self._on_end = on_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until the watcher leaves, is too slow, or the session ends."""
@@ -105,4 +105,4 @@ class EventStream(EventSourceResponse):
             with contextlib.suppress(SendTimeoutError):
                 await super().__call__(scope, receive, send)
         finally:
-            self._budget.give_back(1)
+            self._on_end()
