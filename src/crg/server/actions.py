@@ -13,8 +13,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from msgspec import Struct, ValidationError, json
+from msgspec.structs import asdict
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
@@ -37,7 +38,6 @@ from crg.types import InputError, printable
 router = APIRouter(prefix="/v1")
 Model = TypeVar("Model", bound=Struct)
 Upload: TypeAlias = tuple[str | None, bytes]  # name and content of an image
-IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key", max_length=200)]
 FORM, JSON, OCTETS = "multipart/form-data", "application/json", "application/octet-stream"
 _NAME = 200  # characters of a file name that are kept
 _FIELDS = 10  # parts of a form that are no images
@@ -53,12 +53,15 @@ _IMAGES = {
     "image/*": BINARY,
     OCTETS: BINARY,
 }
+_KEYED = {
+    "name": "Idempotency-Key", "in": "header", "schema": {**TEXT, "pattern": "^[!-~]{1,200}$"},
+    "description": "Repeated with the same body, the request is answered and not learnt twice.",
+}  # fmt: skip
 _PARAMETERS = [  # of the busiest address, which FastAPI would take long to read
     {"name": "id", "in": "path", "required": True, "schema": TEXT},
-    {"name": "Idempotency-Key", "in": "header", "schema": {**TEXT, "pattern": "^[!-~]{1,200}$"},
-     "description": "Repeated with the same body, the request is answered and not learnt twice."},
     {"name": "name", "in": "query", "schema": TEXT,
      "description": "The name of an image that is the whole body."},
+    _KEYED,
 ]  # fmt: skip
 
 
@@ -81,10 +84,8 @@ def as_json(value: Any, status: int = 200, headers: dict[str, str] | None = None
 async def send_images(request: Request) -> Response:
     """Learn images or features in their order, and answer them."""
     request.scope.setdefault("route", router.routes[0])  # for the metrics
-    id, key = request.path_params["id"], _checked(request.headers.get("idempotency-key"))
-    service = service_of(request)
-    config = service.config
-    row = await service.row(id)
+    id, key, service = request.path_params["id"], _key_of(request), service_of(request)
+    row, config = await service.row(id), service.config
     kind = _kind_of(request, "image/*", FORM, OCTETS, JSON)
     if kind == JSON:
         async with content_of(request) as content:
@@ -142,15 +143,29 @@ async def _learn_images(
 )
 async def start_session(request: Request, views: Annotated[int, Query(ge=1)] = 1) -> Response:
     """Start a session with class names, or with a state that crg saved."""
-    service = service_of(request)
+    service, id = service_of(request), secrets.token_hex(16)
     service.sessions.take(1)
     try:
         if _kind_of(request, JSON, OCTETS) == JSON:
             async with content_of(request) as content:
-                id = await _start(service, parsed(schema.NewSession, content))
+                new = parsed(schema.NewSession, content)
+                views, (adapter, text) = new.views, await _adapter(service, new)
         else:
             async with content_of(request, service.config.max_request_bytes) as content:
-                id = await _start_from(service, content, views)
+                adapter = await service.run(_read_state, service, content, threads=service.texts)
+                _check_room(service.config, adapter.task.n_classes, views)
+                await service.run(service.states.save, id, adapter, 0)
+                text = None
+        start = {
+            "classes": adapter.task.class_names,
+            "logit_scale": adapter.task.logit_scale,
+            "model": service.encoder.name,
+            "method": adapter.name,
+            "options": dataclasses.asdict(adapter.config),
+            "views": views,
+            "seen": adapter.n_steps,
+        }
+        await service.write(started(id, round(time.time(), 3), start, text))
     except BaseException:
         service.sessions.give_back(1)
         raise
@@ -158,38 +173,13 @@ async def start_session(request: Request, views: Annotated[int, Query(ge=1)] = 1
     return as_json(info, 201, {"Location": f"/v1/sessions/{id}"})
 
 
-async def _start(service: Service, new: schema.NewSession) -> str:
+async def _adapter(service: Service, new: schema.NewSession) -> tuple[Adapter, Vectors | None]:
+    """A new adapter, and the text features of its classes."""
     _check_room(service.config, len(new.classes), new.views)
     get_method(new.method)  # refuses an unknown one before any text is encoded
     text = await service.encode_names(new.classes)
-    scale, create = service.encoder.logit_scale, service.states.start
-    adapter = await service.run(create, new.classes, text, scale, new.method, new.options)
-    return await _begin(service, secrets.token_hex(16), adapter, new.views, text)
-
-
-async def _start_from(service: Service, state: bytes, views: int) -> str:
-    adapter = await service.run(_read_state, service, state, threads=service.texts)
-    _check_room(service.config, adapter.task.n_classes, views)
-    session_id = secrets.token_hex(16)
-    await service.run(service.states.save, session_id, adapter, 0)
-    return await _begin(service, session_id, adapter, views, None)
-
-
-async def _begin(
-    service: Service, session_id: str, adapter: Adapter, views: int, text: Vectors | None
-) -> str:
-    """Log a new session; its id."""
-    start = {
-        "classes": adapter.task.class_names,
-        "logit_scale": adapter.task.logit_scale,
-        "model": service.encoder.name,
-        "method": adapter.name,
-        "options": dataclasses.asdict(adapter.config),
-        "views": views,
-        "seen": adapter.n_steps,
-    }
-    await service.write(started(session_id, round(time.time(), 3), start, text))
-    return session_id
+    start = {**asdict(new), "logit_scale": service.encoder.logit_scale}
+    return await service.run(service.states.start, start, text), text
 
 
 def _check_room(config: ServerConfig, n_classes: int, views: int) -> None:
@@ -226,11 +216,11 @@ async def delete_session(request: Request, id: str) -> Response:
 @router.post(
     "/sessions/{id}/corrections",
     responses=answers(schema.CORRECTION, *_CHANGE),
-    openapi_extra=body(schema.NewCorrection),
+    openapi_extra={**body(schema.NewCorrection), "parameters": [_KEYED]},
 )
-async def correct(request: Request, id: str, idempotency_key: IdempotencyKey = None) -> Response:
+async def correct(request: Request, id: str) -> Response:
     """Learn the label that a person gives an image."""
-    key, _ = _checked(idempotency_key), _kind_of(request, JSON)
+    key, _ = _key_of(request), _kind_of(request, JSON)
     async with content_of(request) as content:
         new = parsed(schema.NewCorrection, content)
         [event], repeated = await service_of(request).learn(
@@ -242,11 +232,11 @@ async def correct(request: Request, id: str, idempotency_key: IdempotencyKey = N
 @router.post(
     "/sessions/{id}/classes",
     responses=answers(schema.CLASSES, *_CHANGE),
-    openapi_extra=body(schema.NewClass),
+    openapi_extra={**body(schema.NewClass), "parameters": [_KEYED]},
 )
-async def add_class(request: Request, id: str, idempotency_key: IdempotencyKey = None) -> Response:
+async def add_class(request: Request, id: str) -> Response:
     """Add a class."""
-    service, key, _ = service_of(request), _checked(idempotency_key), _kind_of(request, JSON)
+    service, key, _ = service_of(request), _key_of(request), _kind_of(request, JSON)
     async with content_of(request) as content:
         new = parsed(schema.NewClass, content)
         await service.row(id)
@@ -273,7 +263,8 @@ def _once(value: Any, repeated: bool) -> Response:
     return as_json(value, headers={"Idempotent-Replay": "true"} if repeated else None)
 
 
-def _checked(key: str | None) -> str | None:
+def _key_of(request: Request) -> str | None:
+    key = request.headers.get("idempotency-key")
     if key is not None and not _KEY.fullmatch(key):
         sentence = "The Idempotency-Key is not 1 to 200 visible characters: choose another."
         raise ProblemError(400, sentence)
@@ -283,12 +274,11 @@ def _checked(key: str | None) -> str | None:
 @contextlib.asynccontextmanager
 async def content_of(request: Request, most: int = _JSON_BYTES) -> AsyncIterator[bytes]:
     """The body of a request, at most ``most`` bytes, which count as long as they are used."""
-    service, large = service_of(request), f"The request has more than {most:,} bytes"
+    service = service_of(request)
     patience = service.config.body_timeout
-    too_large = ProblemError(413, f"{large}: send less at once.")
     declared = request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared) > most:
-        raise too_large
+        raise _too_large(most)
     chunks: list[bytes] = []
     taken = 0
     try:
@@ -296,7 +286,7 @@ async def content_of(request: Request, most: int = _JSON_BYTES) -> AsyncIterator
             async with asyncio.timeout(patience):
                 async for chunk in request.stream():
                     if taken + len(chunk) > most:
-                        raise too_large
+                        raise _too_large(most)
                     service.bytes.take(len(chunk))
                     taken += len(chunk)
                     chunks.append(chunk)
@@ -306,6 +296,10 @@ async def content_of(request: Request, most: int = _JSON_BYTES) -> AsyncIterator
         yield b"".join(chunks)
     finally:
         service.bytes.give_back(taken)
+
+
+def _too_large(most: int) -> ProblemError:
+    return ProblemError(413, f"The request has more than {most:,} bytes: send less at once.")
 
 
 def parsed(model: type[Model], content: bytes) -> Model:

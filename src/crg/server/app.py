@@ -24,7 +24,7 @@ from crg.server.actions import content_of, parsed, service_of
 from crg.server.batching import Encode, encoders_on_ray
 from crg.server.limits import ServerConfig
 from crg.server.schema import TEXT, ProblemError, body, files, problems
-from crg.server.security import COOKIE, Envelope, Guard, Token, check_address
+from crg.server.security import COOKIE, Guard, Token, check_address
 from crg.server.service import Service
 from crg.types import InputError
 
@@ -64,14 +64,15 @@ def create_app(
     app.include_router(actions.router)
     app.include_router(routes.router)
     _add_pages(app)
-    origins = config.allow_origins
-    app.add_middleware(Guard, token=guard, hosts=config.allow_hosts, origins=origins)
-    if origins:
+    app.add_middleware(
+        Guard, metrics=service.metrics, token=guard, hosts=config.allow_hosts,
+        origins=config.allow_origins,
+    )  # fmt: skip
+    if config.allow_origins:
         app.add_middleware(
-            CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"],
-            expose_headers=["Location", "Retry-After", "Idempotent-Replay"],
+            CORSMiddleware, allow_origins=config.allow_origins, allow_methods=["*"],
+            allow_headers=["*"], expose_headers=["Location", "Retry-After", "Idempotent-Replay"],
         )  # fmt: skip
-    app.add_middleware(Envelope, metrics=service.metrics)
     return app
 
 
@@ -193,14 +194,11 @@ def serve(
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # then no delays
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((host, port))
-        listening.listen(_BACKLOG)  # before the page is announced
+        listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except (OSError, OverflowError) as error:
-        listening.close()
         raise InputError(
             f"{host}:{port} cannot be listened on ({error}): choose another --host or --port."
         ) from None
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening

@@ -97,15 +97,11 @@ class Batcher:
     """Reads images with a thread per processor, and encodes their views in common batches."""
 
     def __init__(
-        self,
-        preprocessing: Preprocessing,
-        encoders: Sequence[Encode],
-        config: ServerConfig,
-        on_batch: Callable[[int], None],
+        self, preprocessing: Preprocessing, encoders: Sequence[Encode], config: ServerConfig
     ) -> None:
-        self._preprocessing, self._config, self._on_batch = preprocessing, config, on_batch
+        self._preprocessing, self._config = preprocessing, config
         self._readers = ThreadPoolExecutor(processors(), "crg-read")
-        works = [partial(self._encode, encode) for encode in encoders]
+        works = [partial(_encode_batch, encode) for encode in encoders]
         self._gatherer: Gatherer[Pixels, Vectors]
         self._gatherer = Gatherer("crg-encode", *works, weigh=len, most=ROWS)
 
@@ -133,10 +129,10 @@ class Batcher:
             pixels = views_of(image, self._preprocessing, recipe, name, 1)
             return pixels, thumbnail_of(image) if self._config.thumbnails else None
 
-    def _encode(self, encode: Encode, batch: Sequence[Pixels]) -> list[Vectors]:
-        self._on_batch(sum(map(len, batch)))
-        features = encode(batch[0] if len(batch) == 1 else np.concatenate(batch))
-        return np.split(features, np.cumsum([len(views) for views in batch])[:-1])
+
+def _encode_batch(encode: Encode, batch: Sequence[Pixels]) -> list[Vectors]:
+    features = encode(batch[0] if len(batch) == 1 else np.concatenate(batch))
+    return np.split(features, np.cumsum([len(views) for views in batch])[:-1])
 
 
 @contextlib.contextmanager

@@ -54,12 +54,15 @@ _CLASSES = 12  # that have a curve
 class Event:
     """An event in a session; ``detail`` is its public form."""
 
-    seq: int
     kind: Kind
-    at: float
     detail: dict[str, Any]
     features: Vectors | None = None  # of the image (V, D), or of the text of a class (1, D)
     thumbnail: bytes | None = None
+
+    @property
+    def seq(self) -> int:
+        """Its number in the session, from 1."""
+        return int(self.detail["event"])
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ class Log:
         for connection in (*self._readers, self._writer):
             connection.close()
 
-    def commit(self, changes: Sequence[Change]) -> None:
+    def commit(self, changes: Sequence[Change]) -> list[None]:
         """Write all changes in one transaction; if one fails, none is written."""
         self._writer.execute("BEGIN IMMEDIATE")
         try:
@@ -104,6 +107,7 @@ class Log:
             with contextlib.suppress(sqlite3.Error):
                 self._writer.execute("ROLLBACK")
             raise
+        return [None] * len(changes)
 
     def find(self, session_id: str) -> StoredSession | None:
         """A session by its id."""
@@ -172,11 +176,11 @@ class Log:
         return list(self._here.connection.execute(query, values))
 
     def _events(self, condition: str, *values: int) -> list[Event]:
-        query = f"""SELECT seq, kind, at, detail, vectors FROM events LEFT JOIN features
+        query = f"""SELECT kind, detail, vectors FROM events LEFT JOIN features
                     USING (session, seq) WHERE session = ? AND {condition}"""
         return [
-            Event(seq, kind, at, json.decode(detail), self._vectors(vectors))
-            for seq, kind, at, detail, vectors in self.rows(query, *values)
+            Event(kind, json.decode(detail), self._vectors(vectors))
+            for kind, detail, vectors in self.rows(query, *values)
         ]
 
     def _connect(self) -> sqlite3.Connection:
@@ -258,7 +262,7 @@ def deleted(number: int) -> Change:
 def _columns(number: int, event: Event) -> tuple[Any, ...]:
     detail = event.detail
     kept = [detail.get(name) for name in ("step", "label", "probability", "changed")]
-    return (number, event.seq, event.kind, event.at, *kept, json.encode(detail).decode())
+    return (number, event.seq, event.kind, detail["at"], *kept, json.encode(detail).decode())
 
 
 def _content(vectors: Vectors | None) -> bytes | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 import tempfile
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
@@ -100,17 +100,15 @@ async def events(
 async def download_answers(
     request: Request,
     id: str,
-    format: Annotated[str | None, Query(pattern="^(jsonl|csv)$")] = None,
+    format: Annotated[Literal["jsonl", "csv"], Query()] = "jsonl",
 ) -> Response:
     """Every answer so far, with its last correction, as JSON Lines or CSV."""
     service = service_of(request)
     row = await service.row(id)
-    wanted = request.headers.get("accept", "").split(",")[0].partition(";")[0].strip().lower()
-    suffix = format or ("csv" if wanted == "text/csv" else "jsonl")
     return StreamingResponse(
-        _lines(service, row.number, suffix),
-        headers={"Content-Disposition": f'attachment; filename="answers-{id[:8]}.{suffix}"'},
-        media_type="text/csv; charset=utf-8" if suffix == "csv" else "application/jsonl",
+        _lines(service, row.number, format),
+        headers={"Content-Disposition": f'attachment; filename="answers-{id[:8]}.{format}"'},
+        media_type="text/csv; charset=utf-8" if format == "csv" else "application/jsonl",
     )
 
 

@@ -178,6 +178,8 @@ class ProblemError(Exception):
         super().__init__(detail)
         self.status, self.detail, self.more = status, detail, more
         self.headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+        if status == 401:
+            self.headers["WWW-Authenticate"] = "Bearer"
 
     def response(self, headers: Mapping[str, str] | None = None) -> Response:
         """The problem document."""

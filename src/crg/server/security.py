@@ -8,6 +8,7 @@ import hmac
 import ipaddress
 import logging
 import time
+from collections.abc import Iterable
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
@@ -87,16 +88,11 @@ class Token:
 
 
 class Guard:
-    """Refuses requests before anything of them is read."""
+    """Refuses what must not come in; adds security headers, counts requests, serves HEAD as GET."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        token: Token | None,
-        hosts: tuple[str, ...],
-        origins: tuple[str, ...],
-    ) -> None:
-        self._app, self._token = app, token
+    def __init__(self, app: ASGIApp, metrics: Counters, token: Token | None,
+                 hosts: Iterable[str], origins: Iterable[str]) -> None:  # fmt: skip
+        self._app, self._metrics, self._token = app, metrics, token
         self._hosts = {host.lower() for host in hosts}
         self._origins = {origin.lower() for origin in origins}
 
@@ -105,37 +101,53 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        begun, status, method = time.perf_counter(), 0, scope["method"]
+
+        async def sealed(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status, given = message["status"], message.get("headers", ())
+                named = {name for name, _ in given}
+                ours = [header for header in _RAW if header[0] not in named]
+                message = {**message, "headers": [*given, *ours]}
+            elif method == "HEAD" and message["type"] == "http.response.body":
+                message = {**message, "body": b""}
+            await send(message)
+
         try:
             self._check(scope, Headers(scope=scope))
-        except ProblemError as problem:
-            challenge = {"WWW-Authenticate": "Bearer"} if problem.status == 401 else {}
-            await problem.response(challenge)(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
+            if method == "HEAD" and not scope["path"].endswith("/events"):
+                scope["method"] = "GET"
+            await self._app(scope, receive, sealed)
+        except Exception as error:
+            problem = error
+            if status or not isinstance(problem, ProblemError):
+                _LOGGER.error("%s %s failed", method, scope["path"], exc_info=error)
+                problem = ProblemError(500, "The server failed: ask who runs it to read its log.")
+            if status:
+                raise  # half of an answer has left
+            await problem.response()(scope, receive, sealed)
+        finally:
+            route = getattr(scope.get("route"), "path", "")
+            self._metrics.answered(method, route, status, time.perf_counter() - begun)
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         host = headers.get("host", "")
         name = _place(f"//{host}")[0]
         if self._token is None and not is_loopback(name) and name not in self._hosts:
-            raise ProblemError(
-                403,
-                f"The host {host!r} is not known here: use localhost, or name it in "
-                "allow_hosts of the --config file.",
-            )
+            raise ProblemError(403, f"The host {host!r} is not known here: use localhost, or name "
+                                    "it in allow_hosts of the --config file.")  # fmt: skip
         origin = headers.get("origin", "").lower()
         if scope["method"] not in _SAFE and "origin" in headers and origin not in self._origins:
             if _place(origin)[1] != host.lower():
-                raise ProblemError(
-                    403,
-                    "The request comes from a page of another origin: name that in allow_origins "
-                    "of the --config file.",
-                )
+                raise ProblemError(403, "The request comes from a page of another origin: name "
+                                        "that in allow_origins of the --config file.")  # fmt: skip
         path = scope["path"]
         if self._token is None or path in _OPEN or path.startswith("/static/"):
             return
         if not self._token.let_in(headers):
             raise ProblemError(401, "The token is missing or wrong: send it as "
-                               "Authorization: Bearer TOKEN.")  # fmt: skip
+                                    "Authorization: Bearer TOKEN.")  # fmt: skip
 
 
 def _place(address: str) -> tuple[str, str]:
@@ -145,43 +157,3 @@ def _place(address: str) -> tuple[str, str]:
         return parts.hostname or "", parts.netloc
     except ValueError:
         return "", ""
-
-
-class Envelope:
-    """Outermost: security headers on every answer, HEAD as GET, and the counting of requests."""
-
-    def __init__(self, app: ASGIApp, metrics: Counters) -> None:
-        self._app, self._metrics = app, metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        begun, status, method = time.perf_counter(), 0, scope["method"]
-        if method == "HEAD" and not scope["path"].endswith("/events"):
-            scope["method"] = "GET"  # the server sends no body then
-
-        async def sealed(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                given = message.get("headers", ())
-                named = {name for name, _ in given}
-                ours = [header for header in _RAW if header[0] not in named]
-                message = {**message, "headers": [*given, *ours]}
-            elif method == "HEAD" and message["type"] == "http.response.body":
-                message = {**message, "body": b""}
-            await send(message)
-
-        try:
-            await self._app(scope, receive, sealed)
-        except Exception as error:
-            _LOGGER.error("%s %s failed", method, scope["path"], exc_info=error)
-            if status:
-                raise  # half of an answer has left
-            failed = ProblemError(500, "The server failed: its log says why, so ask who runs it.")
-            await failed.response()(scope, receive, sealed)
-        finally:
-            route = getattr(scope.get("route"), "path", "")
-            self._metrics.answered(method, route, status, time.perf_counter() - begun)

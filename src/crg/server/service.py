@@ -40,7 +40,6 @@ _LOGGER = logging.getLogger("crg.server")
 _ID = re.compile(r"[0-9a-f]{32}")
 _WORTH_SAVING = 32  # events; fewer are replayed as fast as a snapshot is written
 _METHODS = ("GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH")
-_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _SWEEP = 15.0  # seconds between two looks for unused sessions
 
@@ -68,20 +67,16 @@ class Counters:
     def __init__(self) -> None:
         self._registry = own = CollectorRegistry()
         counter, gauge = partial(Counter, registry=own), partial(Gauge, registry=own)
-        histogram = partial(Histogram, registry=own)
         self.requests = counter(
             "crg_requests", "Requests by route and status.", ["method", "route", "status"]
         )
-        self.seconds = histogram(
-            "crg_request_seconds", "Time to the end of an answer.", ["route"], buckets=_SECONDS
-        )
+        self.seconds = Histogram(
+            "crg_request_seconds", "Time to the end of an answer.", ["route"], buckets=_SECONDS,
+            registry=own,
+        )  # fmt: skip
         self.images = counter("crg_images", "Images answered.")
         self.changed = counter("crg_changed", "Answers that adaptation changed.")
         self.corrections = counter("crg_corrections", "Corrections learnt.")
-        self.batch_size = histogram(
-            "crg_batch_size", "Views per call of the encoder.", buckets=_SIZES
-        )
-        self.commit_size = histogram("crg_commit_size", "Changes per commit.", buckets=_SIZES)
         self.waiting = gauge("crg_waiting_images", "Images that wait.")
         self.waiting_bytes = gauge("crg_waiting_bytes", "Bytes of requests.")
         self.loaded = gauge("crg_loaded_sessions", "Sessions in memory.")
@@ -148,10 +143,9 @@ class Service:
             self.sessions.used = self.log.count()
             self._threads = held.enter_context(ThreadPoolExecutor(processors() + 1, "crg-learn"))
             self.texts = held.enter_context(ThreadPoolExecutor(1, "crg-text"))
-            see = self.metrics.batch_size.observe
-            self.batcher = Batcher(self.encoder.preprocessing, self._encoders, self.config, see)
+            self.batcher = Batcher(self.encoder.preprocessing, self._encoders, self.config)
             held.callback(self.batcher.close)
-            self.writer = Gatherer("crg-write", self._commit)
+            self.writer = Gatherer("crg-write", self.log.commit)
             held.callback(self.writer.close)
             self._held = held.pop_all()
         self._sweeper = asyncio.create_task(self._sweep())
@@ -304,11 +298,6 @@ class Service:
         """Load, unload or delete in the background; requests for this session wait."""
         task = self._moving[session_id] = asyncio.create_task(coming)
         task.add_done_callback(lambda _: self._moving.pop(session_id))
-
-    def _commit(self, changes: list[Change]) -> list[None]:
-        self.metrics.commit_size.observe(len(changes))
-        self.log.commit(changes)
-        return [None] * len(changes)
 
     async def _sweep(self) -> None:
         """Unload unused sessions, and delete those that have expired."""

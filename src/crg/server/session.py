@@ -11,7 +11,7 @@ import logging
 import shutil
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -109,9 +109,8 @@ class Learner:
         thumbnail: bytes | None = None,
     ) -> Event:
         self.seq += 1
-        at = round(time.time(), 3)
-        public = {"event": self.seq, "at": at, **detail}
-        return Event(self.seq, kind, at, public, features, thumbnail)
+        public = {"event": self.seq, "at": round(time.time(), 3), **detail}
+        return Event(kind, public, features, thumbnail)
 
 
 Apply: TypeAlias = Callable[[Learner, Any], list[Event]]  # with what the request waited for
@@ -240,26 +239,16 @@ class States:
         self._folder, self._encoder, self._log = folder, encoder, log
         self._resources: dict[str, Any] = {}
 
-    def start(
-        self,
-        classes: Sequence[str],
-        text: Vectors,
-        logit_scale: float,
-        method: str,
-        options: Mapping[str, Any],
-    ) -> Adapter:
-        """A new adapter for these classes with their text features (K, D)."""
-        task = Task(classes, text, logit_scale).with_resources(self._needed(method))
-        return create(method, task, **options)
+    def start(self, start: Mapping[str, Any], text: Vectors) -> Adapter:
+        """A new adapter for the classes of a session with their text features (K, D)."""
+        method, task = start["method"], Task(start["classes"], text, start["logit_scale"])
+        return create(method, task.with_resources(self._needed(method)), **start["options"])
 
     def fresh(self, row: StoredSession) -> Learner:
         """The learner of a session before its first event."""
         if row.text_features is None:
             raise RuntimeError(f"The state that session {row.id} was started from is lost.")
-        names = ("logit_scale", "method", "options")
-        settings = {name: row.start[name] for name in names}
-        adapter = self.start(row.start["classes"], row.text_features, **settings)
-        return Learner(adapter, self._log, row.number)
+        return Learner(self.start(row.start, row.text_features), self._log, row.number)
 
     def save(self, session_id: str, adapter: Adapter, seq: int) -> None:
         """Write a snapshot; remove older ones, except the state that a session started from."""
