@@ -108,8 +108,8 @@ def test_what_cannot_be_kept_is_not_answered(
     """With a full disk requests fail and teach nothing; later ones succeed."""
     plain, full = Log.commit, False
 
-    def commit(log: Log, changes: Sequence[Change]) -> None:
-        plain(log, [*changes, fail] if full else changes)
+    def commit(log: Log, changes: Sequence[Change]) -> list[None]:
+        return plain(log, [*changes, fail] if full else changes)
 
     def fail(_: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
@@ -192,4 +192,4 @@ def test_thumbnails_are_bounded_and_images_kept_only_if_asked(tmp_path: Path) ->
         kept = served.get(f"{session}/images/1")
         assert kept.content == content and kept.headers["content-type"] == "image/png"
         served.delete(session)
-        assert not list((tmp_path / "b" / "images").iterdir())
+        assert not list((tmp_path / "b" / "states").iterdir())

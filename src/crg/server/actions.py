@@ -44,12 +44,9 @@ _FIELDS = 10  # parts of a form that are no images
 _JSON_BYTES = 4_000_000  # of a request that carries no image
 _KEY = re.compile(r"[!-~]{1,200}")
 _CHANGE = (400, 404, 408, 409, 413, 415, 422, 503)  # problems of requests that change a session
+_PARTS = {"image": {"type": "array", "items": BINARY}}
 _IMAGES = {
-    FORM: {
-        "type": "object",
-        "properties": {"image": {"type": "array", "items": BINARY}},
-        "required": ["image"],
-    },
+    FORM: {"type": "object", "properties": _PARTS, "required": ["image"]},
     "image/*": BINARY,
     OCTETS: BINARY,
 }
@@ -122,8 +119,8 @@ async def _learn_images(
         for (name, content), (features, thumbnail) in zip(uploads, images, strict=True):
             events.append(learner.answer(features, name, thumbnail))
             if service.config.keep_images:
-                path = service.image_path(session_id, events[-1].detail["step"])
-                path.parent.mkdir(exist_ok=True)
+                path = service.states.image_path(session_id, events[-1].detail["step"])
+                path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
         return events
 
@@ -152,7 +149,8 @@ async def start_session(request: Request, views: Annotated[int, Query(ge=1)] = 1
                 views, (adapter, text) = new.views, await _adapter(service, new)
         else:
             async with content_of(request, service.config.max_request_bytes) as content:
-                adapter = await service.run(_read_state, service, content, threads=service.texts)
+                async with service.texts:
+                    adapter = await service.run(_read_state, service, content)
                 _check_room(service.config, adapter.task.n_classes, views)
                 await service.run(service.states.save, id, adapter, 0)
                 text = None

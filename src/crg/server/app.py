@@ -42,10 +42,7 @@ def create_app(
     token: str | None = None,
     encoders: Sequence[Encode] = (),
 ) -> FastAPI:
-    """The service for one folder and one model; it opens and closes with the application.
-
-    ``encoders`` encode the images; without any, ``encoder`` does, in this process.
-    """
+    """The service for one folder and one model; it opens and closes with the application."""
     service = Service(data, config, encoder, encoders)
     app = FastAPI(
         title="CRG",
@@ -108,8 +105,7 @@ def _add_pages(app: FastAPI) -> None:
     async def readyz(request: Request) -> Response:
         """200 while requests are taken."""
         if not service_of(request).ready:
-            raise ProblemError(503, "The server is starting or stopping: try again in a moment.",
-                          retry_after=1)  # fmt: skip
+            raise ProblemError(503, "The server is starting or stopping: try again in a moment.")
         return Response("ready\n", media_type="text/plain")
 
     @app.get("/metrics", **files(**_PLAIN))

@@ -183,8 +183,7 @@ def _collect(ray: Any, waiting: Any) -> Any:
     try:
         return ray.get(waiting)
     except ray.exceptions.RayActorError:
-        raise ProblemError(503, "No encoder answers: wait until there is one again.",
-                      retry_after=5) from None  # fmt: skip
+        raise ProblemError(503, "No encoder answers: wait until there is one again.") from None
     except ray.exceptions.RayTaskError as error:
         raise error.cause from None
 

@@ -22,7 +22,7 @@ from crg.encoders.base import Vectors
 from crg.types import InputError
 
 Kind: TypeAlias = Literal["answer", "correction", "class_added", "class_removed"]
-Change: TypeAlias = Callable[[sqlite3.Connection], None]  # for ``Log.commit``
+Change: TypeAlias = Callable[[sqlite3.Connection], object]  # for ``Log.commit``
 _VERSION = 1
 _TABLES = """
 CREATE TABLE sessions (
@@ -119,10 +119,6 @@ class Log:
         query = "SELECT * FROM sessions WHERE number < ? ORDER BY number DESC LIMIT ?"
         return [self._row(row) for row in self.rows(query, before, limit)]
 
-    def count(self) -> int:
-        """The number of sessions."""
-        return int(self.rows("SELECT count(*) FROM sessions")[0][0])
-
     def unused_since(self, moment: float) -> list[str]:
         """The ids of sessions in which nothing happened after ``moment``."""
         query = """SELECT id FROM sessions WHERE ifnull((SELECT at FROM events
@@ -212,14 +208,9 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 def started(session_id: str, created: float, start: dict[str, Any], text: Vectors | None) -> Change:
     """Log a new session."""
+    query = "INSERT INTO sessions (id, created, start, text_features) VALUES (?, ?, ?, ?)"
     values = (session_id, created, json.encode(start).decode(), _content(text))
-
-    def write(connection: sqlite3.Connection) -> None:
-        connection.execute(
-            "INSERT INTO sessions (id, created, start, text_features) VALUES (?, ?, ?, ?)", values
-        )
-
-    return write
+    return lambda connection: connection.execute(query, values)
 
 
 def happened(
@@ -228,22 +219,18 @@ def happened(
     """Log new events of a session and the key of their request; keep ``thumbnails`` thumbnails."""
 
     def write(connection: sqlite3.Connection) -> None:
-        insert = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        connection.executemany(insert, [_columns(number, event) for event in events])
-        connection.executemany(
-            "INSERT INTO features VALUES (?, ?, ?)",
-            [(number, e.seq, _content(e.features)) for e in events if e.features is not None],
-        )
+        rows = [_columns(number, event) for event in events]
+        connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        rows = [(number, e.seq, _content(e.features)) for e in events if e.features is not None]
+        connection.executemany("INSERT INTO features VALUES (?, ?, ?)", rows)
         if key is not None:
             values = (number, *key, events[0].seq, events[-1].seq)
             connection.execute("INSERT INTO keys VALUES (?, ?, ?, ?, ?)", values)
         shown = [(number, e.detail["step"], e.thumbnail) for e in events if e.thumbnail]
         if shown:
             connection.executemany("INSERT OR REPLACE INTO thumbnails VALUES (?, ?, ?)", shown)
-            connection.execute(
-                "DELETE FROM thumbnails WHERE session = ? AND step <= ?",
-                (number, shown[-1][1] - thumbnails),
-            )
+            older = "DELETE FROM thumbnails WHERE session = ? AND step <= ?"
+            connection.execute(older, (number, shown[-1][1] - thumbnails))
 
     return write
 

@@ -159,7 +159,7 @@ async def image(request: Request, id: str, step: Step) -> Response:
     """An image as it came, if images are kept."""
     service = service_of(request)
     row = await service.row(id)
-    path = service.image_path(row.id, step)
+    path = service.states.image_path(row.id, step)
     if not path.is_file():
         raise ProblemError(404, f"Image {step} is not kept: set keep_images in the --config file.")
     media_type = await service.run(_media_type, path)

@@ -18,11 +18,7 @@ from crg.types import InputError, printable
 Name = Annotated[str, Meta(min_length=1, max_length=500)]
 
 
-class _Strict(Struct, forbid_unknown_fields=True):
-    pass
-
-
-class NewSession(_Strict):
+class NewSession(Struct, forbid_unknown_fields=True):
     """Classes to choose from, and the method that adapts."""
 
     classes: Annotated[
@@ -34,27 +30,27 @@ class NewSession(_Strict):
     views: Annotated[int, Meta(extra_json_schema={"minimum": 1}, examples=[1])] = 1
 
 
-class NewFeatures(_Strict):
+class NewFeatures(Struct, forbid_unknown_fields=True):
     """The features of one image, (D,) or (V, D) with the original first."""
 
     features: Annotated[list[float | list[float]], Meta(min_length=1, examples=[[0.6, 0.0, 0.8]])]
     name: Annotated[str, Meta(max_length=200, examples=["7.png"])] | None = None
 
 
-class NewCorrection(_Strict):
+class NewCorrection(Struct, forbid_unknown_fields=True):
     """The label that a person gives an image."""
 
     image: Annotated[int, Meta(ge=1, lt=2**53, examples=[7])]
     label: Annotated[Name, Meta(examples=["blue square"])]
 
 
-class NewClass(_Strict):
+class NewClass(Struct, forbid_unknown_fields=True):
     """A class to add."""
 
     name: Annotated[Name, Meta(examples=["green triangle"])]
 
 
-class Login(_Strict):
+class Login(Struct, forbid_unknown_fields=True):
     """The token of the server."""
 
     token: Annotated[str, Meta(max_length=1000, examples=["a secret of 16 characters"])]
@@ -100,19 +96,10 @@ _MAPS = ("options", "per_class", "limits")  # fields whose keys vary
 _NULLABLE = ("name", "next")
 _OPTIONAL = ("image",)
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
-_REASONS = {
-    400: "The request is malformed.",
-    401: "The token is missing or wrong.",
-    403: "The Host or the Origin is not allowed.",
-    404: "There is no such session or image.",
-    408: "The body took too long.",
-    409: "The idempotency key was used for another request.",
-    413: "The request is too large.",
-    415: "The body is of another kind.",
-    422: "The input is refused.",
-    429: "Too much at once; Retry-After says when to try again.",
-    500: "The server failed.",
-    503: "The server is stopping, or its disk is full.",
+_ALWAYS = {
+    401: {"WWW-Authenticate": "Bearer"},
+    429: {"Retry-After": "1"},
+    503: {"Retry-After": "5"},
 }
 _PLAIN = {
     404: "There is nothing at this address: /openapi.json lists what there is.",
@@ -149,15 +136,15 @@ def answers(example: Any, *statuses: int, status: int = 200) -> dict[int | str, 
 def files(*statuses: int, **kinds: Mapping[str, Any]) -> dict[str, Any]:
     """Options of a route that answers with other media types than JSON, or with a problem."""
     content = {kind: {"schema": schema} for kind, schema in kinds.items()}
-    success = {200: {"description": "OK", "content": content}}
-    return {"response_class": Response, "responses": {**success, **problems(*statuses)}}
+    responses = {200: {"description": "OK", "content": content}, **problems(*statuses)}
+    return {"response_class": Response, "responses": responses}
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The problems of a route; some can come anywhere."""
     content = {_MEDIA_TYPE: {"schema": _schema_of(_PROBLEM), "example": _PROBLEM}}
     return {
-        status: {"description": _REASONS[status], "content": content}
+        status: {"description": http.HTTPStatus(status).phrase, "content": content}
         for status in sorted({*statuses, 401, 403, 429, 500})
     }
 
@@ -172,14 +159,9 @@ def body(model: type[Struct], others: Mapping[str, Any] | None = None) -> dict[s
 class ProblemError(Exception):
     """A request is refused: a status, one sentence that names the remedy, perhaps more fields."""
 
-    def __init__(
-        self, status: int, detail: str, *, retry_after: int | None = None, **more: Any
-    ) -> None:
+    def __init__(self, status: int, detail: str, **more: Any) -> None:
         super().__init__(detail)
         self.status, self.detail, self.more = status, detail, more
-        self.headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
-        if status == 401:
-            self.headers["WWW-Authenticate"] = "Bearer"
 
     def response(self, headers: Mapping[str, str] | None = None) -> Response:
         """The problem document."""
@@ -190,7 +172,7 @@ class ProblemError(Exception):
             "detail": printable(self.detail),
             **self.more,
         }
-        given = {**self.headers, **(headers or {})}
+        given = {**_ALWAYS.get(self.status, {}), **(headers or {})}
         return Response(json.encode(document), self.status, given, media_type=_MEDIA_TYPE)
 
 

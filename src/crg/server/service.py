@@ -9,7 +9,6 @@ import gc
 import hashlib
 import logging
 import re
-import shutil
 import sqlite3
 import time
 from collections import OrderedDict
@@ -53,7 +52,7 @@ class Budget:
     def take(self, amount: int) -> None:
         """Use so much more; refuse with 429 where that is too much."""
         if self.used + amount > self._most:
-            raise ProblemError(429, self._sentence, retry_after=1)
+            raise ProblemError(429, self._sentence)
         self.used += amount
 
     def give_back(self, amount: int) -> None:
@@ -114,12 +113,12 @@ class Service:
         wait, most = "wait a moment and send it again.", config.max_sessions
         self.queue = Budget(config.max_queue, f"Too many images are waiting: {wait}")
         self.bytes = Budget(config.max_queue_bytes, f"Too many bytes are waiting: {wait}")
-        self.watchers = Budget(
-            config.max_watchers, "Too many streams of events are open: close one or wait."
-        )
+        open_streams = "Too many streams of events are open: close one or wait."
+        self.watchers = Budget(config.max_watchers, open_streams)
         self.sessions = Budget(most, f"There are {most} sessions already: delete one.")
+        self.texts = asyncio.Lock()  # the text encoder is used once at a time
         self.ready = False
-        self._live: OrderedDict[str, tuple[Session, float]] = OrderedDict()  # and last use
+        self._live: OrderedDict[str, Session] = OrderedDict()  # in memory, last used last
         self._moving: dict[str, asyncio.Task[None]] = {}  # sessions being loaded or unloaded
         self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._held = contextlib.ExitStack()
@@ -132,17 +131,15 @@ class Service:
         """Lock the folder and start the threads."""
         with contextlib.ExitStack() as held:
             data = self.data
-            for folder in (data, data / "states", data / "images"):
-                make_folder(folder, "--data")
+            make_folder(data / "states", "--data")
             held.enter_context(locked(data / "sessions.sqlite"))
             held.enter_context(one_blas_thread())  # threads would change the last bits
             self.log = Log(data / "sessions.sqlite", self.encoder.width)
             held.callback(self.log.close)
             self.states = States(data / "states", self.encoder, self.log)
             self.states.clear()
-            self.sessions.used = self.log.count()
+            [(self.sessions.used,)] = self.log.rows("SELECT count(*) FROM sessions")
             self._threads = held.enter_context(ThreadPoolExecutor(processors() + 1, "crg-learn"))
-            self.texts = held.enter_context(ThreadPoolExecutor(1, "crg-text"))
             self.batcher = Batcher(self.encoder.preprocessing, self._encoders, self.config)
             held.callback(self.batcher.close)
             self.writer = Gatherer("crg-write", self.log.commit)
@@ -156,27 +153,21 @@ class Service:
         self.ready = False
         self.hub.close()
         self._sweeper.cancel()
-        for session, _ in list(self._live.values()):
+        for session in list(self._live.values()):
             await session.finish()
             if session.unsaved:
                 await session.save()
         await asyncio.gather(*self._moving.values(), return_exceptions=True)
         self._held.close()
 
-    async def run(
-        self,
-        function: Callable[..., T],
-        *arguments: Any,
-        threads: ThreadPoolExecutor | None = None,
-    ) -> T:
-        """Call a function that learns or reads from the disk, in a thread; ``texts`` encodes."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(threads or self._threads, function, *arguments)
+    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Call a function that learns, encodes texts or reads from the disk, in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
 
     async def encode_names(self, names: Sequence[str]) -> Vectors:
         """The text features of class names, (K, D)."""
-        templates = self.config.templates
-        return await self.run(encode_classes, self.encoder, names, templates, threads=self.texts)
+        async with self.texts:
+            return await self.run(encode_classes, self.encoder, names, self.config.templates)
 
     async def write(self, change: Change) -> None:
         """Wait until a change is on the disk."""
@@ -188,7 +179,7 @@ class Service:
     async def row(self, session_id: str) -> StoredSession:
         """A session as it was started; 404 if there is none."""
         if session_id in self._live:
-            return self._live[session_id][0].row
+            return self._live[session_id].row
         if _ID.fullmatch(session_id):
             row = await self.run(self.log.find, session_id)
             if row is not None:
@@ -204,9 +195,8 @@ class Service:
             await asyncio.wait([task])
             if error := task.exception():
                 raise error
-        session, _ = self._live[session_id]
-        self._keep(session)
-        return session
+        self._keep(self._live[session_id])
+        return self._live[session_id]
 
     async def learn(
         self,
@@ -238,18 +228,12 @@ class Service:
         while session_id in self._moving:
             await asyncio.wait([self._moving[session_id]])
             row = await self.row(session_id)
-        live = self._live.pop(session_id, None)
-        self._move(session_id, self._delete(row, live and live[0]))
+        self._move(session_id, self._delete(row, self._live.pop(session_id, None)))
         await self._moving[session_id]
-
-    def image_path(self, session_id: str, step: int) -> Path:
-        """The file of an image, if images are kept."""
-        return self.data / "images" / session_id / str(step)
 
     def on_broken(self, session: Session) -> None:
         """Unload a session that has learnt what the log lacks."""
-        live = self._live.get(session.row.id)
-        if live is not None and live[0] is session:
+        if self._live.get(session.row.id) is session:
             del self._live[session.row.id]
             self._move(session.row.id, session.finish())
 
@@ -266,13 +250,13 @@ class Service:
 
     def _keep(self, session: Session) -> None:
         """Note that a session was used last, and unload others where there are too many."""
-        self._live[session.row.id] = (session, time.monotonic())
+        session.used = time.monotonic()
+        self._live[session.row.id] = session
         self._live.move_to_end(session.row.id)
-        excess = len(self._live) - self.config.max_loaded
-        if excess > 0:
-            others = [each for each, _ in self._live.values() if not each.busy]
-            for other in [each for each in others if each is not session][:excess]:
-                self._unload(other)
+        excess = max(0, len(self._live) - self.config.max_loaded)
+        others = [each for each in self._live.values() if not each.busy and each is not session]
+        for other in others[:excess]:
+            self._unload(other)
 
     async def _load(self, session_id: str) -> None:
         row = await self.row(session_id)
@@ -292,7 +276,6 @@ class Service:
         self.sessions.give_back(1)
         self.hub.end(row.id, deleted=True)
         await self.run(self.states.delete, row.id)
-        await self.run(shutil.rmtree, self.image_path(row.id, 0).parent, True)
 
     def _move(self, session_id: str, coming: Coroutine[Any, Any, None]) -> None:
         """Load, unload or delete in the background; requests for this session wait."""
@@ -306,23 +289,19 @@ class Service:
         while True:
             await asyncio.sleep(pause)
             try:
-                idle = [
-                    session for session, used in self._live.values()
-                    if used < time.monotonic() - config.idle and not session.busy
-                ]  # fmt: skip
+                then, live = time.monotonic() - config.idle, self._live.values()
+                idle = [each for each in live if each.used < then and not each.busy]
                 for session in idle:
                     self._unload(session)
                 if idle:
                     await self.run(_return_memory)
                 if config.expire:
-                    await self._delete_expired(time.time() - config.expire)
+                    moment = time.time() - config.expire
+                    for session_id in await self.run(self.log.unused_since, moment):
+                        with contextlib.suppress(ProblemError):  # it was just deleted
+                            await self.delete(session_id)
             except Exception:
                 _LOGGER.exception("unused sessions could not be unloaded or deleted")
-
-    async def _delete_expired(self, moment: float) -> None:
-        for session_id in await self.run(self.log.unused_since, moment):
-            with contextlib.suppress(ProblemError):
-                await self.delete(session_id)
 
 
 def _digest(contents: Sequence[bytes]) -> bytes:

@@ -65,13 +65,10 @@ class Learner:
         """Learn the label that a person gives an image."""
         image = self.log.image(self.number, step)
         if image is None:
-            raise InputError(
-                f"There is no image {step} in this session: give the step of an answer."
-            )
+            raise InputError(f"There is no image {step} in this session: give an answer's step.")
         self.adapter.correct(image.features, label, step)
-        return self._event(
-            "correction", {"step": step, "label": label, "was": image.detail["label"]}
-        )
+        detail = {"step": step, "label": label, "was": image.detail["label"]}
+        return self._event("correction", detail)
 
     def add_class(self, name: str, text_feature: Vectors) -> Event:
         """Add a class."""
@@ -121,7 +118,7 @@ class Session:
 
     def __init__(self, service: Service, row: StoredSession, learner: Learner, saved: int) -> None:
         self.row, self.learner, self._saved, self._service = row, learner, saved, service
-        self.broken = False
+        self.broken, self.used = False, 0.0
         self._turn = asyncio.Lock()  # first come, first served
         self._requests: set[asyncio.Task[list[Event]]] = set()
         self._unwritten: set[asyncio.Future[None]] = set()
@@ -157,9 +154,17 @@ class Session:
             await asyncio.wait(self._requests)
 
     async def save(self) -> None:
-        """Write a snapshot, once the log has all that it knows."""
-        async with self._turn:
-            await self._save()
+        """Write a snapshot, once the log has all that it knows; nothing is learnt meanwhile."""
+        if self._unwritten:
+            await asyncio.wait(self._unwritten)
+        if self.broken:
+            return
+        states, seq = self._service.states, self.learner.seq
+        try:
+            await self._service.run(states.save, self.row.id, self.learner.adapter, seq)
+        except Exception as error:  # nothing is lost: the log has it
+            _LOGGER.warning("no snapshot of session %s was saved: %s", self.row.id, error)
+        self._saved = seq
 
     async def _answer(
         self, apply: Apply, ready: Awaitable[Any] | None, key: tuple[str, bytes] | None
@@ -181,7 +186,7 @@ class Session:
             self._unwritten.add(written)
             written.add_done_callback(self._on_written)
             if self.unsaved >= self._service.config.snapshot_every:
-                await self._save()
+                await self.save()
         try:
             await written
         except Exception as error:
@@ -212,28 +217,14 @@ class Session:
         self.broken = True
         self._service.on_broken(self)
 
-    async def _save(self) -> None:
-        if self._unwritten:
-            await asyncio.wait(self._unwritten)
-        if self.broken:
-            return
-        states, seq = self._service.states, self.learner.seq
-        try:
-            await self._service.run(states.save, self.row.id, self.learner.adapter, seq)
-        except Exception as error:  # nothing is lost: the log has it
-            _LOGGER.warning("no snapshot of session %s was saved: %s", self.row.id, error)
-        self._saved = seq
-
 
 def not_kept(reason: object) -> ProblemError:
     """The problem of an answer that is not on the disk."""
-    return ProblemError(
-        503, f"The answer could not be kept ({reason}): make room, and repeat.", retry_after=5
-    )
+    return ProblemError(503, f"The answer could not be kept ({reason}): make room, and repeat.")
 
 
 class States:
-    """The folder of snapshots: how a session comes back to memory."""
+    """A folder per session, of snapshots and kept images: how it comes back to memory."""
 
     def __init__(self, folder: Path, encoder: Encoder, log: Log) -> None:
         self._folder, self._encoder, self._log = folder, encoder, log
@@ -268,12 +259,16 @@ class States:
             _LOGGER.warning("%d answers of session %s differ when replayed", differences, row.id)
         return learner, known, differences
 
+    def image_path(self, session_id: str, step: int) -> Path:
+        """The file of an image, if images are kept."""
+        return self._folder / session_id / "images" / str(step)
+
     def delete(self, session_id: str) -> None:
-        """Remove all snapshots of a session."""
+        """Remove all files of a session."""
         shutil.rmtree(self._folder / session_id, ignore_errors=True)
 
     def clear(self) -> None:
-        """Remove temporary files, and snapshots of sessions that no longer exist."""
+        """Remove temporary files, and all files of sessions that no longer exist."""
         for folder in self._folder.iterdir():
             if self._log.find(folder.name) is None:
                 self.delete(folder.name)
