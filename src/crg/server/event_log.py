@@ -131,6 +131,11 @@ class Log:
             after = some[-1].seq
             yield some
 
+    def last(self, number: int) -> int:
+        """The number of the last event; 0 before the first."""
+        query = "SELECT ifnull(max(seq), 0) FROM events WHERE session = ?"
+        return int(self.rows(query, number)[0][0])
+
     def messages(self, number: int, after: int) -> list[tuple[int, str, str]]:
         """Number, kind and detail (as JSON) of the next events after one."""
         query = """SELECT seq, kind, detail FROM events

@@ -21,7 +21,7 @@ from crg.server.event_log import Event, brief, summarise
 from crg.server.schema import BINARY, TEXT, ProblemError, answers, files
 from crg.server.service import Service
 from crg.server.session import Learner
-from crg.server.sse import EventStream
+from crg.server.sse import EventStream, Message
 
 router = APIRouter(prefix="/v1")
 Step = Annotated[int, Path(ge=1, lt=2**53, examples=[7])]
@@ -85,11 +85,14 @@ async def events(
     service = service_of(request)
     row = await service.row(id)
 
-    async def read(last: int) -> list[tuple[int, str, str]]:
+    async def read(last: int) -> list[Message]:
+        await service.row(id)  # else it was deleted
         return await service.run(service.log.messages, row.number, last)
 
-    service.watchers.take(1)
     since = after if last_event_id is None else last_event_id
+    if since is None:
+        since = await service.run(service.log.last, row.number)
+    service.watchers.take(1)
     frames = service.hub.watch(id, since, read)
     return EventStream(frames, lambda: service.watchers.give_back(1))
 

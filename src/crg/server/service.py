@@ -151,7 +151,6 @@ class Service:
     async def close(self) -> None:
         """Finish what was accepted, save snapshots, and unlock the folder."""
         self.ready = False
-        self.hub.close()
         self._sweeper.cancel()
         for session in list(self._live.values()):
             await session.finish()
@@ -238,15 +237,14 @@ class Service:
             self._move(session.row.id, session.finish())
 
     def on_events(self, session_id: str, events: Sequence[Event]) -> None:
-        """Count and publish events that are on the disk."""
+        """Count events that are on the disk, and wake the watchers."""
         for event in events:
             if event.kind == "answer":
                 self.metrics.images.inc()
                 self.metrics.changed.inc(event.detail["changed"])
             elif event.kind == "correction":
                 self.metrics.corrections.inc()
-        if session_id in self.hub.queues:
-            self.hub.publish(session_id, events)
+        self.hub.wake(session_id)
 
     def _keep(self, session: Session) -> None:
         """Note that a session was used last, and unload others where there are too many."""
@@ -274,7 +272,7 @@ class Service:
             await session.finish()
         await self.write(deleted(row.number))
         self.sessions.give_back(1)
-        self.hub.end(row.id, deleted=True)
+        self.hub.wake(row.id)
         await self.run(self.states.delete, row.id)
 
     def _move(self, session_id: str, coming: Coroutine[Any, Any, None]) -> None:
