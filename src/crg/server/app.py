@@ -158,14 +158,11 @@ def serve(
     if address is not None and not replicas:
         raise InputError(f"Only Ray has an address, {address}: add --engine ray or leave it out.")
     encoder = load()
-    with contextlib.ExitStack() as held:
-        encoders = (
-            held.enter_context(encoders_on_ray(encoder, load, replicas, address))
-            if replicas
-            else ()
-        )
+    with (
+        encoders_on_ray(encoder, load, replicas, address) as encoders,
+        _listen(host, port) as listening,
+    ):
         app = create_app(data, config, encoder, token, encoders)
-        listening = held.enter_context(_listen(host, port))
         name = f"[{host}]" if ":" in host else host
         page = f"http://{name}:{listening.getsockname()[1]}/"
         app.state.on_ready = lambda: on_ready(page)

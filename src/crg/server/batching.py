@@ -37,14 +37,14 @@ THUMBNAIL = 128  # pixels a side
 class Gatherer(Generic[Item, Result]):
     """Hands everything that waits to an idle worker at once; while all are busy, more gathers.
 
-    ``works`` take a list of items and return a result or an exception for each; every one of them
-    has a thread. All methods belong to the event loop in which the object was made.
+    ``works`` take a list of items and return the result of each; every one of them has a thread.
+    All methods belong to the event loop in which the object was made.
     """
 
     def __init__(
         self,
         name: str,
-        *works: Callable[[list[Item]], Sequence[Result | BaseException]],
+        *works: Callable[[list[Item]], Sequence[Result]],
         weigh: Callable[[Item], int] = lambda _: 1,
         most: int = 1_000,
     ) -> None:
@@ -78,14 +78,13 @@ class Gatherer(Generic[Item, Result]):
 
     def _finish(self, work: Any, futures: Sequence[asyncio.Future[Result]], running: Any) -> None:
         error = running.exception()
-        results = [error] * len(futures) if error else running.result()
-        for future, result in zip(futures, results, strict=True):
+        for place, future in enumerate(futures):
             if future.done():  # its request was cancelled
                 continue
-            if isinstance(result, BaseException):
-                future.set_exception(result)
+            if error is not None:
+                future.set_exception(error)
             else:
-                future.set_result(result)
+                future.set_result(running.result()[place])
         self._loop.call_soon(self._free, work)  # after the callbacks of the futures
 
     def _free(self, work: Any) -> None:
@@ -141,8 +140,12 @@ def encoders_on_ray(
 ) -> Iterator[list[Encode]]:
     """Replicas of ``encoder`` on the Ray cluster at ``address``, or on one of this machine.
 
-    Ray restarts a replica that is lost, and gives it again what it was encoding.
+    Ray restarts a replica that is lost, and gives it again what it was encoding. Without replicas
+    Ray is not needed.
     """
+    if not replicas:
+        yield []
+        return
     ray, needs = library("ray", "ray"), encoder_needs(encoder)
     with connected(ray, address, replicas * needs.processors):
         remote = ray.remote(

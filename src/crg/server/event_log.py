@@ -23,27 +23,27 @@ from crg.types import InputError
 
 Kind: TypeAlias = Literal["answer", "correction", "class_added", "class_removed"]
 Change: TypeAlias = Callable[[sqlite3.Connection], object]  # for ``Log.commit``
-_VERSION = 1
+_VERSION = 2
 _TABLES = """
 CREATE TABLE sessions (
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, created REAL NOT NULL,
     start TEXT NOT NULL, text_features BLOB);
 CREATE TABLE events (
-    session INTEGER NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL, at REAL NOT NULL,
-    step INTEGER, label TEXT, probability REAL, changed INTEGER, detail TEXT NOT NULL,
-    PRIMARY KEY (session, seq)) WITHOUT ROWID;
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE, seq INTEGER NOT NULL,
+    kind TEXT NOT NULL, at REAL NOT NULL, step INTEGER, label TEXT, probability REAL,
+    changed INTEGER, detail TEXT NOT NULL, PRIMARY KEY (session, seq)) WITHOUT ROWID;
 CREATE INDEX events_by_step ON events (session, step);
 CREATE INDEX class_changes ON events (session, seq) WHERE kind IN ('class_added', 'class_removed');
 CREATE TABLE features (
-    session INTEGER NOT NULL, seq INTEGER NOT NULL, vectors BLOB NOT NULL,
-    PRIMARY KEY (session, seq));
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE, seq INTEGER NOT NULL,
+    vectors BLOB NOT NULL, PRIMARY KEY (session, seq));
 CREATE TABLE keys (
-    session INTEGER NOT NULL, key TEXT NOT NULL, digest BLOB NOT NULL,
-    first INTEGER NOT NULL, last INTEGER NOT NULL,
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE, key TEXT NOT NULL,
+    digest BLOB NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
     PRIMARY KEY (session, key)) WITHOUT ROWID;
 CREATE TABLE thumbnails (
-    session INTEGER NOT NULL, step INTEGER NOT NULL, jpeg BLOB NOT NULL,
-    PRIMARY KEY (session, step));
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE, step INTEGER NOT NULL,
+    jpeg BLOB NOT NULL, PRIMARY KEY (session, step));
 """
 _PAGE = 500  # rows that are read at a time
 _POINTS = 100  # of a curve
@@ -85,7 +85,7 @@ class Log:
         self._readers: list[sqlite3.Connection] = []
         try:
             self._writer = self._connect()
-            _prepare(self._writer, path)
+            self._prepare()
         except sqlite3.DatabaseError as error:
             raise InputError(
                 f"{path} cannot be used ({error}): choose another folder with --data."
@@ -190,6 +190,17 @@ class Log:
         connection.execute("PRAGMA busy_timeout = 10000")
         return connection
 
+    def _prepare(self) -> None:
+        for pragma in ("journal_mode = WAL", "foreign_keys = ON"):
+            self._writer.execute(f"PRAGMA {pragma}")
+        [version] = self._writer.execute("PRAGMA user_version").fetchone()
+        if version == 0:
+            made = f"BEGIN; {_TABLES} PRAGMA user_version = {_VERSION}; COMMIT;"
+            self._writer.executescript(made)
+        elif version != _VERSION:
+            raise InputError(f"{self._path} was written by another version of crg: "
+                             "choose another folder with --data.")  # fmt: skip
+
     def _row(self, row: Any) -> StoredSession:
         number, session_id, created, start, text = row
         return StoredSession(number, session_id, created, json.decode(start), self._vectors(text))
@@ -198,17 +209,6 @@ class Log:
         if content is None:
             return None
         return np.frombuffer(content, "<f4").reshape(-1, self._width).astype(np.float32)
-
-
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    connection.execute("PRAGMA journal_mode = WAL")
-    [version] = connection.execute("PRAGMA user_version").fetchone()
-    if version == 0:
-        connection.executescript(f"BEGIN; {_TABLES} PRAGMA user_version = {_VERSION}; COMMIT;")
-    elif version != _VERSION:
-        raise InputError(
-            f"{path} was written by another version of crg: choose another folder with --data."
-        )
 
 
 def started(session_id: str, created: float, start: dict[str, Any], text: Vectors | None) -> Change:
@@ -242,13 +242,8 @@ def happened(
 
 def deleted(number: int) -> Change:
     """Delete a session and all that belongs to it."""
-
-    def write(connection: sqlite3.Connection) -> None:
-        for table in ("events", "features", "keys", "thumbnails"):
-            connection.execute(f"DELETE FROM {table} WHERE session = ?", (number,))
-        connection.execute("DELETE FROM sessions WHERE number = ?", (number,))
-
-    return write
+    query = "DELETE FROM sessions WHERE number = ?"
+    return lambda connection: connection.execute(query, (number,))
 
 
 def _columns(number: int, event: Event) -> tuple[Any, ...]:

@@ -99,11 +99,6 @@ class Service:
     ``encoders`` encode the images; without any, ``encoder`` does, in this process.
     """
 
-    log: Log
-    states: States
-    batcher: Batcher
-    writer: Gatherer[Change, None]
-
     def __init__(
         self, data: Path, config: ServerConfig, encoder: Encoder, encoders: Sequence[Encode] = ()
     ) -> None:
@@ -142,7 +137,7 @@ class Service:
             self._threads = held.enter_context(ThreadPoolExecutor(processors() + 1, "crg-learn"))
             self.batcher = Batcher(self.encoder.preprocessing, self._encoders, self.config)
             held.callback(self.batcher.close)
-            self.writer = Gatherer("crg-write", self.log.commit)
+            self.writer: Gatherer[Change, None] = Gatherer("crg-write", self.log.commit)
             held.callback(self.writer.close)
             self._held = held.pop_all()
         self._sweeper = asyncio.create_task(self._sweep())
