@@ -84,23 +84,20 @@ async def send_images(request: Request) -> Response:
     id, key, service = request.path_params["id"], _key_of(request), service_of(request)
     row, config = await service.row(id), service.config
     kind = _kind_of(request, "image/*", FORM, OCTETS, JSON)
-    if kind == JSON:
-        async with content_of(request) as content:
+    most = {JSON: _JSON_BYTES, FORM: config.max_request_bytes}.get(kind, config.max_bytes)
+    async with content_of(request, most) as content:
+        if kind == JSON:
             new = parsed(schema.NewFeatures, content)
             if isinstance(new.features[0], list) and len(new.features) > config.max_views:
                 raise InputError(f"The features are of {len(new.features)} views: "
                                  f"give at most {config.max_views}.")  # fmt: skip
-            features, name = new.features, _kept(new.name)
+            name = _kept(new.name)
             learnt = await service.learn(
-                id, lambda learner, _: [learner.answer(features, name)], [content], key
+                id, lambda learner, _: [learner.answer(new.features, name)], [content], key
             )
-    else:
-        most = config.max_request_bytes if kind == FORM else config.max_bytes
-        async with content_of(request, most) as content:
-            if kind == FORM:
-                uploads = await _form(request, content, config)
-            else:
-                uploads = [(_kept(request.query_params.get("name")), content)]
+        else:
+            alone = [(_kept(request.query_params.get("name")), content)]
+            uploads = await _form(request, content, config) if kind == FORM else alone
             learnt = await _learn_images(service, id, uploads, row.start["views"], key)
     return _once({"answers": learnt[0]}, learnt[1])
 

@@ -166,16 +166,11 @@ def serve(
         name = f"[{host}]" if ":" in host else host
         page = f"http://{name}:{listening.getsockname()[1]}/"
         app.state.on_ready = lambda: on_ready(page)
-        server = uvicorn.Server(
-            uvicorn.Config(
-                app,
-                log_level="critical",  # the application logs what fails
-                access_log=False,
-                server_header=False,
-                limit_concurrency=config.max_connections,
-                timeout_keep_alive=30,
-            )
-        )
+        settings = uvicorn.Config(
+            app, log_level="critical", access_log=False,  # the application logs what fails
+            server_header=False, limit_concurrency=config.max_connections, timeout_keep_alive=30,
+        )  # fmt: skip
+        server = uvicorn.Server(settings)
         sys.setswitchinterval(_SWITCH)
         for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again at its end
             signal.signal(number, lambda *_: None)
@@ -190,8 +185,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except (OSError, OverflowError) as error:
-        raise InputError(
-            f"{host}:{port} cannot be listened on ({error}): choose another --host or --port."
-        ) from None
+        raise InputError(f"{host}:{port} cannot be listened on ({error}): "
+                         "choose another --host or --port.") from None  # fmt: skip
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening

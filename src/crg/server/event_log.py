@@ -6,7 +6,6 @@ of its request. So the log holds a prefix of all events, with every event that w
 
 from __future__ import annotations
 
-import contextlib
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -87,9 +86,8 @@ class Log:
             self._writer = self._connect()
             self._prepare()
         except sqlite3.DatabaseError as error:
-            raise InputError(
-                f"{path} cannot be used ({error}): choose another folder with --data."
-            ) from None
+            sentence = f"{path} cannot be used ({error}): choose another folder with --data."
+            raise InputError(sentence) from None
 
     def close(self) -> None:
         """Close every connection."""
@@ -98,15 +96,10 @@ class Log:
 
     def commit(self, changes: Sequence[Change]) -> list[None]:
         """Write all changes in one transaction; if one fails, none is written."""
-        self._writer.execute("BEGIN IMMEDIATE")
-        try:
+        with self._writer:  # commits, or rolls back
+            self._writer.execute("BEGIN IMMEDIATE")
             for change in changes:
                 change(self._writer)
-            self._writer.execute("COMMIT")
-        except BaseException:
-            with contextlib.suppress(sqlite3.Error):
-                self._writer.execute("ROLLBACK")
-            raise
         return [None] * len(changes)
 
     def find(self, session_id: str) -> StoredSession | None:
@@ -206,9 +199,8 @@ class Log:
         return StoredSession(number, session_id, created, json.decode(start), self._vectors(text))
 
     def _vectors(self, content: bytes | None) -> Vectors | None:
-        if content is None:
-            return None
-        return np.frombuffer(content, "<f4").reshape(-1, self._width).astype(np.float32)
+        array = None if content is None else np.frombuffer(content, "<f4").astype(np.float32)
+        return None if array is None else array.reshape(-1, self._width)
 
 
 def started(session_id: str, created: float, start: dict[str, Any], text: Vectors | None) -> Change:
@@ -258,7 +250,7 @@ def _content(vectors: Vectors | None) -> bytes | None:
 
 def summarise(log: Log, row: StoredSession) -> dict[str, Any]:
     """A session as ``GET /v1/sessions/{id}`` gives it."""
-    number, classes = row.number, classes_of(log, row)
+    number = row.number
     [(event, changed, corrections, first, last)] = log.rows(
         """SELECT ifnull(max(seq), 0), ifnull(sum(changed), 0),
            count(*) FILTER (WHERE kind = 'correction'), ifnull(min(step), 0), ifnull(max(step), 0)
@@ -271,10 +263,10 @@ def summarise(log: Log, row: StoredSession) -> dict[str, Any]:
         number,
     )
     return {
-        **brief(log, row, classes),
+        **brief(log, row),
         "model": row.start["model"],
         "options": row.start["options"],
-        "classes": classes,
+        "classes": classes_of(log, row),
         "event": event,
         "changed": changed,
         "corrections": corrections,
@@ -283,7 +275,7 @@ def summarise(log: Log, row: StoredSession) -> dict[str, Any]:
     }
 
 
-def brief(log: Log, row: StoredSession, classes: list[str] | None = None) -> dict[str, Any]:
+def brief(log: Log, row: StoredSession) -> dict[str, Any]:
     """The line of a session in a list."""
     [(last, at)] = log.rows(
         """SELECT (SELECT max(step) FROM events WHERE session = ?1),
@@ -296,7 +288,7 @@ def brief(log: Log, row: StoredSession, classes: list[str] | None = None) -> dic
         "last_used": at or row.created,
         "method": row.start["method"],
         "views": row.start["views"],
-        "n_classes": len(classes or classes_of(log, row)),
+        "n_classes": len(classes_of(log, row)),
         "images": 0 if last is None else last - row.start["seen"],
     }
 

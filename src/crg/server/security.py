@@ -9,7 +9,6 @@ import ipaddress
 import logging
 import time
 from collections.abc import Iterable
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -42,14 +41,10 @@ _RAW = [(name.lower().encode(), value.encode()) for name, value in _HEADERS.item
 def check_address(host: str, token: str | None) -> None:
     """Refuse to listen without a token on an address that others can reach."""
     if token is not None and len(token) < SHORTEST_TOKEN:
-        raise InputError(
-            f"CRG_TOKEN has {len(token)} characters: set one of at least {SHORTEST_TOKEN}."
-        )
+        raise InputError(f"CRG_TOKEN has {len(token)} characters: set at least {SHORTEST_TOKEN}.")
     if token is None and not is_loopback(host):
-        raise InputError(
-            f"--host {host} can be reached by others: set a token in CRG_TOKEN, "
-            "or listen on 127.0.0.1."
-        )
+        raise InputError(f"--host {host} can be reached by others: set a token in CRG_TOKEN, "
+                         "or listen on 127.0.0.1.")  # fmt: skip
 
 
 @functools.lru_cache(256)
@@ -79,12 +74,8 @@ class Token:
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return self.is_right(given.strip())
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-        except CookieError:
-            return False
-        value = cookie.value if cookie else ""
-        return hmac.compare_digest(value.encode(), self.cookie.encode())
+        wanted, cookies = f"{COOKIE}={self.cookie}".encode(), headers.get("cookie", "").split(";")
+        return any(hmac.compare_digest(each.strip().encode(), wanted) for each in cookies)
 
 
 class Guard:
