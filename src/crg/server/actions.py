@@ -140,32 +140,37 @@ async def start_session(request: Request, views: Annotated[int, Query(ge=1)] = 1
     service, id = service_of(request), secrets.token_hex(16)
     service.sessions.take(1)
     try:
-        if _kind_of(request, JSON, OCTETS) == JSON:
-            async with content_of(request) as content:
-                new = parsed(schema.NewSession, content)
-                views, (adapter, text) = new.views, await _adapter(service, new)
-        else:
-            async with content_of(request, service.config.max_request_bytes) as content:
-                async with service.texts:
-                    adapter = await service.run(_read_state, service, content)
-                _check_room(service.config, adapter.task.n_classes, views)
-                await service.run(service.states.save, id, adapter, 0)
-                text = None
-        start = {
-            "classes": adapter.task.class_names,
-            "logit_scale": adapter.task.logit_scale,
-            "model": service.encoder.name,
-            "method": adapter.name,
-            "options": dataclasses.asdict(adapter.config),
-            "views": views,
-            "seen": adapter.n_steps,
-        }
-        await service.write(started(id, round(time.time(), 3), start, text))
+        await _start(request, id, views)
     except BaseException:
         service.sessions.give_back(1)
         raise
     info = await service.run(summarise, service.log, (await service.session(id)).row)
     return as_json(info, 201, {"Location": f"/v1/sessions/{id}"})
+
+
+async def _start(request: Request, session_id: str, views: int) -> None:
+    """Log a new session; one from a state has its first snapshot before that."""
+    service = service_of(request)
+    if _kind_of(request, JSON, OCTETS) == JSON:
+        async with content_of(request) as content:
+            new = parsed(schema.NewSession, content)
+            views, (adapter, text) = new.views, await _adapter(service, new)
+    else:
+        async with content_of(request, service.config.max_request_bytes) as content:
+            async with service.texts:
+                adapter, text = await service.run(_read_state, service, content), None
+            _check_room(service.config, adapter.task.n_classes, views)
+            await service.run(service.states.save, session_id, adapter, 0)
+    start = {
+        "classes": adapter.task.class_names,
+        "logit_scale": adapter.task.logit_scale,
+        "model": service.encoder.name,
+        "method": adapter.name,
+        "options": dataclasses.asdict(adapter.config),
+        "views": views,
+        "seen": adapter.n_steps,
+    }
+    await service.write(started(session_id, round(time.time(), 3), start, text))
 
 
 async def _adapter(service: Service, new: schema.NewSession) -> tuple[Adapter, Vectors | None]:
@@ -178,10 +183,8 @@ async def _adapter(service: Service, new: schema.NewSession) -> tuple[Adapter, V
 
 
 def _check_room(config: ServerConfig, n_classes: int, views: int) -> None:
-    if n_classes > config.max_classes:
-        raise InputError(
-            f"There would be {n_classes} classes: a session may have {config.max_classes}."
-        )
+    if n_classes > (most := config.max_classes):
+        raise InputError(f"There would be {n_classes} classes: a session may have {most}.")
     if not 1 <= views <= config.max_views:
         raise InputError(f"views is {views}: give a whole number from 1 to {config.max_views}.")
 

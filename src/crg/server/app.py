@@ -14,6 +14,7 @@ import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
+from prometheus_client import generate_latest
 from starlette.middleware.cors import CORSMiddleware
 
 import crg
@@ -111,7 +112,7 @@ def _add_pages(app: FastAPI) -> None:
     @app.get("/metrics", **files(**_PLAIN))
     async def metrics(request: Request) -> Response:
         """Counters for Prometheus."""
-        text = service_of(request).metrics.text()
+        text = generate_latest(service_of(request).metrics.registry)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.post("/login", status_code=204, responses=problems(400, 408, 413, 422),

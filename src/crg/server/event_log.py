@@ -21,6 +21,7 @@ from crg.encoders.base import Vectors
 from crg.types import InputError
 
 Kind: TypeAlias = Literal["answer", "correction", "class_added", "class_removed"]
+Key: TypeAlias = tuple[str, bytes] | None  # idempotency key of a request, and digest of its body
 Change: TypeAlias = Callable[[sqlite3.Connection], object]  # for ``Log.commit``
 _VERSION = 2
 _TABLES = """
@@ -210,9 +211,7 @@ def started(session_id: str, created: float, start: dict[str, Any], text: Vector
     return lambda connection: connection.execute(query, values)
 
 
-def happened(
-    number: int, events: Sequence[Event], key: tuple[str, bytes] | None, thumbnails: int
-) -> Change:
+def happened(number: int, events: Sequence[Event], key: Key, thumbnails: int) -> Change:
     """Log new events of a session and the key of their request; keep ``thumbnails`` thumbnails."""
 
     def write(connection: sqlite3.Connection) -> None:

@@ -14,13 +14,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 from msgspec import Raw, json
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from crg.atomic import locked, make_folder
 from crg.encoders.base import Encoder, Vectors
@@ -39,20 +40,21 @@ _LOGGER = logging.getLogger("crg.server")
 _ID = re.compile(r"[0-9a-f]{32}")
 _WORTH_SAVING = 32  # events; fewer are replayed as fast as a snapshot is written
 _METHODS = ("GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH")
-_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _SWEEP = 15.0  # seconds between two looks for unused sessions
 
 
+@dataclass
 class Budget:
     """An amount that may be in use at once; a user gives back what it took."""
 
-    def __init__(self, most: int, sentence: str) -> None:
-        self._most, self._sentence, self.used = most, sentence, 0
+    most: int
+    sentence: str  # for those who ask for more
+    used: int = 0
 
     def take(self, amount: int) -> None:
         """Use so much more; refuse with 429 where that is too much."""
-        if self.used + amount > self._most:
-            raise ProblemError(429, self._sentence)
+        if self.used + amount > self.most:
+            raise ProblemError(429, self.sentence)
         self.used += amount
 
     def give_back(self, amount: int) -> None:
@@ -64,15 +66,13 @@ class Counters:
     """Prometheus metrics of one service, in a separate registry."""
 
     def __init__(self) -> None:
-        self._registry = own = CollectorRegistry()
+        self.registry = own = CollectorRegistry()
         counter, gauge = partial(Counter, registry=own), partial(Gauge, registry=own)
-        self.requests = counter(
-            "crg_requests", "Requests by route and status.", ["method", "route", "status"]
-        )
+        labels = ["method", "route", "status"]
+        self.requests = counter("crg_requests", "Requests by route and status.", labels)
         self.seconds = Histogram(
-            "crg_request_seconds", "Time to the end of an answer.", ["route"], buckets=_SECONDS,
-            registry=own,
-        )  # fmt: skip
+            "crg_request_seconds", "Time to the end of an answer.", ["route"], registry=own
+        )
         self.images = counter("crg_images", "Images answered.")
         self.changed = counter("crg_changed", "Answers that adaptation changed.")
         self.corrections = counter("crg_corrections", "Corrections learnt.")
@@ -87,10 +87,6 @@ class Counters:
         known = method if method in _METHODS else "other"
         self.requests.labels(known, route, str(status)).inc()
         self.seconds.labels(route).observe(seconds)
-
-    def text(self) -> bytes:
-        """All of them, as Prometheus reads them."""
-        return generate_latest(self._registry)
 
 
 class Service:
@@ -298,11 +294,8 @@ class Service:
 
 
 def _digest(contents: Sequence[bytes]) -> bytes:
-    digest = hashlib.blake2b(digest_size=16)
-    for content in contents:
-        digest.update(len(content).to_bytes(8, "little"))
-        digest.update(content)
-    return digest.digest()
+    parts = [hashlib.blake2b(content).digest() for content in contents]
+    return hashlib.blake2b(b"".join(parts), digest_size=16).digest()
 
 
 def _return_memory() -> None:

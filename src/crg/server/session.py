@@ -21,7 +21,7 @@ from crg.answer import answer_for
 from crg.encoders.base import Encoder, Vectors
 from crg.methods.registry import get_method
 from crg.resources import TEXT_ENCODER
-from crg.server.event_log import Event, Kind, Log, StoredSession, happened
+from crg.server.event_log import Event, Key, Kind, Log, StoredSession, happened
 from crg.server.schema import ProblemError
 from crg.types import InputError, Task, as_floats, unit_rows
 
@@ -133,16 +133,8 @@ class Session:
         """How many events came after the last snapshot."""
         return self.learner.seq - self._saved
 
-    async def submit(
-        self,
-        apply: Apply,
-        ready: Awaitable[Any] | None = None,
-        key: tuple[str, bytes] | None = None,
-    ) -> list[Event]:
-        """Learn after the requests that came before, with what ``ready`` gives; then log it.
-
-        ``key`` is an idempotency key with the digest of its request, to be logged too.
-        """
+    async def submit(self, apply: Apply, ready: Awaitable[Any] | None, key: Key) -> list[Event]:
+        """Learn after the requests that came before, with what ``ready`` gives; then log it."""
         request = asyncio.create_task(self._answer(apply, ready, key))
         self._requests.add(request)
         request.add_done_callback(self._requests.discard)
@@ -166,9 +158,7 @@ class Session:
             _LOGGER.warning("no snapshot of session %s was saved: %s", self.row.id, error)
         self._saved = seq
 
-    async def _answer(
-        self, apply: Apply, ready: Awaitable[Any] | None, key: tuple[str, bytes] | None
-    ) -> list[Event]:
+    async def _answer(self, apply: Apply, ready: Awaitable[Any] | None, key: Key) -> list[Event]:
         async with self._turn:
             events = await self._learn(apply, None if ready is None else await ready)
             if not events:
