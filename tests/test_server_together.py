@@ -84,7 +84,7 @@ async def test_images_of_all_sessions_share_batches(tmp_path: Path) -> None:
         await asyncio.to_thread(encoder.begun.wait, 30)
         others = [asyncio.create_task(_send(client, each)) for each in sessions[1:]]
         batcher = client._transport.app.state.service.batcher  # type: ignore[attr-defined]
-        await _until(lambda: len(batcher._gatherer._waiting) == 5)
+        await _until(lambda: batcher._gatherer._waiting.qsize() == 5)
         encoder.let.set()
         answers = await asyncio.gather(first, *others)
         assert all(each.json()["answers"][0]["step"] == 1 for each in answers)
@@ -150,7 +150,7 @@ async def test_a_failing_batch_fails_each_of_its_items() -> None:
     results: list[Any] = []
     for item in (1, 0, 2):
         results += await asyncio.gather(gatherer.submit(item), return_exceptions=True)
-    await asyncio.to_thread(gatherer.close)
+    gatherer.close()
     one, failed, two = results
     assert (one, two) == (2, 4) and isinstance(failed, MemoryError)
 

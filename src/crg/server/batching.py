@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import hashlib
 import io
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -49,47 +48,41 @@ class Gatherer(Generic[Item, Result]):
         most: int = 1_000,
     ) -> None:
         self._weigh, self._most = weigh, most
-        self._loop = asyncio.get_running_loop()
+        self._waiting: asyncio.Queue[tuple[Item, asyncio.Future[Result]]] = asyncio.Queue()
         self._threads = ThreadPoolExecutor(len(works), name)
-        self._idle = list(works)
-        self._waiting: deque[tuple[Item, asyncio.Future[Result]]] = deque()
+        self._workers = [asyncio.create_task(self._run(work)) for work in works]
 
     def submit(self, item: Item) -> asyncio.Future[Result]:
         """Add an item to the next batch; the future gets its result."""
-        future: asyncio.Future[Result] = self._loop.create_future()
-        self._waiting.append((item, future))
-        self._loop.call_soon(self._start)
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._waiting.put_nowait((item, future))
         return future
 
     def close(self) -> None:
         """Wait for the batches that have begun, and end the threads."""
-        self._waiting.clear()
+        for worker in self._workers:
+            worker.cancel()
         self._threads.shutdown()
 
-    def _start(self) -> None:
-        while self._waiting and self._idle:
-            work, batch, weight = self._idle.pop(), [], 0
-            while self._waiting and weight < self._most:
-                batch.append(self._waiting.popleft())
+    async def _run(self, work: Callable[[list[Item]], Sequence[Result]]) -> None:
+        while True:
+            batch = [await self._waiting.get()]
+            weight = self._weigh(batch[0][0])
+            while weight < self._most and not self._waiting.empty():
+                batch.append(self._waiting.get_nowait())
                 weight += self._weigh(batch[-1][0])
-            items, futures = [item for item, _ in batch], [future for _, future in batch]
-            running = self._loop.run_in_executor(self._threads, work, items)
-            running.add_done_callback(partial(self._finish, work, futures))
-
-    def _finish(self, work: Any, futures: Sequence[asyncio.Future[Result]], running: Any) -> None:
-        error = running.exception()
-        for place, future in enumerate(futures):
-            if future.done():  # its request was cancelled
-                continue
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(running.result()[place])
-        self._loop.call_soon(self._free, work)  # after the callbacks of the futures
-
-    def _free(self, work: Any) -> None:
-        self._idle.append(work)
-        self._start()
+            items, waiting = [item for item, _ in batch], [each for _, each in batch]
+            running = asyncio.get_running_loop().run_in_executor(self._threads, work, items)
+            await asyncio.wait([running])
+            error = running.exception()
+            for place, future in enumerate(waiting):
+                if future.done():  # its request was cancelled
+                    continue
+                if error is not None:
+                    future.set_exception(error)
+                else:
+                    future.set_result(running.result()[place])
+            await asyncio.sleep(0)  # the callbacks of the futures come before the next batch
 
 
 class Batcher:
