@@ -19,7 +19,7 @@ from crg.images.preprocessing import Pixels
 from crg.server.app import create_app
 from crg.server.batching import Gatherer
 from crg.server.limits import ServerConfig
-from crg.server.sse import EventStream, Hub
+from crg.server.sse import EventStream, watch
 from served import HERE, NAMES, png, refused
 
 pytestmark = pytest.mark.anyio
@@ -133,7 +133,7 @@ async def test_a_watcher_whose_line_is_stuck_gives_its_place_back(monkeypatch: A
         if message["type"] == "http.response.body":
             await stuck.wait()
 
-    stream = EventStream(Hub().watch("s", 0, nothing), lambda: ended.append(1))
+    stream = EventStream(watch(set(), 0, nothing), lambda: ended.append(1))
     await stream({"type": "http", "method": "GET"}, stuck.wait, send)  # type: ignore[arg-type]
     assert ended == [1]
 

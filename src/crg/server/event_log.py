@@ -250,17 +250,13 @@ def _content(vectors: Vectors | None) -> bytes | None:
 def summarise(log: Log, row: StoredSession) -> dict[str, Any]:
     """A session as ``GET /v1/sessions/{id}`` gives it."""
     number = row.number
-    [(event, changed, corrections, first, last)] = log.rows(
-        """SELECT ifnull(max(seq), 0), ifnull(sum(changed), 0),
-           count(*) FILTER (WHERE kind = 'correction'), ifnull(min(step), 0), ifnull(max(step), 0)
-           FROM events WHERE session = ?""",
-        number,
-    )
-    labels = log.rows(
-        """SELECT label, count(*) FROM events WHERE session = ? AND kind = 'answer'
-           GROUP BY label ORDER BY count(*) DESC, label""",
-        number,
-    )
+    counts = """SELECT ifnull(max(seq), 0), ifnull(sum(changed), 0),
+                count(*) FILTER (WHERE kind = 'correction'), ifnull(min(step), 0),
+                ifnull(max(step), 0) FROM events WHERE session = ?"""
+    [(event, changed, corrections, first, last)] = log.rows(counts, number)
+    per_class = """SELECT label, count(*) FROM events WHERE session = ? AND kind = 'answer'
+                   GROUP BY label ORDER BY count(*) DESC, label"""
+    labels = log.rows(per_class, number)
     return {
         **brief(log, row),
         "model": row.start["model"],
@@ -276,11 +272,9 @@ def summarise(log: Log, row: StoredSession) -> dict[str, Any]:
 
 def brief(log: Log, row: StoredSession) -> dict[str, Any]:
     """The line of a session in a list."""
-    [(last, at)] = log.rows(
-        """SELECT (SELECT max(step) FROM events WHERE session = ?1),
-           (SELECT at FROM events WHERE session = ?1 ORDER BY seq DESC LIMIT 1)""",
-        row.number,
-    )
+    query = """SELECT (SELECT max(step) FROM events WHERE session = ?1),
+               (SELECT at FROM events WHERE session = ?1 ORDER BY seq DESC LIMIT 1)"""
+    [(last, at)] = log.rows(query, row.number)
     return {
         "id": row.id,
         "created": row.created,
@@ -294,11 +288,9 @@ def brief(log: Log, row: StoredSession) -> dict[str, Any]:
 
 def classes_of(log: Log, row: StoredSession) -> list[str]:
     """The classes of a session as they are now."""
-    changes = log.rows(
-        """SELECT detail FROM events WHERE session = ?
-           AND kind IN ('class_added', 'class_removed') ORDER BY seq DESC LIMIT 1""",
-        row.number,
-    )
+    query = """SELECT detail FROM events WHERE session = ?
+               AND kind IN ('class_added', 'class_removed') ORDER BY seq DESC LIMIT 1"""
+    changes = log.rows(query, row.number)
     names: list[str] = json.decode(changes[0][0])["classes"] if changes else row.start["classes"]
     return names
 
@@ -306,16 +298,12 @@ def classes_of(log: Log, row: StoredSession) -> list[str]:
 def _curves(log: Log, number: int, first: int, last: int, names: list[str]) -> dict[str, Any]:
     """At most 100 points: means since the point before, and counts so far."""
     width = max(1, -(-(last - first + 1) // _POINTS))
-    points = log.rows(
-        """SELECT (step - ?) / ?, max(step), avg(probability), avg(changed) FROM events
-           WHERE session = ? AND kind = 'answer' GROUP BY 1 ORDER BY 1""",
-        *(first, width, number),
-    )
-    counts = log.rows(
-        """SELECT (step - ?) / ?, label, count(*) FROM events
-           WHERE session = ? AND kind = 'answer' GROUP BY 1, 2""",
-        *(first, width, number),
-    )
+    query = """SELECT (step - ?) / ?, max(step), avg(probability), avg(changed) FROM events
+               WHERE session = ? AND kind = 'answer' GROUP BY 1 ORDER BY 1"""
+    points = log.rows(query, first, width, number)
+    query = """SELECT (step - ?) / ?, label, count(*) FROM events
+               WHERE session = ? AND kind = 'answer' GROUP BY 1, 2"""
+    counts = log.rows(query, first, width, number)
     found = {(point, label): count for point, label, count in counts}
     return {
         "step": [step for _, step, _, _ in points],

@@ -31,7 +31,6 @@ from crg.server.event_log import Change, Event, Log, StoredSession, deleted
 from crg.server.limits import ServerConfig
 from crg.server.schema import ProblemError
 from crg.server.session import Apply, Session, States, not_kept
-from crg.server.sse import Hub
 from crg.threads import one_blas_thread, processors
 
 T = TypeVar("T")
@@ -62,12 +61,16 @@ class Budget:
         self.used -= amount
 
 
+class Flags(set[asyncio.Event]):
+    """A flag for each watcher of a session, set where there is news."""
+
+
 class Counters:
     """Prometheus metrics of one service, in a separate registry."""
 
     def __init__(self) -> None:
         self.registry = own = CollectorRegistry()
-        counter, gauge = partial(Counter, registry=own), partial(Gauge, registry=own)
+        counter = partial(Counter, registry=own)
         labels = ["method", "route", "status"]
         self.requests = counter("crg_requests", "Requests by route and status.", labels)
         self.seconds = Histogram(
@@ -76,10 +79,6 @@ class Counters:
         self.images = counter("crg_images", "Images answered.")
         self.changed = counter("crg_changed", "Answers that adaptation changed.")
         self.corrections = counter("crg_corrections", "Corrections learnt.")
-        self.waiting = gauge("crg_waiting_images", "Images that wait.")
-        self.waiting_bytes = gauge("crg_waiting_bytes", "Bytes of requests.")
-        self.loaded = gauge("crg_loaded_sessions", "Sessions in memory.")
-        self.watchers = gauge("crg_watchers", "Open streams of events.")
         self.replay_differences = counter("crg_replay_differences", "Replayed answers that differ.")
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
@@ -100,7 +99,8 @@ class Service:
     ) -> None:
         self.data, self.config, self.encoder = data, config, encoder
         self._encoders = encoders or (encoder.encode_images,)
-        self.metrics, self.hub = Counters(), Hub()
+        self.metrics = Counters()
+        self.flags: WeakValueDictionary[str, Flags] = WeakValueDictionary()  # of watched sessions
         wait, most = "wait a moment and send it again.", config.max_sessions
         self.queue = Budget(config.max_queue, f"Too many images are waiting: {wait}")
         self.bytes = Budget(config.max_queue_bytes, f"Too many bytes are waiting: {wait}")
@@ -113,10 +113,11 @@ class Service:
         self._moving: dict[str, asyncio.Task[None]] = {}  # sessions being loaded or unloaded
         self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._held = contextlib.ExitStack()
-        self.metrics.waiting.set_function(lambda: self.queue.used)
-        self.metrics.waiting_bytes.set_function(lambda: self.bytes.used)
-        self.metrics.loaded.set_function(lambda: len(self._live))
-        self.metrics.watchers.set_function(lambda: self.watchers.used)
+        gauge = partial(Gauge, registry=self.metrics.registry)
+        gauge("crg_waiting_images", "Images that wait.").set_function(lambda: self.queue.used)
+        gauge("crg_waiting_bytes", "Bytes of requests.").set_function(lambda: self.bytes.used)
+        gauge("crg_loaded_sessions", "Sessions in memory.").set_function(lambda: len(self._live))
+        gauge("crg_watchers", "Open streams of events.").set_function(lambda: self.watchers.used)
 
     def open(self) -> None:
         """Lock the folder and start the threads."""
@@ -229,13 +230,11 @@ class Service:
 
     def on_events(self, session_id: str, events: Sequence[Event]) -> None:
         """Count events that are on the disk, and wake the watchers."""
-        for event in events:
-            if event.kind == "answer":
-                self.metrics.images.inc()
-                self.metrics.changed.inc(event.detail["changed"])
-            elif event.kind == "correction":
-                self.metrics.corrections.inc()
-        self.hub.wake(session_id)
+        self.metrics.images.inc(sum(event.kind == "answer" for event in events))
+        self.metrics.changed.inc(sum(event.detail.get("changed", False) for event in events))
+        self.metrics.corrections.inc(sum(event.kind == "correction" for event in events))
+        for news in self.flags.get(session_id, ()):
+            news.set()
 
     def _keep(self, session: Session) -> None:
         """Note that a session was used last, and unload others where there are too many."""
@@ -263,7 +262,7 @@ class Service:
             await session.finish()
         await self.write(deleted(row.number))
         self.sessions.give_back(1)
-        self.hub.wake(row.id)
+        self.on_events(row.id, ())
         await self.run(self.states.delete, row.id)
 
     def _move(self, session_id: str, coming: Coroutine[Any, Any, None]) -> None:

@@ -146,7 +146,7 @@ class Session:
             await asyncio.wait(self._requests)
 
     async def save(self) -> None:
-        """Write a snapshot, once the log has all that it knows; nothing is learnt meanwhile."""
+        """Write a snapshot once the log has every event; the caller lets no request learn."""
         if self._unwritten:
             await asyncio.wait(self._unwritten)
         if self.broken:

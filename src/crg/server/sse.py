@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import TypeAlias
 
@@ -19,40 +18,28 @@ Message: TypeAlias = tuple[int, str, str]  # number, kind and detail as JSON of 
 Frames: TypeAlias = AsyncGenerator[ServerSentEvent, None]
 
 
-class Hub:
-    """The watchers of all sessions, each with a flag that says that there is news."""
+async def watch(
+    flags: set[asyncio.Event], after: int, read: Callable[[int], Awaitable[Sequence[Message]]]
+) -> Frames:
+    """Frames for one watcher: whatever ``read`` has after an event, now and at news.
 
-    def __init__(self) -> None:
-        self._flags: defaultdict[str, set[asyncio.Event]] = defaultdict(set)  # by session
-
-    def wake(self, session_id: str) -> None:
-        """Have the watchers of a session read what is new, or that it was deleted."""
-        for news in self._flags.get(session_id, ()):
-            news.set()
-
-    async def watch(
-        self, session_id: str, after: int, read: Callable[[int], Awaitable[Sequence[Message]]]
-    ) -> Frames:
-        """Frames for one watcher: whatever ``read`` has after an event, now and later.
-
-        The stream ends with an event ``deleted`` when ``read`` finds no session.
-        """
-        news = asyncio.Event()
-        self._flags[session_id].add(news)
-        try:
-            yield ServerSentEvent(comment="welcome")
-            while True:
-                news.clear()
-                while messages := await read(after):
-                    for after, kind, detail in messages:
-                        yield ServerSentEvent(detail, event=kind, id=str(after))
-                await news.wait()
-        except ProblemError:
-            yield ServerSentEvent("{}", event="deleted", id="0")
-        finally:
-            self._flags[session_id].discard(news)
-            if not self._flags[session_id]:
-                del self._flags[session_id]
+    Meanwhile the watcher's flag is among ``flags``; whoever sets it has news. The stream ends with
+    an event ``deleted`` when ``read`` finds no session.
+    """
+    news = asyncio.Event()
+    flags.add(news)
+    try:
+        yield ServerSentEvent(comment="welcome")
+        while True:
+            news.clear()
+            while messages := await read(after):
+                for after, kind, detail in messages:
+                    yield ServerSentEvent(detail, event=kind, id=str(after))
+            await news.wait()
+    except ProblemError:
+        yield ServerSentEvent("{}", event="deleted", id="0")
+    finally:
+        flags.discard(news)
 
 
 class EventStream(EventSourceResponse):
