@@ -19,7 +19,7 @@ from crg.server import schema
 from crg.server.actions import OCTETS, as_json, service_of
 from crg.server.event_log import Event, brief, summarise
 from crg.server.schema import BINARY, TEXT, ProblemError, answers, files
-from crg.server.service import Flags, Service
+from crg.server.service import Service
 from crg.server.session import Learner
 from crg.server.sse import EventStream, Message, watch
 
@@ -93,7 +93,7 @@ async def events(
     if since is None:
         since = await service.run(service.log.last, row.number)
     service.watchers.take(1)
-    frames = watch(service.flags.setdefault(id, Flags()), since, read)
+    frames = watch(service.flags.setdefault(id, set()), since, read)
     return EventStream(frames, lambda: service.watchers.give_back(1))
 
 

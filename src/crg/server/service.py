@@ -61,10 +61,6 @@ class Budget:
         self.used -= amount
 
 
-class Flags(set[asyncio.Event]):
-    """A flag for each watcher of a session, set where there is news."""
-
-
 class Counters:
     """Prometheus metrics of one service, in a separate registry."""
 
@@ -100,7 +96,8 @@ class Service:
         self.data, self.config, self.encoder = data, config, encoder
         self._encoders = encoders or (encoder.encode_images,)
         self.metrics = Counters()
-        self.flags: WeakValueDictionary[str, Flags] = WeakValueDictionary()  # of watched sessions
+        # By watched session a flag for each watcher, set where there is news.
+        self.flags: WeakValueDictionary[str, set[asyncio.Event]] = WeakValueDictionary()
         wait, most = "wait a moment and send it again.", config.max_sessions
         self.queue = Budget(config.max_queue, f"Too many images are waiting: {wait}")
         self.bytes = Budget(config.max_queue_bytes, f"Too many bytes are waiting: {wait}")
