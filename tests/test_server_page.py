@@ -155,7 +155,7 @@ def test_new_images_wait_while_the_page_is_paused_or_hidden(page: Page) -> None:
     until(lambda: page.text("#pause") == "Resume (1 new)")
     assert page.cards(".file") == ["0.png"]
     page.click("#pause")
-    assert page.cards(".file") == ["1.png", "0.png"]
+    until(lambda: page.cards(".file") == ["1.png", "0.png"])
     script = """const [value] = arguments;
       Object.defineProperty(document, "hidden", {value, configurable: true});
       document.dispatchEvent(new Event("visibilitychange"))"""
