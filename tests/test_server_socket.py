@@ -49,7 +49,7 @@ def start(client: httpx.Client) -> str:
 
 def events(lines: Iterator[str], count: int) -> list[tuple[int, str, Any]]:
     """The next events of a stream: number, kind and data."""
-    found = []
+    found: list[tuple[int, str, Any]] = []
     while len(found) < count:
         block = iter(lambda: next(lines), "")  # up to an empty line
         fields = dict(line.split(": ", 1) for line in block if not line.startswith(":"))
