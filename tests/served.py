@@ -7,6 +7,7 @@ import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -118,6 +119,12 @@ class Process:
     def client(self) -> httpx.Client:
         """A client of it."""
         return httpx.Client(base_url=self.address, timeout=60)
+
+    def request(self, line: str, headers: str = "") -> socket.socket:
+        """A connection on which the head of a request was sent."""
+        made = socket.create_connection(("127.0.0.1", self.port), timeout=30)
+        made.sendall(f"{line}\r\nHost: localhost\r\n{headers}\r\n".encode())
+        return made
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """Send a signal; the exit code and what was said on stderr."""

@@ -39,6 +39,21 @@ def test_killed_at_random_moments_nothing_is_lost(tmp_path: Path) -> None:
         check_all(tmp_path, server, senders, at_least=9)
 
 
+def test_sigterm_finishes_what_was_accepted(tmp_path: Path) -> None:
+    """Under load with a watcher SIGTERM exits with 0; what was answered stays, in snapshots too."""
+    with Process(tmp_path, **CONFIG) as server:
+        with under_load(server, seed=3) as senders:
+            wait_for_more(senders, 20)
+            watched = f"GET {senders[0].session}/events HTTP/1.1"
+            with server.request(watched) as watcher:
+                assert b" 200 " in watcher.recv(4096)
+                code, said = server.stop()
+            assert code == 0 and "Traceback" not in said
+            assert len(list((tmp_path / "states").rglob("*.crg"))) == 3
+            server.start("--port", str(server.port))
+        check_all(tmp_path, server, senders, at_least=20)
+
+
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds processes in /proc")
 def test_a_lost_encoder_on_ray_loses_nothing(tmp_path: Path) -> None:
     """A replica is killed under load; every request is answered once, and bits agree."""

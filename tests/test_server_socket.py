@@ -7,8 +7,6 @@ import json
 import signal
 import socket
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,13 +15,11 @@ import httpx
 import pytest
 
 from colour_encoder import ColourEncoder
-from crg.encoders import load_encoder
 from crg.server.app import serve
 from crg.server.limits import ServerConfig
 from made_images import encoded, noise
 from sentences import refused_in_one_sentence
 from served import Process, send
-from served import client as client_of
 
 
 def some_png(seed: int) -> bytes:
@@ -86,7 +82,7 @@ def test_too_many_watchers_are_refused_and_places_come_back(server: Process) -> 
     """Streams beyond the limit get 429; one that is closed makes room."""
     with server.client() as client:
         session = start(client)
-        sockets = [_request(server, f"GET {session}/events HTTP/1.1") for _ in range(8)]
+        sockets = [server.request(f"GET {session}/events HTTP/1.1") for _ in range(8)]
         assert all(b" 200 " in each.recv(4096) for each in sockets)
         assert client.get(f"{session}/events").status_code == 429
         for each in sockets:
@@ -104,7 +100,7 @@ def test_slow_and_broken_clients_harm_nobody(server: Process) -> None:
         session = start(client)
         head = f"POST {session}/images HTTP/1.1"
         kind = "Content-Type: image/png\r\nContent-Length: 1000\r\n"
-        slow = [_request(server, head, kind) for _ in range(5)]
+        slow = [server.request(head, kind) for _ in range(5)]
         for each in slow[:2]:
             each.sendall(b"x" * 500)
             each.close()
@@ -112,7 +108,7 @@ def test_slow_and_broken_clients_harm_nobody(server: Process) -> None:
         assert answer["step"] == 1
         assert b" 408 " in slow[2].recv(4096)
         large = "Content-Type: image/png\r\nContent-Length: 99999999999\r\n"
-        with _request(server, head, large) as refused:
+        with server.request(head, large) as refused:
             assert b" 413 " in refused.recv(4096)
         with socket.create_connection(("127.0.0.1", server.port), timeout=30) as garbage:
             garbage.sendall(b"\x16\x03\x01\x02\x00" * 50 + b"\r\n\r\n")
@@ -123,31 +119,6 @@ def test_slow_and_broken_clients_harm_nobody(server: Process) -> None:
         chunks = (content[place : place + 100] for place in range(0, len(content), 100))
         chunked = client.post(f"{session}/images", content=chunks, headers=headers)
         assert chunked.json()["answers"][0]["step"] == 2 == client.get(session).json()["images"]
-
-
-def test_sigterm_finishes_what_was_accepted(tmp_path: Path) -> None:
-    """Every request at the time of SIGTERM is answered or cut; what was answered stays; exit 0."""
-    with Process(tmp_path) as server:
-        with server.client() as client:
-            session = start(client)
-        given: list[Any] = []
-        threads = [threading.Thread(target=_flood, args=(server, session, given)) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        while len(given) < 20:
-            time.sleep(0.01)
-        with _request(server, f"GET {session}/events HTTP/1.1") as watcher:
-            assert b" 200 " in watcher.recv(4096)
-            code, said = server.stop()
-        for thread in threads:
-            thread.join()
-        assert code == 0 and "Traceback" not in said
-    assert list((tmp_path / "states").rglob("*.crg"))
-    with client_of(tmp_path, load_encoder("mini")) as client:
-        kept = [json.loads(line) for line in client.get(f"{session}/answers").text.splitlines()]
-        probability = {line["step"]: line["probability"] for line in kept}
-        assert all(probability[each["step"]] == each["probability"] for each in given)
-        assert send(client, session, some_png(0))["step"] == len(kept) + 1
 
 
 REFUSED: list[tuple[str, str, dict[str, Any]]] = [  # sentence, token, options
@@ -181,18 +152,3 @@ def kept_signals() -> Iterator[None]:
         sys.setswitchinterval(interval)
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _flood(server: Process, session: str, given: list[Any]) -> None:
-    with server.client() as client:
-        for seed in range(10_000):
-            try:
-                given.append(send(client, session, some_png(seed % 20)))
-            except (httpx.HTTPError, AssertionError):
-                return
-
-
-def _request(server: Process, line: str, headers: str = "") -> socket.socket:
-    made = socket.create_connection(("127.0.0.1", server.port), timeout=30)
-    made.sendall(f"{line}\r\nHost: localhost\r\n{headers}\r\n".encode())
-    return made
