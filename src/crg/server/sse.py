@@ -23,7 +23,7 @@ async def watch(
 ) -> Frames:
     """Frames for one watcher: whatever ``read`` has after an event, now and at news.
 
-    Meanwhile the watcher's flag is among ``flags``; whoever sets it has news. The stream ends with
+    While it runs, ``flags`` holds the watcher's flag: set it to report news. The stream ends with
     an event ``deleted`` when ``read`` finds no session.
     """
     news = asyncio.Event()
