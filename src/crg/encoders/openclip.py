@@ -11,18 +11,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from crg.encoders.torch_encoder import TorchEncoder, tensors_only, weights_fingerprint
+import numpy as np
+
+from crg.encoders.torch_encoder import TorchEncoder, tensors_only
 from crg.encoders.weights import (
     fetch_weights,
     is_torchscript,
     load_weights,
     parse_name,
     published_at,
-    published_configuration,
-    published_tags,
 )
 from crg.extras import first_line, install, library
-from crg.images.preprocessing import Preprocessing
+from crg.images.preprocessing import Interpolation, Preprocessing
 from crg.types import InputError
 
 _FOLDERS = ("local-dir:", "hf-hub:")  # open_clip's own names: configuration and weights together
@@ -53,13 +53,8 @@ class OpenClip(TorchEncoder):
         configuration["quick_gelu"] = quick_gelu or bool(configuration.get("quick_gelu"))
         self.configuration = configuration
         self.preprocessing = _preprocessing(known_as, model.visual.preprocess_cfg)
-        facts = {"model": configuration, "pictures": asdict(self.preprocessing)}
-        self.fingerprint = weights_fingerprint(model, facts)
         self.width = int(configuration["embed_dim"])
-        self.logit_scale = float(model.logit_scale.detach().exp())
-        bias = getattr(model, "logit_bias", None)
-        self.logit_bias = 0.0 if bias is None else float(bias.detach())
-        self.model = model.eval().requires_grad_(False).to(self.device)
+        self.use(model, {"model": configuration, "pictures": asdict(self.preprocessing)})
 
     def promptable(self) -> OpenClipPrompts:
         """The text encoder in fp32, which takes context vectors in place of words."""
@@ -80,7 +75,7 @@ def _from_weights(name: str, weights: str | Path) -> tuple[Any, str, bool]:
         file, source, habits = weights, str(weights), _habits(name, weights)
     else:
         file, source = fetch_weights(name, weights), published_at(name, weights)
-        habits = published_configuration(name, weights)
+        habits = library("open_clip", "openclip").get_pretrained_cfg(name, weights)
     quick_gelu = bool(habits.get("quick_gelu"))
     prepared = {key: habits[key] for key in _PREPARED if key in habits}
     model = _created(name, force_quick_gelu=quick_gelu, force_preprocess_cfg=prepared)
@@ -89,6 +84,7 @@ def _from_weights(name: str, weights: str | Path) -> tuple[Any, str, bool]:
 
 
 def _from_folder(name: str) -> tuple[Any, str]:
+    """A model whose configuration and weights are in one folder, and that folder."""
     place = name.split(":", 1)[1]
     try:
         with tensors_only():
@@ -107,7 +103,9 @@ def _habits(model: str, file: Path) -> dict[str, Any]:
 
     OpenAI's own archives are the exception: they always use the quick GELU.
     """
-    published = [published_configuration(model, tag) for tag in published_tags(model)]
+    open_clip = library("open_clip", "openclip")
+    tags = open_clip.list_pretrained_tags_by_model(model)
+    published = [open_clip.get_pretrained_cfg(model, tag) for tag in tags]
     first = published[0] if published else {}
     agreed = {key: first[key] for key in first if all(p.get(key) == first[key] for p in published)}
     return agreed | ({"quick_gelu": True} if is_torchscript(file) else {})
@@ -137,25 +135,18 @@ def _tokenizer(name: str) -> Any:
 
 
 def _preprocessing(name: str, given: dict[str, Any]) -> Preprocessing:
-    size = given["size"]
-    height, width = size if isinstance(size, (tuple, list)) else (size, size)
+    height, width = np.broadcast_to(given["size"], 2).tolist()
     if height != width or given["resize_mode"] not in ("shortest", "squash"):
         raise InputError(
             f"{name} wants images of {height} x {width} pixels fitted by "
             f"{given['resize_mode']!r}, which crg cannot make: choose another model."
         )
-    return Preprocessing(
-        size=int(height),
-        mean=_channels(given["mean"]),
-        std=_channels(given["std"]),
-        interpolation="bilinear" if given["interpolation"] == "bilinear" else "bicubic",
-        fit=given["resize_mode"],
+    mean, std = (
+        tuple(np.broadcast_to(np.asarray(given[key], np.float64), 3).tolist())
+        for key in ("mean", "std")
     )
-
-
-def _channels(given: Any) -> tuple[float, float, float]:
-    red, green, blue = given if isinstance(given, (tuple, list)) else (given,) * 3
-    return float(red), float(green), float(blue)
+    how: Interpolation = "bilinear" if given["interpolation"] == "bilinear" else "bicubic"
+    return Preprocessing(height, mean, std, how, given["resize_mode"])
 
 
 def _needs_transformers(name: str, error: Exception) -> str:
@@ -188,10 +179,12 @@ class OpenClipPrompts:
     """
 
     def __init__(self, name: str, model: Any, tokenizer: Any) -> None:
-        self.name = name
-        self.tokenizer = tokenizer
-        self.model = _text_half(model)
+        self.name, self.tokenizer = name, tokenizer
+        self.model = copy.copy(model)  # without the image tower; the text tower shares its weights
+        self.model._modules = {n: part for n, part in model._modules.items() if n != "visual"}
+        self.model.eval().requires_grad_(False)
         self._path = _embedding_path(name, self.model)
+        self._embedding = self.model.get_submodule(self._path)
         self._start = _tokens_before_words(tokenizer)
         self._ids: dict[tuple[int, tuple[str, ...]], Any] = {}
 
@@ -213,10 +206,6 @@ class OpenClipPrompts:
         model, ids = shortened(self.model, self._path, ids)
         spliced = with_part(model, self._path, self._splice(rows))
         return functional.normalize(spliced.encode_text(ids), dim=-1)
-
-    @property
-    def _embedding(self) -> Any:
-        return self.model.get_submodule(self._path)
 
     def _splice(self, rows: Any) -> Callable[[Any], Any]:
         """What takes the place of the table of embeddings: the same, but for the context."""
@@ -261,13 +250,6 @@ class OpenClipPrompts:
             return list(self.tokenizer.encode(words))
         clean = self.tokenizer.clean_fn(words)
         return list(self.tokenizer.tokenizer(clean, add_special_tokens=False).input_ids)
-
-
-def _text_half(model: Any) -> Any:
-    """The model without its image tower, which shares the weights of the text tower."""
-    half = copy.copy(model)
-    half._modules = {name: part for name, part in model._modules.items() if name != "visual"}
-    return half.eval().requires_grad_(False)
 
 
 def _embedding_path(name: str, model: Any) -> str:
