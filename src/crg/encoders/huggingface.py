@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from crg.encoders.torch_encoder import TorchEncoder, check_reachable, tensors_only
+from crg.encoders.torch_encoder import TorchEncoder, check_reachable
 from crg.extras import first_line, library
 from crg.images.preprocessing import Interpolation, Preprocessing
 from crg.types import InputError
@@ -48,7 +48,15 @@ class HuggingFace(TorchEncoder):
         self._pads_with_mask = kind == "clip"
         self.context_length = int(model.config.text_config.max_position_embeddings)
         self.width = int(getattr(model.config, "projection_dim", None) or vision.hidden_size)
-        self.use(model, self._facts(model.config))
+        halves = [model.config.text_config, vision]
+        words = json.dumps(self.tokenizer.get_vocab(), sort_keys=True)
+        facts = {
+            "model": kind,
+            "halves": [[half.hidden_act, half.num_attention_heads] for half in halves],
+            "images": asdict(self.preprocessing),
+            "words": hashlib.sha256(words.encode()).hexdigest(),
+        }
+        self.use(model, facts)
 
     def image_rows(self, images: Any) -> Any:
         """Features (B, D) of normalised images (B, 3, S, S)."""
@@ -60,17 +68,6 @@ class HuggingFace(TorchEncoder):
         tokens = self.tokenizer(texts, return_tensors="pt", **options).to(self.device)
         mask = {"attention_mask": tokens["attention_mask"]} if self._pads_with_mask else {}
         return _pooled(self.model.get_text_features(input_ids=tokens["input_ids"], **mask))
-
-    def _facts(self, config: Any) -> dict[str, Any]:
-        """What decides the features beside the weights."""
-        halves = [config.text_config, config.vision_config]
-        words = json.dumps(self.tokenizer.get_vocab(), sort_keys=True)
-        return {
-            "model": config.model_type,
-            "halves": [[half.hidden_act, half.num_attention_heads] for half in halves],
-            "images": asdict(self.preprocessing),
-            "words": hashlib.sha256(words.encode()).hexdigest(),
-        }
 
 
 def _pooled(features: Any) -> Any:
@@ -92,12 +89,12 @@ def _folder(name: str) -> Path:
     try:
         with contextlib.suppress(Exception):  # not there yet
             found = Path(hub.snapshot_download(name, local_files_only=True))
-            if (found / "config.json").is_file() and _has_weights(found):
+            if (found / "config.json").is_file() and any(map(any, map(found.glob, _WEIGHTS))):
                 return found
         check_reachable(hub.constants.ENDPOINT)
         for weights in _WEIGHTS:
             found = Path(hub.snapshot_download(name, allow_patterns=[*_OTHERS, weights]))
-            if _has_weights(found):
+            if any(found.glob(weights)):
                 return found
         raise FileNotFoundError("it has no weights")
     except Exception as error:  # network, disk or hub: each library has its own kinds
@@ -106,10 +103,6 @@ def _folder(name: str) -> Path:
             f"({first_line(error)}): check the name, or put the files of "
             f"https://huggingface.co/{name} into a folder and use hf:FOLDER."
         ) from None
-
-
-def _has_weights(folder: Path) -> bool:
-    return any(any(folder.glob(pattern)) for pattern in _WEIGHTS)
 
 
 def _loaded(folder: Path, kind: str) -> tuple[Any, Any]:
@@ -123,10 +116,9 @@ def _loaded(folder: Path, kind: str) -> tuple[Any, Any]:
     tokenizers = library("transformers.models.auto.tokenization_auto", "huggingface")
     options = {"local_files_only": True, "trust_remote_code": False}
     try:
-        with tensors_only():
-            model, loaded = getattr(module, _CLASSES[kind]).from_pretrained(
-                folder, local_files_only=True, output_loading_info=True
-            )
+        model, loaded = getattr(module, _CLASSES[kind]).from_pretrained(
+            folder, local_files_only=True, output_loading_info=True
+        )
         tokenizer = tokenizers.AutoTokenizer.from_pretrained(folder, **options)
     except Exception as error:  # damaged configurations and weights raise nearly anything
         raise InputError(

@@ -15,7 +15,6 @@ import re
 import unicodedata
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -45,36 +44,6 @@ FORMAT = 1
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 Weights: TypeAlias = Mapping[str, Any]  # arrays of NumPy or of torch
-
-
-@dataclass(frozen=True)
-class Lexicon:
-    """Word embeddings, with buckets for the pieces of words that it does not know."""
-
-    known: Mapping[str, int]
-    words: Numbers  # (number of known words, W)
-    buckets: Numbers  # (number of buckets, W)
-
-    def embed(self, texts: Sequence[str]) -> tuple[Numbers, Mask]:
-        """Token embeddings (n, T, W) and a mask (n, T) that is true where there is a word.
-
-        A text without words becomes one word that is all zeros.
-        """
-        split = [split_words(text) for text in texts]
-        length = max([1, *map(len, split)])
-        tokens = np.zeros((len(split), length, self.words.shape[1]), np.float32)
-        mask = np.zeros((len(split), length), np.bool_)
-        for row, words in enumerate(split):
-            mask[row, : max(1, len(words))] = True
-            for place, word in enumerate(words):
-                tokens[row, place] = self.vector(word)
-        return tokens, mask
-
-    def vector(self, word: str) -> Numbers:
-        """The embedding of a known word, or the mean over the pieces of an unknown one."""
-        if word in self.known:
-            return np.asarray(self.words[self.known[word]])
-        return np.asarray(self.buckets[piece_buckets(word, len(self.buckets))].mean(axis=0))
 
 
 def split_words(text: str) -> list[str]:
@@ -196,8 +165,7 @@ class Mini:
         self.source: str = "bundled with crg" if path is None else str(source)
         self.facts, weights, self.fingerprint = _read(source)
         self.weights = {name: array.astype(np.float32) for name, array in weights.items()}
-        known = {word: row for row, word in enumerate(self.facts["words"])}
-        self.lexicon = Lexicon(known, self.weights.pop("words"), self.weights.pop("buckets"))
+        self._known = {word: row for row, word in enumerate(self.facts["words"])}
         self.width = int(self.facts["width"])
         self.logit_scale = float(self.facts["logit_scale"])
         mean, std = tuple(self.facts["mean"]), tuple(self.facts["std"])
@@ -222,12 +190,32 @@ class Mini:
         layers, heads = self.facts["layers"], self.facts["heads"]
         with one_blas_thread():
             parts = [
-                text_features(
-                    *self.lexicon.embed(texts[at : at + _SENTENCES]), self.weights, layers, heads
-                )
+                text_features(*self.embed(texts[at : at + _SENTENCES]), self.weights, layers, heads)
                 for at in range(0, len(texts), _SENTENCES)
             ]
         return np.concatenate([np.zeros((0, self.width), np.float32), *parts])
+
+    def embed(self, texts: Sequence[str]) -> tuple[Numbers, Mask]:
+        """Token embeddings (n, T, W) and a mask (n, T) that is true where there is a word.
+
+        A text without words becomes one word that is all zeros.
+        """
+        split = [split_words(text) for text in texts]
+        shape = len(split), max([1, *map(len, split)])
+        tokens = np.zeros((*shape, self.weights["words"].shape[1]), np.float32)
+        mask = np.zeros(shape, np.bool_)
+        for row, words in enumerate(split):
+            mask[row, : max(1, len(words))] = True
+            for place, word in enumerate(words):
+                tokens[row, place] = self.vector(word)
+        return tokens, mask
+
+    def vector(self, word: str) -> Numbers:
+        """The embedding of a known word, or the mean over the pieces of an unknown one."""
+        if word in self._known:
+            return np.asarray(self.weights["words"][self._known[word]])
+        buckets = self.weights["buckets"]
+        return np.asarray(buckets[piece_buckets(word, len(buckets))].mean(axis=0))
 
     def promptable(self) -> PromptableTextEncoder:
         """The text encoder in torch, which takes context vectors in place of words."""
@@ -239,7 +227,7 @@ class MiniPrompts:
 
     def __init__(self, mini: Mini) -> None:
         torch = library("torch", "torch")
-        self.name, self._lexicon = mini.name, mini.lexicon
+        self.name, self._mini = mini.name, mini
         self.layers, self.heads = mini.facts["layers"], mini.facts["heads"]
         self.weights: dict[str, Any] = {
             key: torch.tensor(values)
@@ -251,8 +239,8 @@ class MiniPrompts:
     def context_of(self, words: str) -> Any:
         """The embeddings (M, W) of ``words``."""
         torch = library("torch", "torch")
-        rows = [torch.tensor(self._lexicon.vector(word)) for word in split_words(words)]
-        return torch.stack(rows) if rows else torch.zeros(0, self._lexicon.words.shape[1])
+        tokens, _ = self._mini.embed([words])
+        return torch.tensor(tokens[0, : len(split_words(words))])
 
     def encode(self, context: Any, endings: Sequence[str]) -> Any:
         """Unit features (K, D) of context (M, W) or (K, M, W) followed by each ending.
@@ -276,7 +264,7 @@ class MiniPrompts:
         """Embeddings (K, T, W) of the endings and a mask (K, T) of words."""
         if endings not in self._embedded:
             torch = library("torch", "torch")
-            tokens, _ = self._lexicon.embed(endings)
+            tokens, _ = self._mini.embed(endings)
             lengths = torch.tensor([[len(split_words(ending))] for ending in endings])
             mask = torch.arange(tokens.shape[1]) < lengths.reshape(-1, 1)
             if len(self._embedded) >= _CACHED_LISTS:

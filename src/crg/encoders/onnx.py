@@ -136,12 +136,6 @@ def _check_similar(graph: Path, features: Vectors, stored: list[list[float]] | N
     """Refuse features whose error is not small beside the distance of the two test inputs."""
     if stored is None:
         return
-    widths = {len(row) for row in stored}
-    if widths != {features.shape[1]}:
-        raise InputError(
-            f"The reference features of {graph} are {max(widths)} wide, not {features.shape[1]}: "
-            "export the model again."
-        )
     expected = np.array(stored, np.float32)
     error = float(np.linalg.norm(features - expected, axis=1).max())
     apart = float(np.linalg.norm(expected[0] - expected[1]))
@@ -244,6 +238,8 @@ def _read_description(folder: Path) -> tuple[About, str]:
             about.tokenizer = about.context_length = None
         if (about.tokenizer is None) != (about.context_length is None):
             raise ValueError("context_length and tokenizer belong together")
+        if {len(row) for rows in about.reference.values() for row in rows} - {about.width}:
+            raise ValueError(f"reference features are not {about.width} wide")
     except InputError:
         raise
     except (OSError, ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors

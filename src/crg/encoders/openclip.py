@@ -6,14 +6,14 @@ import contextlib
 import copy
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from crg.encoders.torch_encoder import TorchEncoder, tensors_only
+from crg.encoders.torch_encoder import TorchEncoder
 from crg.encoders.weights import (
     fetch_weights,
     is_torchscript,
@@ -41,7 +41,7 @@ class OpenClip(TorchEncoder):
         library("open_clip", "openclip")
         super().__init__(device, precision)
         self.name = name
-        with _quietly():
+        with _quietly(name):
             if name.startswith(_FOLDERS):
                 known_as, quick_gelu = name, False
                 model, self.source = _from_folder(name)
@@ -78,7 +78,12 @@ def _from_weights(name: str, weights: str | Path) -> tuple[Any, str, bool]:
         habits = library("open_clip", "openclip").get_pretrained_cfg(name, weights)
     quick_gelu = bool(habits.get("quick_gelu"))
     prepared = {key: habits[key] for key in _PREPARED if key in habits}
-    model = _created(name, force_quick_gelu=quick_gelu, force_preprocess_cfg=prepared)
+    model = library("open_clip", "openclip").create_model(
+        name,
+        pretrained_text=False,
+        force_quick_gelu=quick_gelu,
+        force_preprocess_cfg=prepared,
+    )
     load_weights(model, file)
     return model, source, quick_gelu
 
@@ -87,9 +92,9 @@ def _from_folder(name: str) -> tuple[Any, str]:
     """A model whose configuration and weights are in one folder, and that folder."""
     place = name.split(":", 1)[1]
     try:
-        with tensors_only():
-            return _created(name, require_pretrained=True), place
-    except InputError:
+        options = {"pretrained_text": False, "require_pretrained": True}
+        return library("open_clip", "openclip").create_model(name, **options), place
+    except ModuleNotFoundError:
         raise
     except Exception as error:
         raise InputError(
@@ -111,21 +116,11 @@ def _habits(model: str, file: Path) -> dict[str, Any]:
     return agreed | ({"quick_gelu": True} if is_torchscript(file) else {})
 
 
-def _created(name: str, **options: Any) -> Any:
-    open_clip = library("open_clip", "openclip")
-    try:
-        return open_clip.create_model(name, pretrained_text=False, **options)
-    except (ModuleNotFoundError, RuntimeError) as error:
-        if "transformers" not in str(error):
-            raise
-        raise InputError(_needs_transformers(name, error)) from None
-
-
 def _tokenizer(name: str) -> Any:
     try:
         return library("open_clip", "openclip").get_tokenizer(name)
-    except ModuleNotFoundError as error:
-        raise InputError(_needs_transformers(name, error)) from None
+    except ModuleNotFoundError:
+        raise
     except Exception as error:
         raise InputError(
             f"The tokenizer of {name} cannot be loaded ({first_line(error)}): "
@@ -149,22 +144,25 @@ def _preprocessing(name: str, given: dict[str, Any]) -> Preprocessing:
     return Preprocessing(height, mean, std, how, given["resize_mode"])
 
 
-def _needs_transformers(name: str, error: Exception) -> str:
-    return (
-        f"{name} reads text with a tokenizer from Hugging Face ({first_line(error)}): "
-        f"{install('huggingface')}."
-    )
-
-
 @contextlib.contextmanager
-def _quietly() -> Iterator[None]:
-    """Keep open_clip from writing to the screen and from setting up the log of the program."""
+def _quietly(name: str) -> Iterator[None]:
+    """Keep open_clip from writing to the screen and from setting up the log of the program.
+
+    A tokenizer of the model ``name`` that needs transformers is reported with the extra.
+    """
     root, silent = logging.getLogger(), logging.NullHandler()
     root.addHandler(silent)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
+    except (ModuleNotFoundError, RuntimeError) as error:
+        if "transformers" not in str(error):
+            raise
+        raise InputError(
+            f"{name} reads text with a tokenizer from Hugging Face ({first_line(error)}): "
+            f"{install('huggingface')}."
+        ) from None
     finally:
         root.removeHandler(silent)
 
@@ -200,37 +198,25 @@ class OpenClipPrompts:
 
         Endings that are too long are cut as the tokenizer cuts any sentence.
         """
-        functional = library("torch", "openclip").nn.functional
         ids = self._sentences(context.shape[-2], tuple(endings))
         rows = context.to(self._embedding.weight).expand(len(ids), *context.shape[-2:])
         model, ids = shortened(self.model, self._path, ids)
-        spliced = with_part(model, self._path, self._splice(rows))
-        return functional.normalize(spliced.encode_text(ids), dim=-1)
-
-    def _splice(self, rows: Any) -> Callable[[Any], Any]:
-        """What takes the place of the table of embeddings: the same, but for the context."""
-        torch, table, start = library("torch", "openclip"), self._embedding, self._start
+        torch, start, end = library("torch", "openclip"), self._start, self._start + rows.shape[1]
 
         def embed(ids: Any) -> Any:
-            words = table(ids)
-            end = start + rows.shape[1]
+            words = self._embedding(ids)
             return torch.cat([words[:, :start], rows.to(words), words[:, end:]], dim=1)
 
-        return embed
+        spliced = with_part(model, self._path, embed)
+        return torch.nn.functional.normalize(spliced.encode_text(ids), dim=-1)
 
     def _sentences(self, n_vectors: int, endings: tuple[str, ...]) -> Any:
         """Token ids (K, L) of M placeholders and the ending."""
         key = (n_vectors, endings)
-        if key not in self._ids:
-            placeholders = " ".join([_PLACEHOLDER] * n_vectors)
-            ids = self.tokenizer([f"{placeholders} {ending}" for ending in endings])
-            self._check(ids, n_vectors)
-            if len(self._ids) >= _CACHED_LISTS:
-                self._ids.clear()
-            self._ids[key] = ids.to(self._embedding.weight.device)
-        return self._ids[key]
-
-    def _check(self, ids: Any, n_vectors: int) -> None:
+        if key in self._ids:
+            return self._ids[key]
+        placeholders = " ".join([_PLACEHOLDER] * n_vectors)
+        ids = self.tokenizer([f"{placeholders} {ending}" for ending in endings])
         most = ids.shape[1] - self._start - 2  # one for a class name and one for the end
         if n_vectors > most:
             raise InputError(
@@ -243,6 +229,10 @@ class OpenClipPrompts:
                 f"The tokenizer of {self.name} does not keep words in their places: "
                 "tune prompts in another model."
             )
+        if len(self._ids) >= _CACHED_LISTS:
+            self._ids.clear()
+        self._ids[key] = ids.to(self._embedding.weight.device)
+        return self._ids[key]
 
     def _tokens(self, words: str) -> list[int]:
         """Token ids of words without what marks a beginning and an end."""

@@ -1,12 +1,10 @@
-"""What encoders on torch share: device and precision, safe loading, bytes in, unit features out."""
+"""What encoders on torch share: device and precision, bytes in, unit features out."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
@@ -109,24 +107,6 @@ def choose_precision(wanted: str | None, device: str) -> str:
     if wanted == "fp16" and device.startswith("cpu"):
         raise InputError("fp16 is slow on a processor: use bf16 or fp32, or a GPU.")
     return wanted
-
-
-@contextlib.contextmanager
-def tensors_only() -> Iterator[None]:
-    """Let torch unpickle nothing but tensors.
-
-    open_clip asks for that too, but after a TypeError it tries again without, which older
-    versions of torch understand as permission to run whatever the file holds.
-    """
-    variable = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
-    before = os.environ.get(variable)
-    os.environ[variable] = "1"
-    try:
-        yield
-    finally:
-        del os.environ[variable]
-        if before is not None:
-            os.environ[variable] = before
 
 
 def check_reachable(address: str) -> None:

@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from crg.encoders.torch_encoder import check_reachable, tensors_only
+from crg.encoders.torch_encoder import check_reachable
 from crg.extras import first_line, library
 from crg.suggest import nearest
 from crg.types import InputError
@@ -21,7 +21,7 @@ _MISFITS = (
     TypeError,
     IndexError,
     AssertionError,
-)  # of open_clip's loader
+)
 _CLIP_CACHE = Path("~/.cache/clip")  # where both openai/CLIP and open_clip keep downloads
 
 
@@ -128,16 +128,14 @@ def _on_hub(about: dict[str, Any]) -> tuple[str, list[str]]:
 
 
 def load_weights(model: Any, file: Path) -> None:
-    """Load the weights of ``file`` into ``model`` by open_clip's loader; they must fit exactly."""
+    """Load the tensors of ``file`` into ``model`` by open_clip's loader; they must fit exactly."""
     try:
         if is_torchscript(file):
             state = read_torchscript(file)
             weights = {name: state[name] for name in state if name not in _NOTES}
             model.load_state_dict(weights, strict=True)
         else:
-            factory = library("open_clip", "openclip").factory
-            with tensors_only():
-                factory.load_checkpoint(model, str(file), weights_only=True)
+            library("open_clip", "openclip").factory.load_checkpoint(model, str(file))
     except Exception as error:
         if isinstance(error, _MISFITS) or "loading state_dict" in str(error):
             strange = re.search(r"(?:key.*?\"|size mismatch for )([\w.]+)", str(error))

@@ -29,6 +29,24 @@ _TOGETHER = 4  # lines that are handled in one go
 
 
 @compiled
+def resize(lines, one, other, bicubic, flip_one, flip_other, out):
+    """Resize one direction, whose ``lines`` are rows, then the other, whose lines become rows.
+
+    A direction is where it begins in the image, its length, the length it is scaled to, and
+    where the square begins in that.
+    """
+    side = out.shape[0]
+    first, weights = axis_weights(one[1], one[2], one[3], side, bicubic)
+    then, more = axis_weights(other[1], other[2], other[3], side, bicubic)
+    low, high = then[0], min(other[1], then[-1] + more.shape[1])  # of the other, what is needed
+    made = np.empty((side, 3 * (high - low)), np.uint8)
+    combine_lines(lines, one[0], one[1], 3 * (other[0] + low), first, weights, flip_one, made)
+    turned = np.empty((high - low, 3 * side), np.uint8)
+    transpose(made, turned)
+    combine_lines(turned, 0, high - low, 0, then - low, more, flip_other, out)
+
+
+@compiled
 def combine_lines(source, at, length, offset, first, weights, flipped, out):
     """One direction: each row of ``out`` is a weighted sum of rows of ``source``.
 
