@@ -279,7 +279,7 @@ def test_look_ahead_is_bounded(workers: int, ahead: int) -> None:
     for _ in range(5):
         next(views)
     assert taken <= 4 + ahead
-    views.close()  # type: ignore[attr-defined]
+    views.close()
     assert not view_threads()
 
 
@@ -289,7 +289,7 @@ def test_interruption_leaves_no_threads() -> None:
     next(views)
     assert view_threads()
     with pytest.raises(KeyboardInterrupt):
-        views.throw(KeyboardInterrupt)  # type: ignore[attr-defined]
+        views.throw(KeyboardInterrupt)
     assert not view_threads()
 
 

@@ -60,9 +60,7 @@ def encode_blocks(
     ids = chain.from_iterable(block.ids for block in blocks)
     more = options.variations.of if options.variations else None
     views = iter_views(sources, ids, encoder.preprocessing, options.recipe, threads, more)
-    with contextlib.ExitStack() as stack:
-        if hasattr(views, "close"):
-            stack.callback(views.close)
+    with contextlib.closing(views):
         for number, block in enumerate(blocks):
             made = islice(views, len(block))
             yield number, *_encoded(block, made, encoder, options, advance)

@@ -31,14 +31,7 @@ from crg.features.store import (
 )
 from crg.images.image_set import ImageSet
 from crg.images.views import Recipe
-from crg.prompts import (
-    Cache,
-    Descriptions,
-    Mode,
-    class_prompts,
-    distinct_names,
-    encode_classes,
-)
+from crg.prompts import Cache, Descriptions, Mode, class_prompts, distinct_names, encode_classes
 from crg.types import InputError
 
 Run: TypeAlias = Callable[
@@ -62,15 +55,8 @@ class Wording:
         self, dataset: ImageSet, encoder: Encoder, on_note: Callable[[str], None] | None
     ) -> Vectors:
         """The text features (K, D) of the classes."""
-        return encode_classes(
-            encoder,
-            dataset.class_names,
-            self._templates(dataset),
-            self.descriptions,
-            self.mode,
-            self.cache,
-            on_note,
-        )
+        templates, how = self._templates(dataset), (self.descriptions, self.mode, self.cache)
+        return encode_classes(encoder, dataset.class_names, templates, *how, on_note)
 
     def key(self, dataset: ImageSet) -> dict[str, Any]:
         """The entries in the key of a store that decide its text features."""
@@ -91,8 +77,7 @@ def make_plan(
     """The store for these images, this encoder, these views and these prompts, in blocks."""
     variations, size = options.variations, images_per_block(options.n_views)
     key = _key(dataset, encoder, options.recipe) | wording.key(dataset) | {"block": size}
-    if variations:  # a store without generated views has no such entry
-        key[GENERATED] = variations.count
+    key |= {GENERATED: variations.count} if variations else {}
     header = Header(
         key=key | _content(dataset, variations),
         class_names=list(distinct_names(dataset.class_names)),

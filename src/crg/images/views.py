@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
@@ -126,7 +126,7 @@ def iter_views(
     recipe: Recipe,
     workers: int,
     variations: Callable[[str], Sequence[Any]] | None = None,
-) -> Iterator[Pixels | InputError]:
+) -> Generator[Pixels | InputError, None, None]:
     """The views of each image in turn, or the error that says why it could not be read.
 
     The images that ``variations`` returns for an id are added as the last views. That many
