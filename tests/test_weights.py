@@ -58,17 +58,8 @@ def publish(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.fixture
-def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No network, and an empty home."""
-
-    def fail(*_: Any, **__: Any) -> None:
-        raise URLError(OSError(-2, "Name or service not known"))
-
-    monkeypatch.setattr(module, "urlopen", fail)
-    _empty_home(monkeypatch, tmp_path)
-
-
-def _empty_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def empty_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A home without any downloads."""
     import huggingface_hub.constants
 
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -119,13 +110,11 @@ def test_the_default_weights(publish: Any, tags: list[str], chosen: str) -> None
     assert OpenClip("small-vit").fingerprint == named.fingerprint
 
 
-def test_the_caches_of_the_hub_and_of_clip_are_used(
-    publish: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("empty_home")
+def test_the_caches_of_the_hub_and_of_clip_are_used(publish: Any, tmp_path: Path) -> None:
     """Weights that were downloaded before, by whichever program, are not fetched again."""
     from safetensors.torch import save_file
 
-    _empty_home(monkeypatch, tmp_path)
     publish("hub", hf_hub="someone/model/")
     publish("clip", url="https://example.org/sha/small.pt")
     repository = tmp_path / "hub" / "models--someone--model"
@@ -142,9 +131,21 @@ def test_the_caches_of_the_hub_and_of_clip_are_used(
     assert hub.fingerprint != clip.fingerprint
 
 
-@pytest.mark.usefixtures("offline")
-def test_unreachable_weights_say_which_file_to_put_where(publish: Any) -> None:
-    """The sentence names the host, the file, its address and the name to use then."""
+@pytest.mark.usefixtures("empty_home")
+def test_unreachable_weights_say_which_file_to_put_where(
+    publish: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sentence names the host, the file, its address and the name to use then.
+
+    A host that answers but has no such file is not taken for a missing network.
+    """
+    fault: Exception = URLError(OSError(-2, "Name or service not known"))
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise fault
+
+    monkeypatch.setattr(module, "urlopen", fail)
+    monkeypatch.setattr(open_clip().pretrained.urllib.request, "urlopen", fail)
     with refused_in_one_sentence(
         "huggingface.co: Name or service not known",
         "put open_clip_model.safetensors from https://huggingface.co/timm/resnet50_clip.openai",
@@ -154,20 +155,7 @@ def test_unreachable_weights_say_which_file_to_put_where(publish: Any) -> None:
     publish("web", url="https://example.org/sha/small.pt")
     with refused_in_one_sentence("example.org", "put small.pt", "--model small-vit:small.pt"):
         load_encoder("small-vit:web")
-
-
-def test_a_failing_download_is_reported(
-    publish: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A host that answers but has no such file is not taken for a missing network."""
-
-    def not_found(*_: Any, **__: Any) -> None:
-        raise HTTPError("https://example.org", 404, "Not Found", None, None)  # type: ignore[arg-type]
-
-    _empty_home(monkeypatch, tmp_path)
-    monkeypatch.setattr(module, "urlopen", not_found)
-    monkeypatch.setattr(open_clip().pretrained.urllib.request, "urlopen", not_found)
-    publish("web", url="https://example.org/sha/small.pt")
+    fault = HTTPError("https://example.org", 404, "Not Found", None, None)  # type: ignore[arg-type]
     with refused_in_one_sentence("404", "put small.pt"):
         load_encoder("small-vit:web")
 
@@ -285,37 +273,6 @@ class _Calls:
         return self.call
 
 
-def _hostile(source: Path, target: Path, content: bytes) -> Path:
-    """The archive with another pickle in it."""
-    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
-        for name in old.namelist():
-            new.writestr(name, content if name.endswith("/data.pkl") else old.read(name))
-    return target
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        _Calls(os.system, "touch run"),
-        _Calls(Path.mkdir, Path("run")),
-        _Calls(eval, "open('run', 'w')"),
-        _Calls(getattr, "", "join"),
-        [1, 2, 3],
-        None,
-    ],
-    ids=["system", "mkdir", "eval", "getattr", "list", "nothing"],
-)
-def test_hostile_archives_are_refused(
-    archives: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Any
-) -> None:
-    """A pickle that calls anything, or holds no model, is refused and nothing is called."""
-    monkeypatch.chdir(tmp_path)
-    file = _hostile(archives["vit"], tmp_path / "hostile.pt", pickle.dumps(call, 2))
-    with refused_in_one_sentence("hostile.pt"):
-        load_encoder(f"small-vit:{file}", device="cpu")
-    assert not (tmp_path / "run").exists()
-
-
 def _beyond(key: str, count: int) -> bytes:
     """A pickle of one module with one tensor that begins at the storage ``key``."""
     pid = f"(X\x07\0\0\0storagectorch\nFloatStorage\nX{_text(key)}X{_text('cpu')}K\x01tQ"
@@ -330,27 +287,25 @@ def _text(text: str) -> str:
     return len(text).to_bytes(4, "little").decode("latin-1") + text
 
 
-@pytest.mark.parametrize(("key", "count"), [("0", 10**6), ("../../secret", 1), ("nowhere", 1)])
-def test_tensors_outside_of_the_archive_are_refused(
-    archives: dict[str, Path], tmp_path: Path, key: str, count: int
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(pickle.dumps(call, 2) for call in (
+            _Calls(os.system, "touch run"), _Calls(Path.mkdir, Path("run")),
+            _Calls(eval, "open('run', 'w')"), _Calls(getattr, "", "join"), [1, 2, 3], None,
+        )),
+        *(_beyond(*each) for each in (("0", 10**6), ("../../secret", 1), ("nowhere", 1))),
+    ],
+    ids=["system", "mkdir", "eval", "getattr", "list", "nothing", "long", "outside", "missing"],
+)  # fmt: skip
+def test_hostile_archives_are_refused(
+    archives: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
 ) -> None:
-    """A tensor beyond the end of its storage, or of a storage that is not there, is refused."""
-    file = _hostile(archives["vit"], tmp_path / "hostile.pt", _beyond(key, count))
+    """A pickle that calls anything, holds no model, or leaves its storages is refused."""
+    monkeypatch.chdir(tmp_path)
+    with zipfile.ZipFile(archives["vit"]) as old, zipfile.ZipFile("hostile.pt", "w") as new:
+        for name in old.namelist():
+            new.writestr(name, content if name.endswith("/data.pkl") else old.read(name))
     with refused_in_one_sentence("hostile.pt"):
-        load_encoder(f"small-vit:{file}", device="cpu")
-
-
-def test_checkpoints_are_never_unpickled_freely(monkeypatch: pytest.MonkeyPatch) -> None:
-    """open_clip tries again without a limit after a TypeError, and even then the limit holds."""
-    limits = []
-
-    def load(*_: Any, **options: Any) -> Any:
-        limits.append(os.environ.get("TORCH_FORCE_WEIGHTS_ONLY_LOAD"))
-        raise TypeError("as a file may provoke")
-
-    name = saved("small-vit")
-    monkeypatch.setattr(torch, "load", load)
-    with refused_in_one_sentence(".pt"):
-        load_encoder(name, device="cpu")
-    assert limits and set(limits) == {"1"}
-    assert "TORCH_FORCE_WEIGHTS_ONLY_LOAD" not in os.environ
+        load_encoder("small-vit:hostile.pt", device="cpu")
+    assert not (tmp_path / "run").exists()
