@@ -6,7 +6,6 @@ import json
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -17,27 +16,21 @@ from sentences import refused_in_one_sentence
 from torchvision_operators import open_clip
 
 
-def test_mini_is_loaded_by_name() -> None:
-    """mini is bundled: it loads, and its features have unit length."""
-    encoder = load_encoder("mini", device="cpu", precision="fp32")
-    assert isinstance(encoder, Mini)
-    features = encoder.encode_texts(["a red square"])
-    assert features.shape == (1, encoder.width)
-    assert np.linalg.norm(features) == pytest.approx(1, abs=1e-5)
-
-
-@pytest.mark.parametrize("options", [{"device": "cuda"}, {"precision": "bf16"}])
-def test_mini_has_no_choice_of_device(options: dict[str, str]) -> None:
-    """mini computes on the processor, and says so."""
-    with refused_in_one_sentence("mini", "leave"):
-        load_encoder("mini", **options)
-
-
-def test_a_folder_that_is_no_export_is_refused(tmp_path: Path) -> None:
-    """onnx:FOLDER names the command that makes such a folder."""
-    pytest.importorskip("onnxruntime")
-    with refused_in_one_sentence(str(tmp_path), "crg encoders export"):
-        load_encoder(f"onnx:{tmp_path}")
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("mini", {"device": "cuda"}, ["mini", "leave"]),
+        ("mini", {"precision": "bf16"}, ["mini", "leave"]),
+        ("onnx:.", {}, ["crg encoders export"]),
+    ],
+)
+def test_impossible_models_are_refused(
+    name: str, options: dict[str, str], words: list[str]
+) -> None:
+    """mini computes on the processor in fp32, and a folder must be an exported one."""
+    assert isinstance(load_encoder("mini", device="cpu", precision="fp32"), Mini)
+    with refused_in_one_sentence(*words):
+        load_encoder(name, **options)
 
 
 def test_the_list_begins_with_mini_and_the_papers_models() -> None:
