@@ -195,9 +195,11 @@ def test_spoilt_folders_are_refused(folder: Path, spoil: Spoil, words: list[str]
         *(_preprocessing(std=[0.5, each, 0.5]) for each in (0.0, math.nan)),
         _preprocessing(interpolation="magic"),
         _preprocessing(fit=True),
-        *({"files": files} for files in ([], {"image.onnx": 5})),
+        {"files": []},
+        {"files": {"image.onnx": 5}},
         *({"reference": {"images": rows}} for rows in ([[math.nan] * 24] * 2, [[0.1] * 24])),
-        *({"version": version} for version in (True, [[[]]])),
+        {"version": True},
+        {"version": [[[]]]},
     ],
     ids=lambda change: json.dumps(change)[:60],
 )
