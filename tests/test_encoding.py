@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from crg.atomic import locked
 from crg.encoders.base import Vectors
 from crg.encoding import EncodingProgress, Wording, encode
 from crg.engine.ray import encode_on_ray
@@ -223,19 +224,12 @@ def test_a_disk_that_is_too_small_is_refused_at_once(
     assert encoder.encoded == 0
 
 
-def test_two_jobs_do_not_write_to_one_store(tmp_path: Path) -> None:
-    """A second process is refused while the first one lives, and not once it was killed."""
-    code = (
-        "import sys, time; from crg.atomic import locked\n"
-        "with locked(sys.argv[1]): print('held', flush=True); time.sleep(60)"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path / store.HEADER)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
-        with refused_in_one_sentence("is being written by another process"):
-            run(dots(), tmp_path)
-        holder.kill()
-    assert run(dots(), tmp_path).n_images == 40
+def test_two_jobs_do_not_write_to_one_store(out: Path) -> None:
+    """A second job is refused while the first one runs."""
+    out.mkdir()
+    with locked(out / store.HEADER), refused_in_one_sentence("written by another process"):
+        run(dots(), out)
+    assert run(dots(), out).n_images == 40
 
 
 def test_other_folders_are_left_alone(tmp_path: Path) -> None:

@@ -53,14 +53,13 @@ def difference(one: Any, other: Any) -> int:
     return int(np.abs(np.asarray(one).astype(int) - np.asarray(other).astype(int)).max())
 
 
-@pytest.mark.parametrize("compiled", [True, False])
 @settings(max_examples=60, deadline=None)
 @given(width=sides, height=sides, side=st.integers(1, 70), how=st.sampled_from(sorted(FILTERS)))
-def test_originals(compiled: bool, width: int, height: int, side: int, how: Any) -> None:
+def test_originals(width: int, height: int, side: int, how: Any) -> None:
     """Row 0 is torchvision's to a rounding, from one pixel to a tall or wide strip."""
     image, wanted = noise(width, height), Preprocessing(side, (0, 0, 0), (1, 1, 1), how)
     crop = original(width, height, side, how, squash=False)
-    assert difference(cut(image, crop, side, compiled), plain_original(image, wanted)) <= 1
+    assert difference(cut(image, crop, side, True), plain_original(image, wanted)) <= 1
 
 
 @pytest.mark.parametrize("compiled", [True, False])
@@ -74,15 +73,14 @@ def test_usual_originals(compiled: bool, size: tuple[int, int]) -> None:
     assert difference(cut(image, crop, 224, compiled), plain_original(image, wanted)) == 0
 
 
-@pytest.mark.parametrize("compiled", [True, False])
 @settings(max_examples=60, deadline=None)
 @given(width=sides, height=sides, side=st.integers(1, 70), draws=draws)
-def test_crops(compiled: bool, width: int, height: int, side: int, draws: list[float]) -> None:
+def test_crops(width: int, height: int, side: int, draws: list[float]) -> None:
     """The other rows are torchvision's random crops to a rounding, enlarged or reduced."""
     image = noise(width, height)
     crop = random_crop(width, height, side, "bilinear", draws, 0.08)
     assert (crop.left, crop.top, crop.width, crop.height) == crop_place(width, height, draws)
-    assert difference(cut(image, crop, side, compiled), plain_crop(image, draws, side)) <= 1
+    assert difference(cut(image, crop, side, True), plain_crop(image, draws, side)) <= 1
 
 
 @settings(max_examples=100, deadline=None)
