@@ -11,7 +11,7 @@ installed and whether or not the kernels are compiled.
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -20,49 +20,62 @@ from crg.images import WORTH_COMPILING, pixel_kernels
 from crg.images.preprocessing import Crop, Pixels
 
 _BITS = 22  # behind the point, of a weight
-Weights: TypeAlias = list[tuple[int, Any]]  # per place: the first pixel, and the weights from it on
+TOGETHER = 4  # lines that the compiled kernels handle in one go
+
+
+def axis_weights(length: int, scaled: int, begin: int, side: int, bicubic: bool) -> Any:
+    """For each of ``side`` places from ``begin`` on, the first pixel and the weights from there.
+
+    The kernels are compiled with this function, too.
+    """
+
+    def kernel(distance: float) -> float:
+        x = abs(distance)
+        if not bicubic:
+            return max(1.0 - x, 0.0)
+        if x < 1.0:
+            return (1.5 * x - 2.5) * x * x + 1.0
+        return (((x - 5.0) * x + 8.0) * x - 4.0) * -0.5 if x < 2.0 else 0.0
+
+    step = length / scaled
+    stretch = max(step, 1.0)
+    reach = (2.0 if bicubic else 1.0) * stretch
+    n = min(length, math.ceil(reach) * 2 + 1)
+    n += -n % TOGETHER
+    first, weights = np.empty(side, np.int64), np.zeros((side, n), np.int32)
+    row = np.empty(n)
+    for i in range(side):
+        centre = (begin + i + 0.5) * step
+        low = max(int(centre - reach + 0.5), 0)
+        high = min(int(centre + reach + 0.5), length)
+        total = 0.0
+        for j in range(high - low):
+            row[j] = kernel((j + low - centre + 0.5) / stretch)
+            total += row[j]
+        for j in range(high - low):
+            weights[i, j] = math.floor(row[j] / total * float(1 << _BITS) + 0.5)
+        first[i] = low
+    return first, weights
 
 
 def cut_from_strip(part: Pixels, crop: Crop, side: int) -> Pixels:
     """The square that ``crop`` describes, of its rectangle ``part``, (H, W, 3); not flipped."""
     bicubic = crop.interpolation == "bicubic"
-    across = _weights(crop.width, crop.scaled[0], crop.x, side, bicubic)
-    down = _weights(crop.height, crop.scaled[1], crop.y, side, bicubic)
-    first, then, axis = (down, across, 0) if crop.down_first else (across, down, 1)
-    start, end = then[0][0], max(low + len(each) for low, each in then)  # of the lines needed
+    across = axis_weights(crop.width, crop.scaled[0], crop.x, side, bicubic)
+    down = axis_weights(crop.height, crop.scaled[1], crop.y, side, bicubic)
+    one, (first, weights), axis = (down, across, 0) if crop.down_first else (across, down, 1)
+    start, end = first[0], first[-1] + weights.shape[1]  # of the lines needed
     needed = part[:, start:end] if crop.down_first else part[start:end]
-    moved = [(low - start, each) for low, each in then]
-    return _combined(_combined(needed, first, axis), moved, 1 - axis)
+    return _combined(_combined(needed, one[0], one[1], axis), first - start, weights, 1 - axis)
 
 
-def _weights(length: int, scaled: int, begin: int, side: int, bicubic: bool) -> Weights:
-    step = length / scaled
-    stretch = max(step, 1.0)
-    reach = (2.0 if bicubic else 1.0) * stretch
-    rows = []
-    for centre in ((begin + i + 0.5) * step for i in range(side)):
-        low = max(int(centre - reach + 0.5), 0)
-        places = range(low, min(int(centre + reach + 0.5), length))
-        values = [_kernel((place - centre + 0.5) / stretch, bicubic) for place in places]
-        total = sum(values)
-        fixed = [math.floor(value / total * (1 << _BITS) + 0.5) for value in values]
-        rows.append((low, np.array(fixed, np.int64)))
-    return rows
-
-
-def _kernel(distance: float, bicubic: bool) -> float:
-    x = abs(distance)
-    if not bicubic:
-        return max(1.0 - x, 0.0)
-    if x < 1.0:
-        return (1.5 * x - 2.5) * x * x + 1.0
-    return (((x - 5.0) * x + 8.0) * x - 4.0) * -0.5 if x < 2.0 else 0.0
-
-
-def _combined(pixels: Pixels, weights: Weights, axis: int) -> Pixels:
+def _combined(pixels: Pixels, first: Any, weights: Any, axis: int) -> Pixels:
     """One direction: 0 is down, 1 across."""
-    lines = np.moveaxis(pixels, axis, 0)
-    sums = [np.tensordot(each, lines[low : low + len(each)], (0, 0)) for low, each in weights]
+    lines = np.moveaxis(pixels, axis, 0).astype(np.int64)
+    groups = [
+        (each, lines[low : low + len(each)]) for low, each in zip(first, weights, strict=True)
+    ]
+    sums = [np.tensordot(each[: len(group)], group, (0, 0)) for each, group in groups]
     rounded = (np.stack(sums, axis=axis) + (1 << (_BITS - 1))) >> _BITS
     whole: Pixels = np.clip(rounded, 0, 255).astype(np.uint8)
     return whole
