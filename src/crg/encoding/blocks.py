@@ -87,16 +87,12 @@ def _encoded(
             starts = range(0, len(pixels), options.batch)
             parts = [encoder.encode_images(pixels[at : at + options.batch]) for at in starts]
             images[places] = np.concatenate(parts).reshape(len(places), options.n_views, -1)
-            _check(images, places, block)
+            peaks = np.abs(images[places]).max(axis=2)  # of each view; NaN stays NaN
+            bad = np.flatnonzero((~np.isfinite(peaks) | (peaks == 0)).any(axis=1))
+            if bad.size:
+                raise InputError(
+                    f"The model gave no usable features for {block.ids[places[bad[0]]]}: "
+                    "use a higher --precision or another --model."
+                )
         advance(len(group))
     return images, unreadable
-
-
-def _check(images: Numbers, places: list[int], block: ImageSet) -> None:
-    peaks = np.abs(images[places]).max(axis=2)  # of each view; NaN stays NaN
-    bad = np.flatnonzero((~np.isfinite(peaks) | (peaks == 0)).any(axis=1))
-    if bad.size:
-        raise InputError(
-            f"The model gave no usable features for {block.ids[places[bad[0]]]}: "
-            "use a higher --precision or another --model."
-        )

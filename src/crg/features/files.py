@@ -244,20 +244,20 @@ def _checked_labels(what: str, labels: Any, count: int, n_classes: int) -> Numbe
 def _checked_generated(stored: Any, n_views: int) -> int:
     """How many of the views a generator made: at least one, and never the original."""
     number = _array("generated", stored)
-    if number.size != 1 or number.dtype.kind not in "iu" or not 0 < int(number.item()) < n_views:
-        raise InputError(
-            f"generated is {stored} but there are {n_views} views, of which the first is the "
-            "original: store how many of the others a generator made."
-        )
-    return int(number.item())
+    if number.size == 1 and number.dtype.kind in "iu" and 0 < int(number.item()) < n_views:
+        return int(number.item())
+    raise InputError(
+        f"generated is {stored} but there are {n_views} views, of which the first is the "
+        "original: store how many of the others a generator made."
+    )
 
 
 def _checked_ids(ids: Any, count: int) -> tuple[SampleId, ...]:
     """``count`` distinct names of images."""
     array = _column("ids", ids, count, "iuUS", "strings or whole numbers")
     names: list[Any] = _decoded(array).tolist()
-    if len(set(names)) != count:
-        [(twice, _)] = Counter(names).most_common(1)
+    [(twice, times)] = Counter(names).most_common(1)
+    if times > 1:
         raise InputError(f"The id {twice!r} occurs more than once: give each image its own.")
     return tuple(names)
 

@@ -19,7 +19,7 @@ import stat
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import Any
 
@@ -176,7 +176,9 @@ def _finished(image: Image.Image, name: str) -> Image.Image:
     """Load the image, turn it upright and convert it to RGB, as far as it is not so already."""
     try:
         image.load()
-        turn = _UPRIGHT.get(_orientation(image))
+        turn = None
+        with suppress(Exception):  # damaged EXIF data: the image itself may still be fine
+            turn = _UPRIGHT.get(int(image.getexif().get(_ORIENTATION, 1)))
         return _as_rgb(image if turn is None else image.transpose(turn), name)
     except InputError:
         raise
@@ -216,13 +218,6 @@ class _Memory:
 
 
 _memory = _Memory(MAX_MEMORY)
-
-
-def _orientation(image: Image.Image) -> int:
-    try:
-        return int(image.getexif().get(_ORIENTATION, 1))
-    except Exception:  # the image itself may still be fine
-        return 1
 
 
 def _as_rgb(image: Image.Image, name: str) -> Image.Image:

@@ -71,11 +71,10 @@ def cut_from_strip(part: Pixels, crop: Crop, side: int) -> Pixels:
 
 def _combined(pixels: Pixels, first: Any, weights: Any, axis: int) -> Pixels:
     """One direction: 0 is down, 1 across."""
-    lines = np.moveaxis(pixels, axis, 0).astype(np.int64)
-    groups = [
-        (each, lines[low : low + len(each)]) for low, each in zip(first, weights, strict=True)
-    ]
-    sums = [np.tensordot(each[: len(group)], group, (0, 0)) for each, group in groups]
+    lines, sums = np.moveaxis(pixels, axis, 0), []
+    for low, each in zip(first, weights.astype(np.int64), strict=True):
+        group = lines[low : low + len(each)]
+        sums.append(np.tensordot(each[: len(group)], group, (0, 0)))
     rounded = (np.stack(sums, axis=axis) + (1 << (_BITS - 1))) >> _BITS
     whole: Pixels = np.clip(rounded, 0, 255).astype(np.uint8)
     return whole
