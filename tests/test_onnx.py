@@ -96,40 +96,29 @@ def test_nothing_is_overwritten_by_accident(original: str, made: Path, tmp_path:
         export(original, tmp_path / "no" / "where")
 
 
-def test_models_that_disagree_are_refused(
-    original: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Above the tolerance nothing is left behind, not even a part of it."""
-    monkeypatch.setattr(module, "TOLERANCE", 0.0)
-    with refused_in_one_sentence("more than 0e+00", "nothing was written"):
-        export(original, tmp_path / "out")
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (OSError(28, "No space left on device"), ["No space left on device", "make room"]),
-        (RuntimeError("Unsupported: aten::magic. More words"), ["aten::magic", "open_clip"]),
-        (KeyboardInterrupt(), None),
-    ],
-    ids=["disk", "operator", "interrupt"],
-)
-def test_a_failed_export_leaves_nothing(
-    error: BaseException,
-    words: list[str] | None,
-    original: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A full disk, an operator that ONNX lacks or Ctrl-C leaves no folder."""
-
+def _raising(error: BaseException) -> Any:
     def fail(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr("torch.onnx.export", fail)
-    refused = refused_in_one_sentence(*words) if words else pytest.raises(KeyboardInterrupt)
-    with refused:
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        (f"{module.__name__}.TOLERANCE", 0.0, ["more than 0e+00", "nothing was written"]),
+        ("torch.onnx.export", _raising(OSError(28, "No space left")), ["No space", "make room"]),
+        ("torch.onnx.export", _raising(RuntimeError("No aten::magic. More")), ["aten::magic"]),
+        ("torch.onnx.export", _raising(KeyboardInterrupt()), None),
+    ],
+    ids=["other features", "disk", "operator", "interrupt"],
+)
+def test_a_failed_export_leaves_nothing(
+    name: str, value: Any, words: Any, original: str, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """Features that differ, a full disk, an operator that ONNX lacks or Ctrl-C leave no folder."""
+    monkeypatch.setattr(name, value)
+    with refused_in_one_sentence(*words) if words else pytest.raises(KeyboardInterrupt):
         export(original, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 

@@ -23,6 +23,11 @@ __all__ = [
 ]
 
 PAPER = ("RN50:openai", "ViT-B-16:openai")  # the backbones of the paper
+_HUB = "huggingface.co, or a folder, through transformers"
+_FOLDERS = (  # name, kind, source, library, extra
+    ("hf:USER/MODEL", "huggingface", _HUB, "transformers", "huggingface"),
+    ("onnx:FOLDER", "onnx", "crg encoders export", "onnxruntime", "onnx"),
+)
 
 
 def load_encoder(name: str, *, device: str | None = None, precision: str | None = None) -> Encoder:
@@ -94,18 +99,11 @@ def list_encoders(pattern: str | None = None) -> list[EncoderRow]:
 
     A pattern without ``*`` matches anywhere in MODEL:TAG, whatever the case.
     """
-    hub = "huggingface.co, or a folder, through transformers"
-    needs = [
-        extra if _problem(module, extra) else None
-        for module, extra in (("transformers", "huggingface"), ("onnxruntime", "onnx"))
-    ]
-    others = [
-        EncoderRow("mini", "mini", "bundled with crg", here=True),
-        EncoderRow("hf:USER/MODEL", "huggingface", hub, None, needs[0]),
-        EncoderRow("onnx:FOLDER", "onnx", "crg encoders export", None, needs[1]),
-    ]
-    others[1:1] = _open_clip_rows(pattern)
-    rows = [row for row in others if _matches(row.name, pattern)]
+    rows = [EncoderRow("mini", "mini", "bundled with crg", here=True), *_open_clip_rows(pattern)]
+    for name, kind, source, module, extra in _FOLDERS:
+        needs = extra if _problem(module, extra) else None
+        rows.append(EncoderRow(name, kind, source, None, needs))
+    rows = [row for row in rows if _matches(row.name, pattern)]
     if not rows:
         none = f"No model matches {pattern!r}: try a shorter pattern, such as vit or rn."
         raise InputError(open_clip_problem() or none)  # most models are open_clip's
