@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from crg.engine import Outcome
+from crg.engine.worker import Outcome
 from crg.results.schema import Failure, RunSpec
 
 PLUGIN = '''

@@ -11,7 +11,7 @@ import ray
 from msgspec.structs import replace
 
 from crg.engine import ray as engine_ray
-from crg.engine import run_all
+from crg.engine.processes import run_all
 from crg.engine.ray import run_all_on_ray
 from crg.results.schema import RunSpec
 from deadly_methods import answers, n_struck, save_deadly

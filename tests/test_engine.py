@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from crg import engine
-from crg.engine import results_only, run_all
+from crg.engine.processes import run_all
+from crg.engine.worker import forget_files, results_only
 from crg.features.files import Features, read_features
 from crg.results.schema import Failure, Result, RunSpec
 from crg.streams import Scenario
@@ -142,7 +142,7 @@ def test_workers_end_with_a_parent_that_is_killed(files: list[str], tmp_path: Pa
     write = f"__import__('pathlib').Path({str(seen)!r}).write_text(str(os.getpid()))"
     plugin = _altered(tmp_path, f"{write}; time.sleep(60)")
     code = (
-        "from crg.engine import run_all; from crg.results.schema import Data, RunSpec;"
+        "from crg.engine.processes import run_all; from crg.results.schema import Data, RunSpec;"
         f"spec = RunSpec(Data({files[0]!r}), 'constant', {{}}, 0, plugins=({plugin!r},));"
         "list(run_all([spec], isolated=True))"
     )
@@ -190,7 +190,7 @@ def test_a_file_is_read_once_until_it_changes(
         return read_features(path)
 
     monkeypatch.setattr("crg.engine.worker.read_features", counted)
-    engine.forget_files()
+    forget_files()
     path = str(save_stream(tmp_path / "a.npz"))
     list(run_all([spec(path, seed=seed) for seed in range(10)]))
     assert read == [path]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from crg.engine import results_only, run_all
-from crg.engine.worker import peak_bytes
+from crg.engine.processes import run_all
+from crg.engine.worker import peak_bytes, results_only
 from crg.streams import Scenario
 from made_experiments import spec
 from made_files import save_plugin, save_stream

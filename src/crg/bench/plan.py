@@ -21,7 +21,7 @@ import crg.parts
 from crg.bench.design import PUBLISHED, DataDesign, Design, RowDesign, SettingDesign, completed
 from crg.bench.sources import OnEncoding, render_store
 from crg.datasets.catalog import TRAIN, find_entry, get_entry
-from crg.engine import read_once, read_with_few
+from crg.engine.worker import read_once, read_with_few
 from crg.features.files import Features
 from crg.methods.options import build_config
 from crg.methods.registry import BASELINE, get_method, typed_options, whole_config

@@ -19,7 +19,8 @@ from msgspec.structs import replace
 from crg.atomic import replacing
 from crg.bench.plan import code_digest
 from crg.bench.sources import OnEncoding, discover, render_store, shapes_in
-from crg.engine import read_once, results_only, run_all
+from crg.engine.processes import run_all
+from crg.engine.worker import read_once, results_only
 from crg.features.joining import joined_sha256
 from crg.results import ledger, provenance
 from crg.results.ledger import Ledger

@@ -20,7 +20,8 @@ from crg.bench.plan import Plan
 from crg.bench.sources import draw, shapes_in
 from crg.datasets import load_dataset
 from crg.datasets.catalog import find_entry
-from crg.engine import OnProgress, Outcome, read_once, run_all
+from crg.engine.processes import run_all
+from crg.engine.worker import OnProgress, Outcome, read_once
 from crg.features.files import Features
 from crg.images.image_set import Source as ImageSource
 from crg.images.reading import read_image
