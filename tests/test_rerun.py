@@ -15,13 +15,14 @@ from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 from crg.bench.design import DataDesign
-from crg.bench.rerun import archive_file, archived, changed_since, find_line
+from crg.bench.rerun import changed_since, find_line
 from crg.bench.sources import render_store, shape_names, shapes_in
 from crg.cli import main
 from crg.results import ledger, provenance
 from crg.results.schema import Data, encode
 from crg.results.schema import Result as Run
 from documents import ROOT
+from keep_results import archive_file, archived
 from made_experiments import FILES, lines_of, save_experiment
 from made_files import raw_values, save_plugin, save_raw, save_stream
 

@@ -72,11 +72,6 @@ class MethodResult:
     right: Correctness | None = None
 
     @property
-    def is_baseline(self) -> bool:
-        """Whether it is plain zero-shot, which all methods are compared with."""
-        return is_baseline(self.row)
-
-    @property
     def remark(self) -> str | None:
         """Why it was not measured in all orders; None if it was."""
         parts = [self.status if self.status != "measured" else "", self.reason]
@@ -118,11 +113,6 @@ class Experiment:
         for each in self.comparisons:
             found[each.source.dataset if each.source.then else each.source.name].append(each)
         return {name: tuple(each) for name, each in found.items()}
-
-
-def is_baseline(row: Variant) -> bool:
-    """Whether a variant is plain zero-shot."""
-    return row.method == BASELINE and not row.options and not row.offline
 
 
 def read_experiments(
@@ -174,7 +164,7 @@ def with_methods(outline: Outline, methods: Collection[str]) -> Outline:
             f"{outline.name} has no method {unknown[0]!r}: choose from {', '.join(sorted(known))}."
         )
     wanted = {n for n, row in enumerate(outline.rows)
-              if is_baseline(row) or not {row.label, row.method}.isdisjoint(methods)}  # fmt: skip
+              if row.is_baseline or not {row.label, row.method}.isdisjoint(methods)}  # fmt: skip
     return outline.with_rows(sorted(wanted))
 
 
@@ -258,8 +248,8 @@ class _Reader:
             return result
         once = len(keys) == 1 and self.n_orders > 1  # its answers do not depend on the order
         right = correctness(runs, "metrics", once)
-        base = None if is_baseline(row) else correctness(runs, "zero_shot", once)
-        label = next((each.label for each in self.outline.rows if is_baseline(each)), BASELINE)
+        base = None if row.is_baseline else correctness(runs, "zero_shot", once)
+        label = next((each.label for each in self.outline.rows if each.is_baseline), BASELINE)
         shows_start = self.outline.figure == "cold_start" and not once and base is not None
         return replace(
             result,
@@ -289,7 +279,7 @@ class _Reader:
         found = []
         for place, mine in enumerate(rows):
             other, like = _rival(mine, rows), _most_like(mine, rows[:place])
-            if mine.right is None or mine.is_baseline:
+            if mine.right is None or mine.row.is_baseline:
                 other = like = None
             found.append(replace(
                 mine,

@@ -20,7 +20,6 @@ from crg.report.tables import (
     rival_text,
     spread_text,
 )
-from crg.results.papers import Reported
 from crg.results.schema import Source, Variant
 from crg.streams import SHUFFLED
 
@@ -44,10 +43,6 @@ def sources_name(comparisons: Sequence[Comparison]) -> str:
     return "; ".join(name.removeprefix(f"{first.name}, ") for name in names)
 
 
-def _reported(number: Reported) -> str:
-    return f"{number.value:.2f}" + ("*" if number.notes else "")
-
-
 _FIGURES = {  # attributes of a MethodResult
     "accuracy": Column("accuracy %", spread_text),
     "gain": Column("gain over zero-shot", gain_text),
@@ -58,7 +53,7 @@ _FIGURES = {  # attributes of a MethodResult
     "worst_class_accuracy": Column("worst class %", mean_percent),
     "purity": Column("cache purity %", mean_percent, is_optional=True),
     "peak_bytes": Column("peak MB", lambda each: f"{each / 1e6:.0f}"),
-    "reported": Column("in papers %", _reported),
+    "reported": Column("in papers %", lambda each: f"{each.value:.2f}{'*' * bool(each.notes)}"),
     "lines": Column("lines", lines_text),
     "remark": Column("remarks", is_text=True),
 }
@@ -259,7 +254,7 @@ def _ordered(plain: Iterable[Mapping[str, MethodResult]]) -> list[str]:
 
 
 def _main_cell(result: MethodResult) -> str:
-    if result.gain is None or result.is_baseline:
+    if result.gain is None or result.row.is_baseline:
         return "" if result.accuracy is None else f"accuracy {percent(result.accuracy.mean)}"
     return gain_text(result.gain)
 
@@ -271,7 +266,7 @@ def tally_table(experiments: Sequence[Experiment]) -> Table:
     for method in _ordered(each for some in plain for each in some):
         found = [[each[method] for each in some if method in each] for some in plain]
         results = [each for some in found for each in some]
-        if not results[0].is_baseline:
+        if not results[0].row.is_baseline:
             counts = [tally(each.gain for each in some) if some else None for some in found]
             total = tally(each.gain for each in results)
             rows.append((row_name(results[0].row), *counts, total))

@@ -76,17 +76,15 @@ class Measurements:
         if step.purity is not None:
             self.purity.append([step.index + 1, step.purity])
 
-    def speed(self) -> dict[str, Any]:
-        """Times, which need no labels."""
-        mean, median = np.mean(self.milliseconds), np.median(self.milliseconds)
-        return {"ms_per_step": float(mean), "ms_per_step_median": float(median)}
-
-    def quality(self, stream: Stream) -> dict[str, Any]:
-        """Everything that needs labels; plain values, ready for JSON.
+    def figures(self, stream: Stream, mislabelled: Any = None) -> dict[str, Any]:
+        """All metrics, or only times without labels; plain values, ready for JSON.
 
         Images of no class are answered, but not scored.
         """
-        assert stream.labels is not None
+        mean, median = np.mean(self.milliseconds), np.median(self.milliseconds)
+        speed = {"ms_per_step": float(mean), "ms_per_step_median": float(median)}
+        if stream.labels is None:
+            return speed
         truth = stream.labels[stream.rows]
         scored = truth >= 0
         labels, predicted = truth[scored], np.array(self.predicted)[scored]
@@ -104,6 +102,8 @@ class Measurements:
             "n_scored": len(labels),
             "n_outside": len(truth) - len(labels),
             **self._by_image(stream, scored, right),
+            "mislabelled": mislabelled,
+            **speed,
         }
 
     def _by_image(self, stream: Stream, scored: Numbers, right: Numbers) -> dict[str, str]:

@@ -5,6 +5,7 @@ The processor and the BLAS are recorded too: they decide how sums are rounded.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import hashlib
@@ -26,17 +27,6 @@ from crg.results.schema import Failure, Result, RunSpec
 
 _CPUINFO = Path("/proc/cpuinfo")
 _NAMES = ("model name", "Model", "cpu model", "Hardware")  # of the model, by architecture
-
-
-def describe_machine() -> dict[str, Any]:
-    """Host, architecture, number and model of the processors, and the BLAS of NumPy."""
-    return {
-        "host": platform.node(),
-        "architecture": platform.machine(),
-        "processors": os.cpu_count(),
-        "processor": processor_model(),
-        "blas": blas(),
-    }
 
 
 @functools.cache
@@ -93,29 +83,26 @@ def failed_run(key: str, reason: str, trace: str = "") -> Failure:
 
 def surroundings() -> dict[str, Any]:
     """Versions and machine of this process, as every record has them."""
-    return {"versions": _versions(), "machine": describe_machine()}
+    numba = None  # where its kernels, which round differently, are not used
+    if os.environ.get("CRG_COMPILED", "1") != "0":
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            numba = importlib.metadata.version("numba")
+    versions = {
+        "crg": crg.__version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "numba": numba,
+        "platform": platform.platform(),
+    }
+    machine = {
+        "host": platform.node(),
+        "architecture": platform.machine(),
+        "processors": os.cpu_count(),
+        "processor": processor_model(),
+        "blas": blas(),
+    }
+    return {"versions": versions, "machine": machine}
 
 
 def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-
-
-def _versions() -> dict[str, str | None]:
-    return {
-        "crg": crg.__version__,
-        "python": platform.python_version(),
-        "array_library": f"numpy {np.__version__}",
-        "numpy": np.__version__,
-        "numba": _numba(),  # its kernels round differently
-        "platform": platform.platform(),
-    }
-
-
-def _numba() -> str | None:
-    """The version of numba, None where its kernels are not used."""
-    if os.environ.get("CRG_COMPILED", "1") == "0":
-        return None
-    try:
-        return importlib.metadata.version("numba")
-    except importlib.metadata.PackageNotFoundError:
-        return None
