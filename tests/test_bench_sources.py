@@ -35,10 +35,7 @@ def test_folders_are_searched_for_files_and_stores(small_blocks: None, tmp_path:
     np.savez(tmp_path / "other.npz", weights=np.zeros(3))
     (tmp_path / "text.npz").write_text("no archive")
     found = discover([tmp_path])
-    assert [(each.name, each.dataset) for each in found] == [
-        ("one", "one"),
-        ("dtd, RN50", "dtd"),
-    ]
+    assert [(each.name, each.dataset) for each in found] == [("one", "one"), ("dtd, RN50", "dtd")]
     assert found[0].model is None and found[1].model == "RN50:openai"
 
 
@@ -73,7 +70,7 @@ def test_what_is_named_itself_must_be_usable(name: str, tmp_path: Path) -> None:
     """A path that is not there or is something else is refused with what to give instead."""
     (tmp_path / "text.npz").write_text("no archive")
     (tmp_path / "text.txt").write_text("no archive")
-    with pytest.raises(InputError, match="check what --data|is not a (feature file|readable)|not an? |damaged"):
+    with pytest.raises(InputError, match=r"check what --data|damaged|not an? "):
         discover([tmp_path / name])
 
 

@@ -37,18 +37,12 @@ def _altered(folder: Path, body: str) -> str:
 def test_workers_give_what_one_process_gives(files: list[str]) -> None:
     """Each spec comes back once with the same answers, in whichever order."""
     specs = [spec(path, m, {}, s) for path in files for m in ("tda", "zero_shot") for s in (0, 1)]
-    here, there = answers(run_all(specs)), answers(run_all(specs, workers=2))
-    assert len(here) == 8
-    assert here == there
-
-
-def test_one_worker_keeps_the_order_and_starts_no_process(files: list[str]) -> None:
-    """Runs happen here, one after the other, only as far as they are asked for."""
-    specs = [spec(files[0], seed=seed) for seed in range(3)]
     runs = run_all(specs)
-    assert next(runs)[0] is specs[0]
-    assert multiprocessing.active_children() == []
-    assert [each.seed for each, _ in runs] == [1, 2]
+    first = next(runs)
+    assert first[0] is specs[0] and multiprocessing.active_children() == []  # one worker is here
+    here = [first, *runs]
+    assert [each for each, _ in here] == specs
+    assert answers(here) == answers(run_all(specs, workers=2))
 
 
 def test_stopping_early_ends_the_workers(files: list[str], tmp_path: Path) -> None:

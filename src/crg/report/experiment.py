@@ -263,8 +263,7 @@ class _Reader:
 
     def _status(self, cells: Sequence[Cell], keys: Sequence[str]) -> tuple[str, str]:
         if not keys:
-            reasons = dict.fromkeys(cell.reason for cell in cells if cell.reason)
-            return "not run", " ".join(reasons)
+            return "not run", " ".join(dict.fromkeys(cell.reason for cell in cells if cell.reason))
         absent = [key for key in keys if key not in self.runs]
         if not absent:
             return "measured", ""
@@ -290,9 +289,8 @@ class _Reader:
         return found
 
     def _against(self, mine: MethodResult, other: MethodResult | None) -> Contrast | None:
-        if other is None:
-            return None
-        return contrast(mine.right, other.right, other.row.label, self.n_orders)
+        label, right = (other.row.label, other.right) if other else ("", None)
+        return contrast(mine.right, right, label, self.n_orders)
 
 
 def is_best(mine: MethodResult, rows: Iterable[MethodResult]) -> bool:
@@ -307,15 +305,9 @@ def _mean(result: MethodResult) -> float:
 
 def _rival(mine: MethodResult, rows: Iterable[MethodResult]) -> MethodResult | None:
     """The most accurate other method of its kind."""
-    known = [
-        each
-        for each in rows
-        if each is not mine
-        and each.accuracy is not None
-        and each.row.method != BASELINE
-        and each.row.kind == mine.row.kind
-    ]
-    return max(known, key=_mean, default=None)
+    known = [each for each in rows if each is not mine and each.accuracy is not None]
+    kind = [e for e in known if e.row.method != BASELINE and e.row.kind == mine.row.kind]
+    return max(kind, key=_mean, default=None)
 
 
 def _most_like(mine: MethodResult, above: Sequence[MethodResult]) -> MethodResult | None:

@@ -274,14 +274,6 @@ def _curves(curve: Callable[[MethodResult], Iterable[Point]], title: str) -> _Dr
     return draw
 
 
-def _start(each: MethodResult) -> list[Point]:
-    return [point for point in each.learning if point[0] <= COLD_START]
-
-
-def _errors(each: MethodResult) -> list[Point]:
-    return [(x, 1 - mean, std) for x, mean, std in each.purity_over_time]
-
-
 def _reliability(axes: Any, outline: Outline, group: _Group, styles: _Styles) -> bool:
     axes.plot([0, 100], [0, 100], color="#808080", lw=1)
     for each in group[0].results:
@@ -329,8 +321,14 @@ _KINDS: Mapping[str, _Draw] = {
     "waterfall": _gains,
     "noise": _settings,
     "streams": _streams,
-    "cold_start": _curves(_start, "running accuracy, %"),
-    "purity": _curves(_errors, "cache errors, %"),
+    "cold_start": _curves(
+        lambda each: (point for point in each.learning if point[0] <= COLD_START),
+        "running accuracy, %",
+    ),
+    "purity": _curves(
+        lambda each: ((x, 1 - mean, std) for x, mean, std in each.purity_over_time),
+        "cache errors, %",
+    ),
     "sweep": _rows,
     "shots": _rows,
     "heat": _heat,

@@ -224,8 +224,7 @@ def main_tables(experiments: Sequence[Experiment]) -> list[Table]:
     usual = _usual(experiments)
     tables = []
     for title, is_rendered in (("Feature files", False), ("Rendered shapes", True)):
-        mine = [each for each in usual.values() if each.source.is_rendered == is_rendered]
-        if mine:
+        if mine := [each for each in usual.values() if each.source.is_rendered == is_rendered]:
             tables.append(_main_table(title, mine))
     return tables
 
@@ -235,8 +234,8 @@ def _main_table(title: str, comparisons: Sequence[Comparison]) -> Table:
     methods = _ordered(plain)
     rows = []
     for method in methods:
-        known = [each[method] for each in plain if method in each]
-        rows.append((row_name(known[0].row), *(each.get(method) for each in plain)))
+        row = next(each[method].row for each in plain if method in each)
+        rows.append((row_name(row), *(each.get(method) for each in plain)))
     best = {
         (row, column)
         for column, each in enumerate(plain, start=1)

@@ -64,9 +64,9 @@ class Table:
         )
 
 
-def percent(value: float, digits: int = 2) -> str:
+def percent(value: float) -> str:
     """A fraction in %."""
-    return f"{100 * value:.{digits}f}"
+    return f"{100 * value:.2f}"
 
 
 def spread_text(spread: Spread) -> str:

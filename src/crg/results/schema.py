@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -26,8 +26,6 @@ LABELLED_IMAGES = "labelled images"  # among the needs of a method
 ENOUGH_ORDERS = 5  # with fewer stream orders nothing is called significant
 ENOUGH_IMAGES = 30  # scored in each order, for the same reason
 SIMULATED_TEXT = {"simulated": "simulated text", "model": "text of another model"}
-
-T = TypeVar("T")
 
 
 class RunMetrics(Struct, kw_only=True):
@@ -299,11 +297,3 @@ def encode(entry: Entry) -> bytes:
     """The line of an entry. Numbers that are not finite are refused: JSON cannot hold them."""
     builtins = msgspec.to_builtins(entry)
     return json.dumps(builtins, allow_nan=False, separators=(",", ":")).encode()
-
-
-def read_toml(content: bytes, kind: type[T], file: str) -> T:
-    """A TOML file as a struct, with one sentence that names the file and the place of a mistake."""
-    try:
-        return msgspec.toml.decode(content, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{file} is not valid ({error}): correct it there.") from None
