@@ -24,9 +24,8 @@ from crg.engine.ray import encode_on_ray, run_all_on_ray
 from crg.images.preprocessing import Pixels
 from crg.images.views import Recipe
 from crg.results.schema import RunSpec
-from deadly_methods import answers, n_struck, save_deadly
 from encoding_fakes import HashEncoder, contents, dot_files
-from made_experiments import spec
+from made_experiments import answers, n_struck, save_deadly, spec
 from made_files import save_plugin, save_stream
 
 _TWO = 2  # workers

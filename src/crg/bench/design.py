@@ -179,9 +179,12 @@ def completed(design: Design, file: Path | None = None) -> Design:
         replace(each, label=each.label.strip() or each.order)
         for each in design.settings or (SettingDesign(),)
     ]
-    for number, row in enumerate(rows, start=1):
-        with _at(file, f"row {number} ({row.label!r})"):
+    for number, row in enumerate(rows):
+        with _at(file, f"row {number + 1} ({row.label!r})"):
             _check_row(row)
+        # under the names of the catalogue
+        own = {e.name if (e := find_entry(k)) else k: each for k, each in row.per_dataset.items()}
+        rows[number] = replace(row, per_dataset=own)
     for number, setting in enumerate(settings, start=1):
         with _at(file, f"setting {number} ({setting.label!r})"):
             setting.scenario  # noqa: B018
@@ -194,7 +197,7 @@ def completed(design: Design, file: Path | None = None) -> Design:
     design = replace(
         design,
         about=" ".join(design.about.split()),
-        rows=tuple(_with_catalogued(row) for row in rows),
+        rows=tuple(rows),
         settings=tuple(settings),
         data=tuple(data),
     )
@@ -202,6 +205,7 @@ def completed(design: Design, file: Path | None = None) -> Design:
         _check_shifts((design.quick and design.quick.shapes) or (), 1)
     with _at(file):
         _check_whole(design)
+        _check_figure(design)
     return design
 
 
@@ -289,12 +293,6 @@ def _check_row(row: RowDesign) -> None:
         raise InputError(f"{row.method} has no published preset: leave the preset out.")
 
 
-def _with_catalogued(row: RowDesign) -> RowDesign:
-    """The row with options per dataset under the names of the catalogue."""
-    own = {e.name if (e := find_entry(k)) else k: each for k, each in row.per_dataset.items()}
-    return replace(row, per_dataset=own)
-
-
 def _checked_data(data: DataDesign) -> DataDesign:
     if data.shapes is not None:
         _check_shifts(data.shapes, data.severity)
@@ -332,7 +330,6 @@ def _check_whole(design: Design) -> None:
     if design.reported and design.reported not in known_experiments():
         hint = nearest(design.reported, known_experiments())
         raise InputError(f"reported is {design.reported!r}: {hint}")
-    _check_figure(design)
 
 
 def _check_figure(design: Design) -> None:

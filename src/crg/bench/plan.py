@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import hashlib
 import inspect
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +106,10 @@ def why_not(request: RowDesign, source: Source, features: Features) -> str | Non
         check_needs(request.method, needs, equipped(features.task, needs, features.model))
     except InputError as error:
         return str(error)
-    return _too_few(options, dataset, features) if FEW in needs else None
+    most = 0 if features.few_labels is None else np.bincount(features.few_labels).max(initial=0)
+    if FEW in needs and options.get("shots", 0) > most:  # it would be another row
+        return f"{dataset} has at most {most} labelled images per class: encode more of them."
+    return None
 
 
 def seeds_of(request: RowDesign, setting: SettingDesign, seeds: tuple[int, ...]) -> tuple[int, ...]:
@@ -137,15 +140,6 @@ def _no_labelled_images(method: str, source: Source) -> str:
         f"{needs}: run crg encode {dataset} --split train --shots 16 --views 1 "
         f"--model {source.model} --root FOLDER --out STORE and name STORE with --data."
     )
-
-
-def _too_few(options: Mapping[str, Any], dataset: str, features: Features) -> str | None:
-    """Where a row asks for more labelled images than any class has, it would be another row."""
-    assert features.few_labels is not None
-    most = int(np.bincount(features.few_labels).max(initial=0))
-    if options.get("shots", 0) <= most:
-        return None
-    return f"{dataset} has at most {most} labelled images per class: encode more of them."
 
 
 def _own_views(features: Features) -> int:
@@ -214,9 +208,8 @@ def plan_files(
     )
     sources = [Source(path, Path(path).stem, path, few=few) for path in paths]
     planned = plan(completed(design), sources, Path(), plugins, first_seed=first_seed)
-    for cell in planned.outline.cells:
-        if cell.reason is not None:
-            raise InputError(cell.reason)
+    for reason in filter(None, (cell.reason for cell in planned.outline.cells)):
+        raise InputError(reason)
     return planned
 
 

@@ -8,6 +8,7 @@ its content, so that it can be rendered again from it.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 from collections import Counter, defaultdict
@@ -193,7 +194,9 @@ def find_sources(design: Design, found: Sequence[Source], folder: Path) -> tuple
         for dataset in data.datasets or ()
         for model in data.models
     ]
-    rest = _distinct([each for each in found if each not in matched and each.split == TEST])
+    rest = [each for each in found if each not in matched and each.split == TEST]
+    count = Counter(each.name for each in rest)  # files of the same name are called by their paths
+    rest = [replace(each, name=each.path) if count[each.name] > 1 else each for each in rest]
     sources: list[Source] = []
     for data in design.data:
         if data.datasets is not None:
@@ -209,17 +212,14 @@ def find_sources(design: Design, found: Sequence[Source], folder: Path) -> tuple
 def _catalogued(
     datasets: Sequence[str], models: Sequence[str], found: Sequence[Source]
 ) -> Iterator[Source]:
-    for model in models:
-        for dataset in datasets:
-            store = pick(found, dataset, model)
-            if store is not None:
-                yield _with_few(store, found)
-                continue
-            why = (
-                f"No store of {dataset} encoded with {model} was found: run crg encode {dataset} "
-                f"--model {model} --root FOLDER --out STORE and name STORE with --data."
-            )
-            yield Source(full_name(dataset, model), dataset, model=model, missing=why)
+    for model, dataset in itertools.product(models, datasets):
+        why = (
+            f"No store of {dataset} encoded with {model} was found: run crg encode {dataset} "
+            f"--model {model} --root FOLDER --out STORE and name STORE with --data."
+        )
+        absent = Source(full_name(dataset, model), dataset, model=model, missing=why)
+        store = pick(found, dataset, model)
+        yield absent if store is None else _with_few(store, found)
 
 
 def _shapes(
@@ -272,12 +272,6 @@ def _joined(files: Sequence[Source], design: Design) -> Iterator[Source]:
 def _together(name: str, order: str, group: Sequence[Source]) -> Source:
     first, *rest = (each.path for each in group)
     return Source(name, name, first, tuple(rest), order, is_named=all(e.is_named for e in group))
-
-
-def _distinct(files: Sequence[Source]) -> list[Source]:
-    """Files of the same name are called by their paths."""
-    count = Counter(each.name for each in files)
-    return [replace(each, name=each.path) if count[each.name] > 1 else each for each in files]
 
 
 def unknown_datasets(design: Design, sources: Iterable[str]) -> list[str]:

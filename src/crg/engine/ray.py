@@ -96,9 +96,13 @@ def encode_on_ray(
 
     Each worker loads the encoder once, with ``load``: by default ``load_encoder(encoder.name)``.
     """
-    load = loading_the_same(encoder, load or functools.partial(load_encoder, encoder.name))
-    make = functools.partial(_block_encoder, load, options)
+    there = loading_the_same(encoder, load or functools.partial(load_encoder, encoder.name))
     needs = encoder_needs(encoder)
+
+    def make() -> Callable[[ImageSet], EncodedBlock]:
+        loaded = there()
+        return lambda block: next(encode_blocks([block], loaded, options, workers=0))
+
     with contextlib.closing(work_on_ray(make, blocks, needs, workers, address)) as answers:
         for number, answer in answers:
             if isinstance(answer, InputError):
@@ -118,29 +122,21 @@ def encoder_needs(encoder: Encoder) -> Needs:
 
 def loading_the_same(encoder: Encoder, load: Callable[[], Encoder]) -> Callable[[], Encoder]:
     """A function that loads this very encoder on another machine, with as many threads as here."""
-    torch_threads = sys.modules["torch"].get_num_threads() if "torch" in sys.modules else None
-    return functools.partial(_load_the_same, load, encoder.fingerprint, torch_threads)
+    fingerprint = encoder.fingerprint
+    threads = sys.modules["torch"].get_num_threads() if "torch" in sys.modules else None
 
+    def load_the_same() -> Encoder:
+        loaded = load()
+        if loaded.fingerprint != fingerprint:
+            raise InputError(
+                f"The weights of {loaded.name} on a machine of the cluster are not those on this "
+                "one: put the same file on each."
+            )
+        if threads is not None and "torch" in sys.modules:
+            sys.modules["torch"].set_num_threads(threads)
+        return loaded
 
-def _load_the_same(
-    load: Callable[[], Encoder], fingerprint: str, torch_threads: int | None
-) -> Encoder:
-    encoder = load()
-    if encoder.fingerprint != fingerprint:
-        raise InputError(
-            f"The weights of {encoder.name} on a machine of the cluster are not those on this "
-            "one: put the same file on each."
-        )
-    if torch_threads is not None and "torch" in sys.modules:
-        sys.modules["torch"].set_num_threads(torch_threads)
-    return encoder
-
-
-def _block_encoder(
-    load: Callable[[], Encoder], options: BlockOptions
-) -> Callable[[ImageSet], EncodedBlock]:
-    encoder = load()
-    return lambda block: next(encode_blocks([block], encoder, options, workers=0))
+    return load_the_same
 
 
 def work_on_ray(

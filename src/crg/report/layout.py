@@ -148,9 +148,7 @@ def settings_table(comparisons: Sequence[Comparison]) -> Table:
 
 
 def _accuracy_and_gain(result: MethodResult) -> str:
-    if result.accuracy is None:
-        return result.status
-    mean = percent(result.accuracy.mean)
+    mean = result.status if result.accuracy is None else percent(result.accuracy.mean)
     return mean if result.gain is None else f"{mean}; {gain_text(result.gain)}"
 
 
