@@ -60,14 +60,6 @@ def test_a_source_describes_its_data(tmp_path: Path) -> None:
     assert len(source.sha256) == 64 and source.missing is None
 
 
-def test_missing_datasets_stay_in_the_outline(tmp_path: Path) -> None:
-    """They are sources without cells that say how to get them."""
-    text = f'{ROWS}[[data]]\ndatasets = ["dtd"]\nmodels = ["RN50"]\n{FILES}'
-    outline = planned(tmp_path, text).outline
-    assert "crg encode dtd" in str(outline.sources[0].missing)
-    assert {cell.source for cell in outline.cells} == {1}
-
-
 SHOTS = "[[row]]\nlabel = '{0}'\nmethod = 'tip_adapter'\noptions = {{ shots = {0} }}\n"
 VIEWS = "method = 'zero_shot'\nseveral_views = true\noptions = { predict_on = 'confident' }\n"
 CLEAN = "[[data]]\nshapes = ['clean']\nimages = 4\nviews = 1\n"
@@ -97,13 +89,15 @@ def test_what_a_method_lacks_is_the_reason_why_it_is_not_run(
 
 
 def test_a_file_that_nobody_named_and_nobody_can_use_is_missing(tmp_path: Path) -> None:
-    """The others are planned, and it is a source without cells that says why."""
+    """The others are planned; it, like a missing dataset, is a source without cells, and why."""
     bad = _data(tmp_path, "good") / "bad.npz"
     save_raw(bad, image_features=np.full((12, 8), np.nan))
-    made = planned(tmp_path)
-    first, second = made.outline.sources
-    assert first.name == "bad" and str(first.missing).startswith(f"{bad}: ")
-    assert second.missing is None and {cell.source for cell in made.outline.cells} == {1}
+    text = f'{ROWS}[[data]]\ndatasets = ["dtd"]\nmodels = ["RN50"]\n{FILES}'
+    outline = planned(tmp_path, text).outline
+    absent, broken, good = outline.sources
+    assert "crg encode dtd" in str(absent.missing)
+    assert broken.name == "bad" and str(broken.missing).startswith(f"{bad}: ")
+    assert good.missing is None and {cell.source for cell in outline.cells} == {2}
     design = read_design(save_experiment(tmp_path))
     named = find_sources(design, discover([bad]), tmp_path)
     with pytest.raises(InputError, match=r"bad\.npz: "):
@@ -145,18 +139,13 @@ def test_options_that_labels_had_a_part_in_are_marked(line: str, tmp_path: Path)
     assert [row.tuned for row in outline.rows] == [False, True]
 
 
-def test_published_presets_run_where_there_is_one(tmp_path: Path) -> None:
-    """The file that is called dtd has one, the other has none and says so."""
+def test_presets_and_options_for_one_dataset_hold_there_only(tmp_path: Path) -> None:
+    """The file called dtd has a published preset; on others the row has its own options."""
     _data(tmp_path, "dtd", "mine")
     made = planned(tmp_path, f'[[row]]\nmethod = "tda"\npreset = "published"\n{FILES}')
     assert _reasons(made.outline, "tda") == ["There is no published preset of tda for mine."]
     [options] = {tuple(each.given.items()) for each in made.specs if each.method == "tda"}
     assert dict(options) == {"positive_weight": 2.0, "positive_sharpness": 3.0}
-
-
-def test_settings_for_one_dataset_hold_there_only(tmp_path: Path) -> None:
-    """On other sources the row has its own options."""
-    _data(tmp_path, "dtd", "mine")
     row = '[[row]]\nmethod = "tda"\noptions = { positive_size = 2 }\n'
     row += "per_dataset = { dtd = { positive_size = 9 } }\n"
     made = planned(tmp_path, row + FILES)

@@ -133,15 +133,18 @@ def test_a_single_worker_may_be_a_process_of_its_own(files: list[str], tmp_path:
 
 
 @needs_proc
-def test_workers_end_with_a_parent_that_is_killed(files: list[str], tmp_path: Path) -> None:
-    """A parent that cannot clean up leaves no process behind."""
+@pytest.mark.parametrize("call", ["list(run_all([spec], isolated=True))", "peak_bytes(spec)"])
+def test_processes_end_with_a_parent_that_is_killed(
+    files: list[str], tmp_path: Path, call: str
+) -> None:
+    """A parent that cannot clean up leaves no process behind, whether it runs or measures."""
     seen = tmp_path / "pid"
     write = f"__import__('pathlib').Path({str(seen)!r}).write_text(str(os.getpid()))"
     plugin = _altered(tmp_path, f"{write}; time.sleep(60)")
     code = (
-        "from crg.engine.processes import run_all; from crg.results.schema import Data, RunSpec;"
-        f"spec = RunSpec(Data({files[0]!r}), 'constant', {{}}, 0, plugins=({plugin!r},));"
-        "list(run_all([spec], isolated=True))"
+        "from crg.engine.processes import run_all; from crg.engine.worker import peak_bytes;"
+        "from crg.results.schema import Data, RunSpec;"
+        f"spec = RunSpec(Data({files[0]!r}), 'constant', {{}}, 0, plugins=({plugin!r},)); {call}"
     )
     parent = subprocess.Popen([sys.executable, "-c", code])
     wait_until(lambda: seen.exists() and seen.read_text() != "")
@@ -169,13 +172,6 @@ def test_progress_of_each_run_is_reported(files: list[str], tmp_path: Path, work
         assert steps == sorted(steps) and 0 < steps[-1][0] <= 40
 
 
-def test_streams_of_several_files_and_other_scenarios_are_run(files: list[str]) -> None:
-    """Files that come after the first, and fewer images, are what is measured."""
-    few = Scenario(images=30)
-    specs = [spec(files[0], "tda", then=(files[1],)), spec(files[0], "tda", scenario=few)]
-    assert [result.n_samples for _, result in results_only(run_all(specs))] == [80, 30]
-
-
 def test_a_file_is_read_once_until_it_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,8 +188,9 @@ def test_a_file_is_read_once_until_it_changes(
     list(run_all([spec(path, seed=seed) for seed in range(10)]))
     assert read == [path]
     save_stream(tmp_path / "a.npz", n=41)
-    [(_, result)] = results_only(run_all([spec(path)]))
-    assert result.n_samples == 41
+    few, more = Scenario(images=30), str(save_stream(tmp_path / "b.npz"))
+    specs = [spec(path), spec(path, then=(more,)), spec(path, scenario=few)]
+    assert [result.n_samples for _, result in results_only(run_all(specs))] == [41, 81, 30]
 
 
 @pytest.fixture
@@ -229,20 +226,3 @@ def test_only_the_first_images_are_run(tmp_path: Path) -> None:
     assert peak_bytes(spec(path, "constant", plugins=(str(plugin),)))
     assert len((tmp_path / "seen").read_text()) == 64
     assert peak_bytes(spec(tmp_path / "none.npz", "tda")) is None  # a process that fails
-
-
-@needs_proc
-def test_the_measuring_process_ends_with_the_one_that_asked(tmp_path: Path) -> None:
-    """A worker that is killed while memory is measured leaves no process behind."""
-    seen, path = tmp_path / "pid", save_stream(tmp_path / "a.npz")
-    slow = f"__import__('pathlib').Path({str(seen)!r}).write_text(str(os.getpid())); time.sleep(60)"
-    plugin = save_plugin(tmp_path, slow)
-    code = (
-        "from crg.results.schema import Data, RunSpec; from crg.engine.worker import peak_bytes;"
-        f"peak_bytes(RunSpec(Data({str(path)!r}), 'constant', {{}}, 0, plugins=({str(plugin)!r},)))"
-    )
-    asking = subprocess.Popen([sys.executable, "-c", code])
-    wait_until(lambda: seen.exists() and seen.read_text() != "")
-    asking.kill()
-    asking.wait()
-    wait_until(lambda: is_gone(int(seen.read_text())))

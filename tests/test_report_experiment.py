@@ -150,16 +150,6 @@ def test_a_folder_is_all_its_results_files(tmp_path: Path) -> None:
         read_experiments([tmp_path / "nowhere.jsonl"])
 
 
-def test_bins_are_summed_over_orders(tmp_path: Path) -> None:
-    """Bins of confidence add up; memory is the largest."""
-    book = Book([A], orders=2)
-    bins = [[150, 0.4, 0.5], [50, 0.9, 0.8], [0, None, None]]
-    book.add("a", share(100), peak_bytes=7, reliability=bins)
-    found = book.read(tmp_path).comparisons[0].of("a")
-    assert [(n, right) for n, _, right in found.reliability] == [(300, 0.5), (100, 0.8)]
-    assert found.peak_bytes == 7
-
-
 def test_reported_accuracies_are_found_by_dataset_model_and_method(tmp_path: Path) -> None:
     """Other options have none; with a single prompt zero-shot has another."""
     source = Source(
@@ -327,12 +317,14 @@ def test_the_gain_on_the_first_images_follows_the_order(
 
 
 def test_curves_have_a_band_over_orders(tmp_path: Path) -> None:
-    """Running accuracy is counted in the order of the stream, purity at common checkpoints."""
+    """Accuracy counts in stream order, purity at common checkpoints; bins add up over orders."""
     book = Book([A], "cold_start", orders=2)
-    book.add("a", [share(120), share(80)], base=share(10), purity=0.5,
-             purity_over_time=[[50, 0.9], [200, 0.5]])  # fmt: skip
+    bins = [[150, 0.4, 0.5], [50, 0.9, 0.8], [0, None, None]]
+    book.add("a", [share(120), share(80)], base=share(10), purity=0.5, peak_bytes=7,
+             purity_over_time=[[50, 0.9], [200, 0.5]], reliability=bins)  # fmt: skip
     found = book.read(tmp_path).comparisons[0].of("a")
     assert (found.learning[0][0], found.learning[-1][0]) == (20, 200)
     assert 50 <= len(found.learning) <= 60
     assert found.learning[-1][1:] == pytest.approx((0.5, statistics.stdev([0.6, 0.4])))
-    assert found.purity_over_time == ((50, 0.9, 0.0), (200, 0.5, 0.0))
+    assert found.purity_over_time == ((50, 0.9, 0.0), (200, 0.5, 0.0)) and found.peak_bytes == 7
+    assert [(n, right) for n, _, right in found.reliability] == [(300, 0.5), (100, 0.8)]
