@@ -21,8 +21,7 @@ from crg.engine.processes import run_all
 from crg.engine.worker import read_once, results_only
 from crg.features.joining import joined_sha256
 from crg.results import ledger, provenance
-from crg.results.ledger import Ledger
-from crg.results.schema import Data, Entry, Result
+from crg.results.schema import Data, Result
 from crg.threads import processors
 from crg.types import InputError
 
@@ -65,30 +64,23 @@ def _numbered(file: str, number: int) -> Result:
     if not 1 <= number <= known.n_lines:
         lines = "1 line" if known.n_lines == 1 else f"{known.n_lines} lines"
         raise InputError(f"{file} has no line {number}: it has {lines}, which count from 1.")
-    entry = _readable(known).get(number)
-    if entry is None:
-        why = known.left_out.get(number, "is empty")
-        raise InputError(f"Line {number} of {file} {why}: name the line of a run.")
-    if not isinstance(entry, Result):
-        runs = (n for n, each in _readable(known).items() if isinstance(each, Result))
+    if number in (runs := known.readable_runs):
+        return runs[number]
+    if number in known.entries:
+        such = min(runs, default="one that crg bench adds")
         raise InputError(
-            f"Line {number} of {file} is not a run: name the line of one, "
-            f"such as {next(runs, 'one that crg bench adds')}."
+            f"Line {number} of {file} is not a run: name the line of one, such as {such}."
         )
-    return entry
-
-
-def _readable(known: Ledger) -> dict[int, Entry]:
-    """Lines by number, also those that contradict themselves: repeating them shows the truth."""
-    return {**known.doubtful, **known.entries}
+    why = known.left_out.get(number, "is empty")
+    raise InputError(f"Line {number} of {file} {why}: name the line of a run.")
 
 
 def _by_key(start: str, files: Sequence[Path]) -> tuple[str, Result]:
     found: dict[str, tuple[str, Result]] = {}
     for file in files:
-        for number, entry in sorted(_readable(ledger.read(file)).items()):
-            if isinstance(entry, Result) and entry.key.startswith(start):
-                found[entry.key] = f"{file}:{number}", entry  # the latest counts
+        for number, run in sorted(ledger.read(file).readable_runs.items()):
+            if run.key.startswith(start):
+                found[run.key] = f"{file}:{number}", run  # the latest counts
     if len(found) == 1:
         return next(iter(found.values()))
     if not found:

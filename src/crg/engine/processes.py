@@ -69,32 +69,30 @@ def _run_in_processes(
                     yield spec, future.result()
                     continue
                 idle.append(_Worker())
-                reason = _DIED.format(_ending(worker.end()))
+                code = worker.end()
                 if tries < _TRIES:
                     waiting.appendleft((spec, tries + 1))
                 else:
-                    yield spec, failed_run(spec.key, reason)
+                    yield spec, failed_run(spec.key, _died(code))
     finally:
         for worker in (*idle, *(each for each, _, _ in busy.values())):
             worker.end()
 
 
-_DIED = (
-    "The worker process {}, which too little memory or the method itself may cause: "
-    "try fewer workers or correct the method."
-)
+def _died(code: int | None) -> str:
+    """The sentence for an exit code; a negative one is that of a signal.
 
-
-def _ending(code: int | None) -> str:
-    """How a process ended, by its exit code; a negative one is that of a signal.
-
-    >>> _ending(7), _ending(-9)
-    ('ended with exit code 7', 'was ended by the signal SIGKILL')
+    >>> _died(-9)[:54]
+    'The worker process was ended by the signal SIGKILL, wh'
     """
-    if code is None or code >= 0:
-        return f"ended with exit code {code}"
-    names = {each.value: each.name for each in signal.Signals}
-    return f"was ended by the signal {names.get(-code, -code)}"
+    how = f"ended with exit code {code}"
+    if code is not None and code < 0:
+        names = {each.value: each.name for each in signal.Signals}
+        how = f"was ended by the signal {names.get(-code, -code)}"
+    return (
+        f"The worker process {how}, which too little memory or the method itself may cause: "
+        "try fewer workers or correct the method."
+    )
 
 
 class _Worker:

@@ -49,6 +49,12 @@ class Ledger:
         return {e.key: e for e in entries if isinstance(e, Result) and e.digest is None}
 
     @property
+    def readable_runs(self) -> dict[int, Result]:
+        """Results by line, also doubtful ones: repeating them shows the truth."""
+        lines = {**self.doubtful, **self.entries}
+        return {n: each for n, each in lines.items() if isinstance(each, Result)}
+
+    @property
     def latest(self) -> dict[str, Entry]:
         """The latest entry of each key."""
         return {each.key: each for each in self.entries.values()}

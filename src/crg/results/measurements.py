@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,9 +90,12 @@ class Measurements:
         labels, predicted = truth[scored], np.array(self.predicted)[scored]
         confidence, right = np.array(self.confidence)[scored], predicted == labels
         names = stream.features.task.class_names
+        by_class = metrics.per_class_accuracy(predicted, labels, len(names)).tolist()
         return {
             "accuracy": metrics.accuracy(predicted, labels),
-            "per_class_accuracy": _by_class(predicted, labels, names),
+            "per_class_accuracy": {
+                name: None if np.isnan(x) else x for name, x in zip(names, by_class, strict=True)
+            },
             "worst_class_accuracy": metrics.worst_class_accuracy(predicted, labels, len(names)),
             "ece": metrics.expected_calibration_error(confidence, right),
             "nll": float(np.mean(self.surprise)),
@@ -118,11 +121,6 @@ class Measurements:
         }
         some = len(rows) < n_rows
         return packed | ({"streamed": packed_bits(_marked(rows, n_rows))} if some else {})
-
-
-def _by_class(predicted: Numbers, labels: Numbers, names: Sequence[str]) -> dict[str, float | None]:
-    found = metrics.per_class_accuracy(predicted, labels, len(names)).tolist()
-    return {name: None if np.isnan(x) else x for name, x in zip(names, found, strict=True)}
 
 
 def _marked(rows: Numbers, n_rows: int) -> Numbers:

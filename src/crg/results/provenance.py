@@ -47,16 +47,11 @@ def blas() -> str | None:
     # Torch and others may load another one.
     own = [each for each in loaded if "numpy" in str(each.get("filepath"))] or loaded[:1]
     if not own:
-        return _blas_at_build()
-    parts = (own[0].get(name) for name in ("internal_api", "version", "architecture"))
-    return " ".join(str(part) for part in parts if part)
-
-
-def _blas_at_build() -> str | None:
-    """The BLAS that NumPy was built with, for those that threadpoolctl does not see."""
-    known: Any = np.show_config(mode="dicts")
-    found = (known or {}).get("Build Dependencies", {}).get("blas", {})
-    return " ".join(str(found[part]) for part in ("name", "version") if found.get(part)) or None
+        # The one that NumPy was built with, for those that threadpoolctl does not see.
+        known: Any = np.show_config(mode="dicts")
+        own = [(known or {}).get("Build Dependencies", {}).get("blas", {})]
+    names = ("name", "internal_api", "version", "architecture")
+    return " ".join(str(own[0][name]) for name in names if own[0].get(name)) or None
 
 
 def run_key(spec: RunSpec, options: Mapping[str, Any]) -> str:
