@@ -70,7 +70,7 @@ def learn(classifier: Classifier, corrections: Mapping[str, str], workers: int =
     """Encode every corrected image and learn its label."""
     check(corrections, classifier.task.class_names)
     images = list(map(Path, corrections))
-    for name, features in classifier.encode_many(images, corrections, workers=workers):
+    for name, _, features in classifier.encode_many(images, corrections, workers=workers):
         if isinstance(features, InputError):
             raise _unreadable(str(features).rstrip("."))
         with one_blas_thread():

@@ -253,7 +253,7 @@ class ImageStream:
                 self.classifier.answer(views, lines[step]["path"])
         missing = [lines[step] for step in sorted(lines) if step > adapter.n_steps]
         files, names = map(place_of, missing), [line["path"] for line in missing]
-        for name, features in self.classifier.encode_many(files, names, self.workers):
+        for name, _, features in self.classifier.encode_many(files, names, self.workers):
             if isinstance(features, InputError):
                 raise InputError(
                     f"{shown(name)} was readable before the interruption and is not now "
@@ -292,7 +292,7 @@ class ImageStream:
         left = (path for path in paths if path is not None and self.output.is_new(path))
         encoded = self.classifier.encode_many(left, workers=self.workers)
         with contextlib.closing(encoded):  # type: ignore[type-var]
-            for name, features in encoded:
+            for name, _, features in encoded:
                 yield Path(name), features
 
     def _one_by_one(
