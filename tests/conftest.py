@@ -26,7 +26,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Files that take longest begin first, so that processes beside each other end together.
 _LONGEST = (
-    *("test_attacks", "test_checks", "test_oracle", "test_engine_ray", "test_ray", "test_surface"),
+    *("test_attacks", "test_checks", "test_oracle", "test_ray", "test_surface"),
     *("test_server_ray", "test_cli_processes", "test_engine", "test_encoding"),
 )
 

@@ -3,16 +3,44 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from crg.bench.design import read_design
 from crg.bench.plan import Plan, plan
+from crg.bench.rerun import measured_values
 from crg.bench.sources import discover, find_sources
-from crg.results.schema import Data, RunSpec
+from crg.engine.worker import Outcome
+from crg.results.schema import Data, Failure, RunSpec
 from encoding_fakes import HashEncoder, dots, run
 from made_files import save_stream
 
+DEADLY = '''
+"""TDA, until it strikes."""
+import os
+import signal
+from pathlib import Path
+
+import crg
+
+
+@crg.register
+class Deadly(crg.get_method("tda")):
+    """TDA that kills its process at the twelfth image, so many times in all."""
+
+    name = "deadly"
+    n_seen = 0
+
+    def step(self, sample):
+        """One more image."""
+        self.n_seen += 1
+        struck = len(list(Path({folder!r}).glob("struck-*")))
+        if self.n_seen == 12 and struck < {times}:
+            Path({folder!r}, f"struck-{{struck}}").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(sample)
+'''
 ROWS = '[[row]]\nmethod = "tda"\n\n[[row]]\nmethod = "crg"\n'
 FILES = "[[data]]\nfiles = true\n"
 
@@ -57,3 +85,25 @@ def spec(
 def lines_of(path: Path) -> list[dict[str, Any]]:
     """All lines of a results file."""
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def save_deadly(folder: Path, times: int = 1) -> str:
+    """A file with the method ``deadly``, which kills its process so many times."""
+    path = folder / "deadly_method.py"
+    path.write_text(DEADLY.format(folder=str(folder), times=times))
+    return str(path)
+
+
+def n_struck(folder: Path) -> int:
+    """How many processes were killed."""
+    return len(list(folder.glob("struck-*")))
+
+
+def answers(outcomes: Iterable[tuple[RunSpec, Outcome]]) -> dict[str, Any]:
+    """What came of each run, without what depends on the time and the machine."""
+    return {
+        f"{Path(spec.data.path).name} {spec.method} {spec.seed} {spec.scenario}": outcome.reason
+        if isinstance(outcome, Failure)
+        else measured_values(outcome)
+        for spec, outcome in outcomes
+    }

@@ -63,9 +63,9 @@ def cold_start() -> Book:
 def noise() -> Book:
     """Injected label noise in three strengths."""
     shares = (0.0, 0.3, 0.6)
-    settings = [Setting(f"q = {q:g}", Scenario(mislabelled=q)) for q in shares]
+    settings = [Setting(f"q = {q:g}", Scenario(mislabelled=q), q) for q in shares]
     book = Book(METHODS, "noise", name="noise", sources=(SHAPES,), settings=settings,
-                x_title="wrong labels, %", x_values=shares)  # fmt: skip
+                x_title="wrong labels, %")  # fmt: skip
     for place in range(3):
         for label, slope in (("zero_shot", 0), ("tda", 10), ("crg", 30)):
             book.add(label, share(120 - slope * place), share(120), setting=place)

@@ -1,4 +1,4 @@
-"""``crg bench`` with data, methods and results files that are not as they should be."""
+"""``crg bench``: nothing is run twice or lost, and what is not as it should be ends nothing."""
 
 from __future__ import annotations
 
@@ -10,18 +10,25 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from crg.bench.plan import Plan
+from crg.bench.run import EngineOptions, begin, missing, run_specs
 from crg.cli import main
-from made_experiments import FILES, ROWS, lines_of, save_experiment
+from crg.results import ledger
+from crg.results.schema import Entry, Outline, RunSpec
+from made_experiments import FILES, ROWS, lines_of, planned, save_experiment
 from made_files import save_plugin, save_raw, save_stream
 
 SMALL = f"orders = 1\n[[row]]\nmethod = 'tda'\n{FILES}"
+TWO_ORDERS = f"orders = 2\n{ROWS}\n{FILES}"
+RESULTS = Path("results", "small.jsonl")
 
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results go to a folder of the test."""
+    """Results go to a folder of the test, in which there is a stream."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CRG_DATA", raising=False)
+    save_stream(Path("a.npz"))
 
 
 def _bench(text: str, *words: str, before: tuple[str, ...] = ()) -> Result:
@@ -29,16 +36,131 @@ def _bench(text: str, *words: str, before: tuple[str, ...] = ()) -> Result:
     return CliRunner().invoke(main, [*before, "bench", str(file), "--workers", "1", *words])
 
 
+def _begun(made: Plan, path: Path) -> list[RunSpec]:
+    """The outline is in the file; what is left to run."""
+    known = ledger.read(path)
+    begin(made, known)
+    return missing(made, known)
+
+
+def _finish(folder: Path, text: str = TWO_ORDERS) -> int:
+    left = _begun(planned(folder, text), RESULTS)
+    return len(list(run_specs(left, ledger.read(RESULTS), EngineOptions(workers=1))))
+
+
+def test_only_what_is_missing_is_run(tmp_path: Path) -> None:
+    """The outline comes first; a second call runs nothing; what is lost or new runs alone."""
+    assert _finish(tmp_path) == 6
+    first, *runs = lines_of(RESULTS)
+    assert first["kind"] == "experiment"
+    assert {cell["key"] for cell in first["cells"]} == {run["key"] for run in runs}
+    assert _finish(tmp_path) == 0 and len(lines_of(RESULTS)) == 7
+    RESULTS.write_text("\n".join(RESULTS.read_text().splitlines()[:-1]) + "\n")
+    assert _finish(tmp_path) == 1
+    more = f'orders = 2\n{ROWS}[[row]]\nmethod = "dpe"\n{FILES}'
+    assert _finish(tmp_path, more) == 2
+    assert [line.get("kind") for line in lines_of(RESULTS)].count("experiment") == 2
+    assert _finish(tmp_path, more.replace("orders = 2", "orders = 3")) == 4
+
+
+def test_an_interruption_keeps_what_is_done_and_nothing_is_written_twice(tmp_path: Path) -> None:
+    """Runs that were yielded are on disk, and what another command wrote is not written again."""
+    made, one = planned(tmp_path, TWO_ORDERS), EngineOptions(workers=1)
+    runs = run_specs(left := _begun(made, RESULTS), ledger.read(RESULTS), one)
+    next(runs)
+    runs.close()
+    assert len(lines_of(RESULTS)) == 2 and len(_begun(made, RESULTS)) == 5
+    slow = run_specs(left[1:], ledger.read(RESULTS), one)
+    next(slow)
+    quick = list(run_specs(left[2:4], ledger.read(RESULTS), one))
+    assert len([*slow]) == 4 and len(quick) == 2
+    keys = [line["key"] for line in lines_of(RESULTS)[1:]]
+    assert len(keys) == len(set(keys)) == 6
+
+
+def test_a_failed_run_is_a_line_and_is_tried_again() -> None:
+    """The others are run; the failure says why and does not count as done."""
+    plugin = save_plugin(Path(), "raise RuntimeError('out of luck')")
+    text = f"orders = 1\n[[row]]\nmethod = 'constant'\n[[row]]\nmethod = 'tda'\n{FILES}"
+    for expected in (1, 2):
+        done = _bench(text, "--data", "a.npz", before=("--plugin", str(plugin)))
+        assert done.exit_code == 1, done.output
+        assert "1 run failed: the same command tries it again." in done.stderr
+        failures = [line for line in lines_of(RESULTS) if line.get("kind") == "failure"]
+        assert len(failures) == expected and failures[0]["reason"] == "RuntimeError: out of luck"
+        assert len([line for line in lines_of(RESULTS) if line.get("method") == "tda"]) == 1
+    assert "failed: RuntimeError: out of luck" in done.output
+
+
+def test_ctrl_c_says_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command ends with 130 and says how many runs are in the file."""
+    whole, kept = ledger.append, list[object]()
+
+    def append(path: Path, entry: Entry) -> None:
+        if len(kept) == 2:
+            raise KeyboardInterrupt
+        kept.append(entry)
+        whole(path, entry)
+
+    monkeypatch.setattr(ledger, "append", append)
+    done = _bench(f"orders = 1\n{ROWS}\n{FILES}", "--data", "a.npz")
+    assert done.exit_code == 130
+    assert "Stopped: 1 of 3 runs are kept" in done.output
+
+
+def test_an_experiment_from_end_to_end() -> None:
+    """Two shifts are rendered, run in two processes, shown in tables and kept with a gallery."""
+    text = f'gallery = true\norders = 2\n{ROWS}[[setting]]\n[[setting]]\norder = "domains"\n'
+    text += '[[data]]\nshapes = ["night", "fog"]\nimages = 40\nviews = 2\n'
+    text += '[[data]]\ndatasets = ["dtd"]\nmodels = ["RN50"]\n'
+    assert "At most 18 runs." in _bench(text, "--list").output and not Path("build").exists()
+    done = _bench(text, "--workers", "2", "--quick")
+    assert done.exit_code == 0, done.output
+    assert "shapes:night, then fog" in done.output and "crg encode dtd" in done.output
+    lines = lines_of(Path("results", "small-quick.jsonl"))
+    kinds = [line.get("kind", "run") for line in lines]
+    assert kinds == ["experiment", *["run"] * 18, "gallery", "gallery"]
+    assert {len(line["metrics"]["right_in_order"]) for line in lines[1:19]} == {10, 20}
+    answers = lines[-1]["images"][0]["answers"]
+    assert set(answers) == {"zero_shot", "tda", "crg"} and len(set(answers.values())) > 1
+    again = _bench(text, "--quick")  # nothing is run or written again
+    assert again.exit_code == 0 and lines_of(Path("results", "small-quick.jsonl")) == lines
+
+
+def test_only_chooses_sources_by_name() -> None:
+    """A part of a name is enough; a name that no source has is refused."""
+    text = f'{ROWS}[[data]]\nshapes = ["night", "clean"]\n'
+    listed = _bench(text, "--list", "--only", "CLEAN")
+    assert "dataset shapes:clean (rendered)" in listed.output and "night" not in listed.output
+    refused = _bench(text, "--list", "--only", "rain")
+    assert refused.exit_code == 2 and "there is 'shapes:night:3', 'shapes:clean'." in refused.output
+
+
+def test_a_method_joins_a_finished_experiment() -> None:
+    """It is run alone, stands beside what was measured before, and no other run is done again."""
+    subset = _bench(TWO_ORDERS, "--data", "a.npz", "--methods", "tda")
+    assert subset.exit_code == 0 and "crg" not in subset.stdout, subset.output
+    assert len(ledger.read(RESULTS).runs) == 4
+    new = ("--methods", "constant,one=constant:answer=1", "--plugin", str(save_plugin(Path())))
+    joined = _bench(TWO_ORDERS, "--data", "a.npz", *new)
+    assert joined.exit_code == 0, joined.output
+    known = ledger.read(RESULTS)
+    outline = [each for each in known.entries.values() if isinstance(each, Outline)][-1]
+    assert [row.label for row in outline.rows] == ["zero_shot", "tda", "constant", "one"]
+    whole = _bench(TWO_ORDERS, "--data", "a.npz")
+    assert "leaves out the rows 'constant', 'one' from now on" in whole.stderr
+    assert (len(known.runs), len(ledger.read(RESULTS).runs)) == (8, 10)  # crg in two orders
+
+
 def test_a_method_that_ends_its_process_is_a_red_row() -> None:
     """Even with one worker the others are run; the exit code of the process is in the reason."""
     plugin = save_plugin(Path(), "os._exit(7)")
-    save_stream(Path("a.npz"))
     text = f"orders = 1\n[[row]]\nmethod = 'constant'\n{ROWS}{FILES}"
     done = _bench(text, "--data", "a.npz", before=("--plugin", str(plugin)))
     assert done.exit_code == 1, done.output
     assert "ended with exit code 7" in done.stdout
     assert done.stderr.rstrip().endswith("1 run failed: the same command tries it again.")
-    methods = [line["method"] for line in lines_of(Path("results/small.jsonl")) if "method" in line]
+    methods = [line["method"] for line in lines_of(RESULTS) if "method" in line]
     assert sorted(methods) == ["crg", "tda", "zero_shot"]
 
 
@@ -104,12 +226,11 @@ def _altered(path: Path) -> str:
 @pytest.mark.parametrize("damage", [_cut, _altered])
 def test_damaged_lines_are_reported_and_run_again(damage: Callable[[Path], str]) -> None:
     """A line that was cut off, or whose accuracy somebody changed, is left out with a note."""
-    save_stream(Path("a.npz"))
-    whole, path = _bench(SMALL, "--data", "a.npz"), Path("results/small.jsonl")
+    whole = _bench(SMALL, "--data", "a.npz")
     assert "was left out" not in whole.stderr
-    why = damage(path)
+    why = damage(RESULTS)
     again = _bench(SMALL, "--data", "a.npz")
-    assert f"Line 3 of {path} was left out: it {why}" in again.stderr
+    assert f"Line 3 of {RESULTS} was left out: it {why}" in again.stderr
     assert again.exit_code == 0 and again.stdout == whole.stdout
     assert "1 of 1 runs" in again.stderr
 
@@ -117,22 +238,20 @@ def test_damaged_lines_are_reported_and_run_again(damage: Callable[[Path], str])
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (("--address", "here:1"), "add --engine ray or leave it out."),
         (("--folder", "/dev/null/zz"), "choose another folder with --folder."),
-        (("--results", "/dev/null/zz/r.jsonl"), "choose another file with --results."),
-        (("--results", "."), "choose another file with --results."),
+        (("--results", "/dev/null/zz/r.jsonl"), "choose another folder with --results."),
     ],
 )
-def test_places_that_cannot_be_written_are_one_sentence(words: tuple[str, str], said: str) -> None:
-    """The option of crg bench that names another place is the remedy, and no other option."""
+def test_options_that_cannot_be_used_are_one_sentence(words: tuple[str, str], said: str) -> None:
+    """The option of crg bench that helps is the remedy, and no other option."""
     done = _bench(f"{ROWS}[[data]]\nshapes = ['night']\nimages = 32\n", *words)
     assert done.exit_code == 2 and done.stderr.count("\n") <= 2, done.output
-    if words[1] != ".":  # which click itself refuses
-        assert done.stderr.rstrip().endswith(said) and "--no-results" not in done.stderr
+    assert done.stderr.rstrip().endswith(said) and "--no-results" not in done.stderr
 
 
 def test_remarks_have_a_column_only_where_there_are_some() -> None:
     """A table in which every row was measured has three columns, another one a fourth."""
-    save_stream(Path("a.npz"))
     assert "remarks" not in _bench(SMALL, "--data", "a.npz").stdout
     more = _bench(f"orders = 1\n[[row]]\nmethod = 'gda'\n{FILES}", "--data", "a.npz")
     assert "remarks" in more.stdout and "few_features" in more.stdout

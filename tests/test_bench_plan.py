@@ -14,7 +14,7 @@ from crg.bench.design import DataDesign, read_design
 from crg.bench.plan import count_runs, plan
 from crg.bench.sources import discover, find_sources
 from crg.methods.registry import whole_config
-from crg.results.schema import Cell, Outline, RunSpec, decode, encode
+from crg.results.schema import Cell, Outline, decode, encode
 from crg.streams import Scenario
 from crg.types import InputError
 from documents import ROOT
@@ -26,16 +26,12 @@ GDA = "[[row]]\nmethod = 'gda'\n"
 FEW = {"few_features": raw_values()["image_features"][:6], "few_labels": np.arange(6) % 3}
 
 
-def _data(folder: Path) -> Path:
-    """The folder of the data."""
+def _data(folder: Path, *names: str) -> Path:
+    """The folder of the data, with some streams."""
     (folder / "data").mkdir()
-    return folder / "data"
-
-
-def _save_two(folder: Path, *names: str) -> None:
-    data = _data(folder)
     for name in names:
-        save_stream(data / f"{name}.npz", seed=len(name))
+        save_stream(folder / "data" / f"{name}.npz", seed=len(name))
+    return folder / "data"
 
 
 def _cells(outline: Outline, label: str) -> list[Cell]:
@@ -62,14 +58,6 @@ def test_a_source_describes_its_data(tmp_path: Path) -> None:
     assert (source.name, source.dataset, source.text_kind) == ("dtd", "dtd", "simulated")
     assert (source.n_samples, source.n_classes, source.n_views) == (12, 3, 1)
     assert len(source.sha256) == 64 and source.missing is None
-
-
-def test_missing_datasets_stay_in_the_outline(tmp_path: Path) -> None:
-    """They are sources without cells that say how to get them."""
-    text = f'{ROWS}[[data]]\ndatasets = ["dtd"]\nmodels = ["RN50"]\n{FILES}'
-    outline = planned(tmp_path, text).outline
-    assert "crg encode dtd" in str(outline.sources[0].missing)
-    assert {cell.source for cell in outline.cells} == {1}
 
 
 SHOTS = "[[row]]\nlabel = '{0}'\nmethod = 'tip_adapter'\noptions = {{ shots = {0} }}\n"
@@ -101,14 +89,15 @@ def test_what_a_method_lacks_is_the_reason_why_it_is_not_run(
 
 
 def test_a_file_that_nobody_named_and_nobody_can_use_is_missing(tmp_path: Path) -> None:
-    """The others are planned, and it is a source without cells that says why."""
-    (tmp_path / "data").mkdir()
-    save_stream(tmp_path / "data" / "good.npz")
-    bad = save_raw(tmp_path / "data" / "bad.npz", image_features=np.full((12, 8), np.nan))
-    made = planned(tmp_path)
-    first, second = made.outline.sources
-    assert first.name == "bad" and str(first.missing).startswith(f"{bad}: ")
-    assert second.missing is None and {cell.source for cell in made.outline.cells} == {1}
+    """The others are planned; it, like a missing dataset, is a source without cells, and why."""
+    bad = _data(tmp_path, "good") / "bad.npz"
+    save_raw(bad, image_features=np.full((12, 8), np.nan))
+    text = f'{ROWS}[[data]]\ndatasets = ["dtd"]\nmodels = ["RN50"]\n{FILES}'
+    outline = planned(tmp_path, text).outline
+    absent, broken, good = outline.sources
+    assert "crg encode dtd" in str(absent.missing)
+    assert broken.name == "bad" and str(broken.missing).startswith(f"{bad}: ")
+    assert good.missing is None and {cell.source for cell in outline.cells} == {2}
     design = read_design(save_experiment(tmp_path))
     named = find_sources(design, discover([bad]), tmp_path)
     with pytest.raises(InputError, match=r"bad\.npz: "):
@@ -150,18 +139,13 @@ def test_options_that_labels_had_a_part_in_are_marked(line: str, tmp_path: Path)
     assert [row.tuned for row in outline.rows] == [False, True]
 
 
-def test_published_presets_run_where_there_is_one(tmp_path: Path) -> None:
-    """The file that is called dtd has one, the other has none and says so."""
-    _save_two(tmp_path, "dtd", "mine")
+def test_presets_and_options_for_one_dataset_hold_there_only(tmp_path: Path) -> None:
+    """The file called dtd has a published preset; on others the row has its own options."""
+    _data(tmp_path, "dtd", "mine")
     made = planned(tmp_path, f'[[row]]\nmethod = "tda"\npreset = "published"\n{FILES}')
     assert _reasons(made.outline, "tda") == ["There is no published preset of tda for mine."]
     [options] = {tuple(each.given.items()) for each in made.specs if each.method == "tda"}
     assert dict(options) == {"positive_weight": 2.0, "positive_sharpness": 3.0}
-
-
-def test_settings_for_one_dataset_hold_there_only(tmp_path: Path) -> None:
-    """On other sources the row has its own options."""
-    _save_two(tmp_path, "dtd", "mine")
     row = '[[row]]\nmethod = "tda"\noptions = { positive_size = 2 }\n'
     row += "per_dataset = { dtd = { positive_size = 9 } }\n"
     made = planned(tmp_path, row + FILES)
@@ -171,7 +155,7 @@ def test_settings_for_one_dataset_hold_there_only(tmp_path: Path) -> None:
 
 def test_domains_run_on_sequences_and_all_else_on_single_sources(tmp_path: Path) -> None:
     """There is no cell for any other pair, and the run knows the files that follow."""
-    _save_two(tmp_path, "one", "other")
+    _data(tmp_path, "one", "other")
     settings = "[[setting]]\n" + '[[setting]]\norder = "domains"\n'
     made = planned(tmp_path, ROWS + settings + FILES)
     pairs = {(cell.source, cell.setting) for cell in made.outline.cells}
@@ -225,15 +209,10 @@ def test_keys_are_unique(name: str, tmp_path: Path) -> None:
     design = read_design(save_experiment(tmp_path, text))
     design = replace(design, data=(DataDesign(files=True),))
     made = plan(design, find_sources(design, discover([tmp_path / "data"]), tmp_path), tmp_path)
-    about = made.outline
     specs = {each.key: each for each in made.specs}
     runs = {
-        (specs[cell.key].scenario, about.rows[cell.row].method,
-         str(sorted(_whole(specs[cell.key]).items())), cell.seed): cell.key
-        for cell in about.cells if cell.key is not None
-    }  # fmt: skip
-    assert runs and len(set(runs.values())) == len(runs) == len(made.specs)
-
-
-def _whole(spec: RunSpec) -> dict[str, Any]:
-    return whole_config(spec.method, spec.given)
+        (spec.scenario, spec.method, str(whole_config(spec.method, spec.given)), spec.seed): key
+        for key, spec in specs.items()
+    }
+    keys = {cell.key for cell in made.outline.cells if cell.key is not None}
+    assert keys == {*specs} and len(runs) == len(made.specs) > 0

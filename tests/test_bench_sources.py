@@ -26,24 +26,12 @@ def _sources(folder: Path, text: str, *data: Path) -> dict[str, Source]:
     return {each.name: each for each in find_sources(design, discover(data), folder / "bench")}
 
 
-def test_folders_are_searched_for_files_and_stores(small_blocks: None, tmp_path: Path) -> None:
-    """Feature files and stores are found some folders down; other files are passed over."""
+def test_what_cannot_be_used_below_a_folder_is_reported(small_blocks: None, tmp_path: Path) -> None:
+    """Files and stores are found some folders down; what looks like one and is none is named."""
     deep = tmp_path / "a" / "b"
     deep.mkdir(parents=True)
     save_stream(deep / "one.npz")
     save_store(tmp_path / "a" / "store")
-    np.savez(tmp_path / "other.npz", weights=np.zeros(3))
-    (tmp_path / "text.npz").write_text("no archive")
-    found = discover([tmp_path])
-    assert [(each.name, each.dataset) for each in found] == [
-        ("one", "one"),
-        ("dtd, RN50", "dtd"),
-    ]
-    assert found[0].model is None and found[1].model == "RN50:openai"
-
-
-def test_what_cannot_be_used_below_a_folder_is_reported(small_blocks: None, tmp_path: Path) -> None:
-    """Each file that looks like features and is none is left out with the reader's sentence."""
     save_stream(tmp_path / "good.npz")
     (tmp_path / "empty.npz").touch()
     (tmp_path / "broken.npz").write_bytes((tmp_path / "good.npz").read_bytes()[:200])
@@ -54,18 +42,15 @@ def test_what_cannot_be_used_below_a_folder_is_reported(small_blocks: None, tmp_
     header.write_text(header.read_text().replace("RN50", "RN51"))
     said: dict[str, str] = {}
     found = discover([tmp_path], lambda path, why: said.update({path.name: why}))
-    assert [each.name for each in found] == ["good"] and not found[0].is_named
+    names = [(each.name, each.dataset, each.model, each.is_named) for each in found]
+    assert names == [("one", "one", None, False), ("dtd, RN50", "dtd", "RN50:openai", False),
+                     ("good", "good", None, False)]  # fmt: skip
+    [first, *_] = discover([deep, deep / "one.npz", deep / "one.npz"])
+    assert first.is_named and len(discover([deep, deep / "one.npz"])) == 1  # each counts once
     assert set(said) == {"empty.npz", "broken.npz", "gone.npz", "weights.npz", "store"}
     assert "is empty: write it again" in said["empty.npz"]
     assert "damaged" in said["broken.npz"] and "does not exist" in said["gone.npz"]
     assert "holds no 'image_features'" in said["weights.npz"]
-
-
-def test_a_file_that_is_named_twice_counts_once(tmp_path: Path) -> None:
-    """By itself and through its folder it is the same file."""
-    path = save_stream(tmp_path / "one.npz")
-    [found] = discover([tmp_path, path, path])
-    assert found.is_named
 
 
 @pytest.mark.parametrize("name", ["nothing.npz", "text.npz", "text.txt"])
@@ -73,7 +58,7 @@ def test_what_is_named_itself_must_be_usable(name: str, tmp_path: Path) -> None:
     """A path that is not there or is something else is refused with what to give instead."""
     (tmp_path / "text.npz").write_text("no archive")
     (tmp_path / "text.txt").write_text("no archive")
-    with pytest.raises(InputError, match=r"check what --data|is no feature file"):
+    with pytest.raises(InputError, match=r"check what --data|damaged|not an? "):
         discover([tmp_path / name])
 
 

@@ -107,22 +107,16 @@ def test_runs_on_disk_are_reused_until_the_data_changes(stream: Path) -> None:
     assert len(ledger.read(RESULTS).runs) == 8
 
 
-def test_seeds_count_up_and_one_order_has_no_spread(stream: Path) -> None:
-    """The first order has the given seed; a single value has no deviation."""
-    found = _compare("[a].np?", "--methods", "zero_shot", "--orders", "1", "--seed", "7")
-    assert found["seeds"] == [7]
-    assert found["files"]["a.npz"]["zero_shot"]["accuracy"]["std"] is None
-    assert [each.seed for each in ledger.read(RESULTS).runs.values()] == [7]
-
-
 def test_copies_of_a_file_share_their_runs(stream: Path) -> None:
-    """Equal content is run once, and each file has its figures; options have their types."""
+    """Equal content is run once from the given seed; options have types, one order no spread."""
     Path("b.npz").write_bytes(stream.read_bytes())
-    words = ("--methods", "x=tda:positive_sharpness=4", "--orders", "1")
-    files = _compare("a.npz", "b.npz", *words)["files"]
+    words = ("--methods", "x=tda:positive_sharpness=4", "--orders", "1", "--seed", "7")
+    found = _compare("[ab].np?", *words)
+    files = found["files"]
+    assert found["seeds"] == [7] and files["a.npz"]["x"]["accuracy"]["std"] is None
     assert list(files) == ["a.npz", "b.npz"] and files["a.npz"] == files["b.npz"]
     assert files["a.npz"]["x"]["options"] == {"positive_sharpness": 4.0}
-    assert len(ledger.read(RESULTS).runs) == 2
+    assert [each.seed for each in ledger.read(RESULTS).runs.values()] == [7, 7]
 
 
 def test_a_run_that_fails_is_reported_and_the_others_are_shown(stream: Path) -> None:

@@ -7,19 +7,22 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from crg import engine
-from crg.engine import results_only, run_all
+from crg.engine.processes import run_all
+from crg.engine.worker import forget_files, peak_bytes, results_only
 from crg.features.files import Features, read_features
 from crg.results.schema import Failure, Result, RunSpec
 from crg.streams import Scenario
 from crg.types import InputError
-from deadly_methods import answers, n_struck, save_deadly
-from made_experiments import spec
+from made_experiments import answers, n_struck, save_deadly, spec
 from made_files import save_plugin, save_stream
 from processes import is_gone, wait_until
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+LARGE = 200_000_000
 
 
 @pytest.fixture(scope="module")
@@ -37,18 +40,12 @@ def _altered(folder: Path, body: str) -> str:
 def test_workers_give_what_one_process_gives(files: list[str]) -> None:
     """Each spec comes back once with the same answers, in whichever order."""
     specs = [spec(path, m, {}, s) for path in files for m in ("tda", "zero_shot") for s in (0, 1)]
-    here, there = answers(run_all(specs)), answers(run_all(specs, workers=2))
-    assert len(here) == 8
-    assert here == there
-
-
-def test_one_worker_keeps_the_order_and_starts_no_process(files: list[str]) -> None:
-    """Runs happen here, one after the other, only as far as they are asked for."""
-    specs = [spec(files[0], seed=seed) for seed in range(3)]
     runs = run_all(specs)
-    assert next(runs)[0] is specs[0]
-    assert multiprocessing.active_children() == []
-    assert [each.seed for each, _ in runs] == [1, 2]
+    first = next(runs)
+    assert first[0] is specs[0] and multiprocessing.active_children() == []  # one worker is here
+    here = [first, *runs]
+    assert [each for each, _ in here] == specs
+    assert answers(here) == answers(run_all(specs, workers=2))
 
 
 def test_stopping_early_ends_the_workers(files: list[str], tmp_path: Path) -> None:
@@ -135,16 +132,19 @@ def test_a_single_worker_may_be_a_process_of_its_own(files: list[str], tmp_path:
     assert list(run_all([], isolated=True)) == []
 
 
-@pytest.mark.skipif(not Path("/proc").exists(), reason="needs /proc")
-def test_workers_end_with_a_parent_that_is_killed(files: list[str], tmp_path: Path) -> None:
-    """A parent that cannot clean up leaves no process behind."""
+@needs_proc
+@pytest.mark.parametrize("call", ["list(run_all([spec], isolated=True))", "peak_bytes(spec)"])
+def test_processes_end_with_a_parent_that_is_killed(
+    files: list[str], tmp_path: Path, call: str
+) -> None:
+    """A parent that cannot clean up leaves no process behind, whether it runs or measures."""
     seen = tmp_path / "pid"
     write = f"__import__('pathlib').Path({str(seen)!r}).write_text(str(os.getpid()))"
     plugin = _altered(tmp_path, f"{write}; time.sleep(60)")
     code = (
-        "from crg.engine import run_all; from crg.results.schema import Data, RunSpec;"
-        f"spec = RunSpec(Data({files[0]!r}), 'constant', {{}}, 0, plugins=({plugin!r},));"
-        "list(run_all([spec], isolated=True))"
+        "from crg.engine.processes import run_all; from crg.engine.worker import peak_bytes;"
+        "from crg.results.schema import Data, RunSpec;"
+        f"spec = RunSpec(Data({files[0]!r}), 'constant', {{}}, 0, plugins=({plugin!r},)); {call}"
     )
     parent = subprocess.Popen([sys.executable, "-c", code])
     wait_until(lambda: seen.exists() and seen.read_text() != "")
@@ -172,13 +172,6 @@ def test_progress_of_each_run_is_reported(files: list[str], tmp_path: Path, work
         assert steps == sorted(steps) and 0 < steps[-1][0] <= 40
 
 
-def test_streams_of_several_files_and_other_scenarios_are_run(files: list[str]) -> None:
-    """Files that come after the first, and fewer images, are what is measured."""
-    few = Scenario(images=30)
-    specs = [spec(files[0], "tda", then=(files[1],)), spec(files[0], "tda", scenario=few)]
-    assert [result.n_samples for _, result in results_only(run_all(specs))] == [80, 30]
-
-
 def test_a_file_is_read_once_until_it_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,10 +183,46 @@ def test_a_file_is_read_once_until_it_changes(
         return read_features(path)
 
     monkeypatch.setattr("crg.engine.worker.read_features", counted)
-    engine.forget_files()
+    forget_files()
     path = str(save_stream(tmp_path / "a.npz"))
     list(run_all([spec(path, seed=seed) for seed in range(10)]))
     assert read == [path]
     save_stream(tmp_path / "a.npz", n=41)
-    [(_, result)] = results_only(run_all([spec(path)]))
-    assert result.n_samples == 41
+    few, more = Scenario(images=30), str(save_stream(tmp_path / "b.npz"))
+    specs = [spec(path), spec(path, then=(more,)), spec(path, scenario=few)]
+    assert [result.n_samples for _, result in results_only(run_all(specs))] == [41, 81, 30]
+
+
+@pytest.fixture
+def greedy(tmp_path: Path) -> str:
+    """A plug-in whose method takes 200 MB, as one that keeps too much would."""
+    body = f"self.kept = getattr(self, 'kept', None) or b'1' * {LARGE}"
+    path = save_plugin(tmp_path, body, "greedy")
+    path.write_text(
+        path.read_text().replace('"constant"', '"greedy"').replace("Constant", "Greedy")
+    )
+    return str(path)
+
+
+@needs_proc
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_method_that_takes_more_is_seen_to(tmp_path: Path, greedy: str, workers: int) -> None:
+    """The figure is that of the run alone, with plug-ins and labelled images, in any process."""
+    path, few = str(save_stream(tmp_path / "a.npz")), str(save_stream(tmp_path / "few.npz", seed=1))
+    asked: dict[str, Any] = {"scenario": Scenario(images=20), "memory": True, "plugins": (greedy,)}
+    specs = [spec(path, method, few=few, **asked) for method in ("greedy", "zero_shot")]
+    runs = results_only(run_all([*specs, spec(path, "tda")], workers))
+    peaks: dict[str, Any] = {each.method: result.metrics.get("peak_bytes") for each, result in runs}
+    assert peaks["tda"] is None  # it did not ask
+    assert 10_000_000 < peaks["zero_shot"] < 1_000_000_000
+    assert LARGE * 0.9 < peaks["greedy"] - peaks["zero_shot"] < LARGE * 1.5
+
+
+@needs_proc
+def test_only_the_first_images_are_run(tmp_path: Path) -> None:
+    """A stream that is longer than what is measured is not run to its end."""
+    plugin = save_plugin(tmp_path, f"open({str(tmp_path / 'seen')!r}, 'a').write('1')")
+    path = str(save_stream(tmp_path / "a.npz", n=200))
+    assert peak_bytes(spec(path, "constant", plugins=(str(plugin),)))
+    assert len((tmp_path / "seen").read_text()) == 64
+    assert peak_bytes(spec(tmp_path / "none.npz", "tda")) is None  # a process that fails

@@ -38,14 +38,8 @@ def test_a_step_per_image_in_the_given_order(stream: Features) -> None:
     assert [step.index for step in steps] == [0, 1, 2]
     assert [step.purity is None for step in steps] == [True, False, True]
     assert all(step.milliseconds >= 0 for step in steps)
-
-
-def test_steps_are_yielded_one_at_a_time(stream: Features) -> None:
-    """Nothing is computed ahead of what is asked for."""
-    adapter = crg.create("zero_shot", stream.task)
-    steps = iter_run(adapter, stream, range(10))
-    next(steps)
-    assert adapter.n_steps == 1
+    next(iter_run(adapter, stream, range(10)))
+    assert adapter.n_steps == 4  # nothing is computed ahead of what is asked for
 
 
 def test_zero_shot_is_measured_as_by_hand(stream: Features) -> None:
@@ -82,9 +76,10 @@ def test_two_passes_answer_when_all_images_were_seen(stream: Features) -> None:
     assert result.metrics["nll"] != run(stream, "anchored", seed=2).metrics["nll"]
 
 
-def test_a_run_tells_all_of_its_configuration_and_zero_shot(stream: Features) -> None:
-    """The result names every option, and zero-shot on the same stream stands beside it."""
-    result = run(stream, "tda", seed=1)
+def test_a_run_has_its_configuration_zero_shot_and_state(stream: Features, tmp_path: Path) -> None:
+    """The result names every option, zero-shot is beside it, and its state has seen all images."""
+    result = run(stream, "tda", seed=1, save_state=tmp_path / "state.safetensors")
+    assert crg.load(tmp_path / "state.safetensors").n_steps == 60
     config = dataclasses.asdict(crg.create("tda", stream.task).config)
     assert result.options == config
     assert result.zero_shot["accuracy"] == run(stream, "zero_shot").metrics["accuracy"]
@@ -152,12 +147,6 @@ def test_names_of_images_are_used_where_the_file_has_them(tmp_path: Path) -> Non
     assert steps[-1].purity is not None
 
 
-def test_a_saved_state_continues_where_the_run_stopped(stream: Features, tmp_path: Path) -> None:
-    """The state of a run has seen every image."""
-    run(stream, "tda", save_state=tmp_path / "state.safetensors")
-    assert crg.load(tmp_path / "state.safetensors").n_steps == 60
-
-
 @pytest.mark.parametrize("n", [1, 3, 19, 20, 21, 1500])
 def test_checkpoints_end_with_the_last_step(n: int) -> None:
     """There are at most twenty, within the stream, the last step among them."""
@@ -167,21 +156,11 @@ def test_checkpoints_end_with_the_last_step(n: int) -> None:
     assert len(stops) == min(n, 20)
 
 
-def test_rows_are_paired_whatever_the_order(stream: Features) -> None:
-    """Which images were right is kept by row of the file, not by place in the stream."""
-    first, second = (run(stream, "zero_shot", seed=seed).metrics for seed in (0, 1))
-    assert first["correct"] == second["correct"]
-
-
 @pytest.mark.parametrize("order", [[0, 9999], [0, 0, 1], [-1], [[0, 1]], [0.5], []])
-def test_an_order_that_is_none_is_refused(order: list[Any]) -> None:
-    """Rows that do not exist, or come twice, are refused before anything is run."""
+def test_an_order_that_is_none_is_refused(stream: Features, order: list[Any]) -> None:
+    """Rows that do not exist, or come twice, are refused; so is a path in place of features."""
     with refused_in_one_sentence("order"):
-        run(gaussian_stream(n=20, n_classes=3, width=8), "zero_shot", order=order)
-
-
-def test_a_path_is_no_features() -> None:
-    """A path is refused with the function that reads it."""
+        run(stream, "zero_shot", order=order)
     with refused_in_one_sentence("read_features"):
         run("features.npz", "zero_shot")  # type: ignore[arg-type]
 

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics as reference
 
@@ -25,14 +25,6 @@ def test_accuracy_agrees_with_scikit_learn(seed: int, n: int, k: int) -> None:
     np.testing.assert_allclose(metrics.per_class_accuracy(predicted, labels, k), recall)
     worst = metrics.worst_class_accuracy(predicted, labels, k)
     assert worst == pytest.approx(np.nanmin(recall))
-
-
-def test_a_class_without_images_has_no_accuracy() -> None:
-    """It is NaN and does not count as the worst."""
-    by_class = metrics.per_class_accuracy(np.array([0, 1]), np.array([0, 0]), 3)
-    assert by_class[0] == 0.5
-    assert np.isnan(by_class[1:]).all()
-    assert metrics.worst_class_accuracy(np.array([0, 1]), np.array([0, 0]), 3) == 0.5
 
 
 @given(seed=st.integers(0, 1000), k=st.integers(2, 6))
@@ -104,18 +96,6 @@ def test_the_interval_of_equal_methods_is_zero() -> None:
     assert metrics.paired_interval(right, right) == metrics.Interval(0.0, 0.0, 0.0)
 
 
-def test_the_interval_agrees_with_the_normal_one_for_a_single_order() -> None:
-    """With one order it is the usual bootstrap: about mean plus or minus 1.96 standard errors."""
-    rng = np.random.default_rng(1)
-    right, baseline = rng.random((1, 800)) < 0.7, rng.random((1, 800)) < 0.6
-    interval = metrics.paired_interval(right, baseline)
-    difference = right[0].astype(float) - baseline[0]
-    half = 1.96 * difference.std() / np.sqrt(800)
-    assert interval.mean == pytest.approx(difference.mean())
-    assert interval.low == pytest.approx(difference.mean() - half, abs=0.1 * half)
-    assert interval.high == pytest.approx(difference.mean() + half, abs=0.1 * half)
-
-
 def test_orders_that_disagree_widen_the_interval() -> None:
     """The same mean gain is less certain when one order brings it all."""
     baseline = np.zeros((2, 400), dtype=bool)
@@ -126,17 +106,6 @@ def test_orders_that_disagree_widen_the_interval() -> None:
     second = metrics.paired_interval(uneven, baseline)
     assert first.mean == second.mean == 0.25
     assert second.high - second.low > 2 * (first.high - first.low)
-
-
-@settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 100))
-def test_the_interval_is_decided_by_its_seed_and_holds_the_mean(seed: int) -> None:
-    """The same data gives the same interval, and the gain lies inside."""
-    rng = np.random.default_rng(seed)
-    right, baseline = rng.random((3, 60)) < 0.7, rng.random((3, 60)) < 0.6
-    interval = metrics.paired_interval(right, baseline, n_resamples=200)
-    assert interval == metrics.paired_interval(right, baseline, n_resamples=200)
-    assert interval.low <= interval.mean <= interval.high
 
 
 def test_only_the_images_of_an_order_count() -> None:
@@ -167,6 +136,7 @@ def test_the_paired_interval_agrees_with_a_plain_loop() -> None:
     low, high = np.quantile(means, [0.025, 0.975])
     interval = metrics.paired_interval(right, baseline, n_resamples=10_000)
     assert [interval.low, interval.high] == pytest.approx([low, high], abs=0.006)
+    assert interval.mean == pytest.approx(difference.mean())
 
 
 def test_draws_that_are_too_large_to_keep_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,18 +1,21 @@
-"""Encoding on Ray: a real one on this machine, in another process."""
+"""Runs and encoding on Ray: a real one on this machine, in another process."""
 
 from __future__ import annotations
 
 import functools
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from crg.encoding import Wording, encode
-from crg.engine.ray import encode_on_ray
+from crg.engine.ray import encode_on_ray, run_all_on_ray
 from crg.images.views import Recipe
 from encoding_fakes import HashEncoder, dots
-from ray_scripts import printed_by
+from made_experiments import spec
 from sentences import refused_in_one_sentence
 
 pytest.importorskip("ray")
@@ -20,36 +23,43 @@ pytest.importorskip("ray")
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The output of the script."""
-    return printed_by("ray_jobs.py", tmp_path_factory.mktemp("ray"))
+    """The JSON that the script prints on its last line."""
+    script = Path(__file__).with_name("ray_jobs.py")
+    command = [sys.executable, str(script), str(tmp_path_factory.mktemp("ray"))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    answers: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answers
 
 
-def test_ray_makes_the_same_bytes_even_if_it_loses_an_actor(printed: dict[str, Any]) -> None:
-    """A killed actor's block is done again, and the store is that of the local engine."""
-    assert printed["lost"] == ""
-    assert printed["lost is the same"]
+def test_ray_gives_the_same_results_even_if_a_worker_is_killed(printed: dict[str, Any]) -> None:
+    """Workers die in mid-job, their jobs are done again, and results and bytes are the same."""
+    assert printed["killed"] >= 1 and printed["the same"]
+    assert (printed["lost"], printed["corrected"]) == ("", "") and printed["same bytes"]
+    assert printed["started"] == list(range(10))  # each run is reported
 
 
-def test_a_cluster_of_our_own_ends_with_the_job(printed: dict[str, Any]) -> None:
-    """A cluster that the job started is shut down, and one that was there is left alone."""
-    assert printed["ended"]
-    assert printed["left alone"]
-
-
-def test_other_weights_on_the_cluster_are_noticed(printed: dict[str, Any]) -> None:
-    """Actors with another file of weights are refused."""
+def test_what_fails_on_ray_is_not_the_end(printed: dict[str, Any]) -> None:
+    """Two runs fail with the sentences of this machine, one is given up, others are done."""
+    missing, unknown = sorted(printed["failures"], key=lambda reason: "no method" in reason)
+    assert "none.npz does not exist" in missing
+    assert unknown.startswith("There is no method 'no_such'")
+    [reason] = printed["given up"]
+    assert reason.startswith("Ray lost the worker") and "try fewer --workers" in reason
     assert "weights of hash" in printed["weights"] and printed["weights"].endswith("on each.")
-
-
-def test_unreadable_images_are_reported(printed: dict[str, Any]) -> None:
-    """The sentence arrives, what was done is kept, and the corrected set ends in the same bytes."""
     assert "dot 33.png" in printed["unreadable"] and "--skip-unreadable" in printed["unreadable"]
-    assert printed["corrected"] == ""
-    assert printed["corrected is the same"]
+
+
+def test_our_clusters_end_and_others_are_left_alone(printed: dict[str, Any]) -> None:
+    """A cluster started for the jobs is shut down; stopping early frees that of the user."""
+    assert printed["ended"] and printed["left alone"]
+    assert printed["first"] == "crg" and printed["free again"]
 
 
 def test_a_cluster_that_does_not_answer_is_reported(tmp_path: Path) -> None:
     """An address that does not answer gives one sentence at once."""
+    with refused_in_one_sentence("127.0.0.1:1 cannot be used", "--address"):
+        next(run_all_on_ray([spec("a.npz", "crg")], address="127.0.0.1:1"))
     with refused_in_one_sentence("127.0.0.1:1 cannot be used", "--address"):
         encode(
             *(dots(), HashEncoder(), Recipe(), tmp_path / "s"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from crg import metrics
 from crg.evaluate import run
 from crg.report.experiment import read_experiments
-from crg.report.page import distinct
+from crg.report.page import render
 from crg.results import ledger, provenance
 from crg.results.measurements import packed_bits, unpacked_bits
 from crg.results.papers import bundled_papers
@@ -28,7 +29,6 @@ from crg.results.schema import (
     Source,
     Variant,
 )
-from crg.streams import Scenario
 from crg.streams.orders import shuffled
 from crg.types import InputError
 from made_results import PLAIN, Book, measured, share
@@ -65,7 +65,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[str
 
 
 def test_the_figures_of_a_method_are_those_of_its_runs(real: Any) -> None:
-    """Mean, deviation and values over orders of every metric."""
+    """Mean, deviation and values over orders of every metric; a truncated line is a note."""
     path, runs = real
     [experiment] = read_experiments([path])
     found = experiment.comparisons[0].of("b")
@@ -74,7 +74,9 @@ def test_the_figures_of_a_method_are_those_of_its_runs(real: Any) -> None:
         assert spread.per_order == tuple(runs["b", seed].metrics[name] for seed in range(5))
         assert spread.mean == pytest.approx(statistics.fmean(spread.per_order))
         assert spread.std == pytest.approx(statistics.stdev(spread.per_order))
-    assert found.status == "measured"
+    assert found.status == "measured" and any("Line 1 " in note for note in experiment.notes)
+    lines = path.read_text().splitlines()
+    assert [json.loads(lines[number - 1])["seed"] for number in found.lines] == list(range(5))
     assert experiment.machine["crg"] == [provenance.surroundings()["versions"]["crg"]]
     assert set(measured(share(3), 0)) <= set(runs["b", 0].metrics)  # made metrics are like these
 
@@ -91,17 +93,6 @@ def test_zero_shot_is_paired_within_each_run(real: Any) -> None:
     assert found.interval == metrics.paired_interval(right, base, n_resamples=10_000)
     assert metrics.RESAMPLES == 10_000  # with fewer, the seed would decide close comparisons
     assert experiment.comparisons[0].of("z").gain is None
-
-
-def test_a_truncated_line_is_reported_and_not_fatal(real: Any) -> None:
-    """The rest is read, and every result has the number of the line that holds it."""
-    path, _ = real
-    [experiment] = read_experiments([path])
-    assert any("Line 1 " in note for note in experiment.notes)
-    lines = path.read_text().splitlines()
-    for each in experiment.comparisons[0].results:
-        seeds = [json.loads(lines[number - 1])["seed"] for number in each.lines]
-        assert seeds == list(range(5))
 
 
 def test_methods_have_a_status_and_a_reason(tmp_path: Path) -> None:
@@ -128,16 +119,6 @@ def test_methods_have_a_status_and_a_reason(tmp_path: Path) -> None:
         "e": ("measured", ""),
     }
     assert table.of("a").accuracy is None and not table.of("c").best
-
-
-def test_missing_datasets_are_kept_apart(tmp_path: Path) -> None:
-    """They have no comparison and say how to get them."""
-    gone = Source("imagenet", missing="There is no store: encode it.")
-    book = Book([A], sources=(PLAIN, gone))
-    book.add("a", share(9))
-    experiment = book.read(tmp_path)
-    assert experiment.missing == (gone,)
-    assert [each.source.name for each in experiment.comparisons] == ["toy"]
 
 
 def test_the_latest_outline_counts(tmp_path: Path) -> None:
@@ -169,16 +150,6 @@ def test_a_folder_is_all_its_results_files(tmp_path: Path) -> None:
         read_experiments([tmp_path / "nowhere.jsonl"])
 
 
-def test_bins_are_summed_over_orders(tmp_path: Path) -> None:
-    """Bins of confidence add up; memory is the largest."""
-    book = Book([A], orders=2)
-    bins = [[150, 0.4, 0.5], [50, 0.9, 0.8], [0, None, None]]
-    book.add("a", share(100), peak_bytes=7, reliability=bins)
-    found = book.read(tmp_path).comparisons[0].of("a")
-    assert [(n, right) for n, _, right in found.reliability] == [(300, 0.5), (100, 0.8)]
-    assert found.peak_bytes == 7
-
-
 def test_reported_accuracies_are_found_by_dataset_model_and_method(tmp_path: Path) -> None:
     """Other options have none; with a single prompt zero-shot has another."""
     source = Source(
@@ -204,17 +175,6 @@ def test_runs_without_labels_have_no_accuracy(tmp_path: Path) -> None:
     book.records = [{**each, "metrics": times, "zero_shot": times} for each in book.records]
     found = book.read(tmp_path).comparisons[0].of("a")
     assert (found.accuracy, found.gain, found.learning, found.best) == (None, None, (), False)
-
-
-def test_scored_images_are_counted_per_order(tmp_path: Path) -> None:
-    """A setting that leaves images out says how many an order has."""
-    settings = [Setting("shuffled"), Setting("imbalanced", Scenario("imbalanced"))]
-    book = Book([A], settings=settings, orders=2)
-    book.add("a", share(100))
-    book.add("a", [share(30)], setting=1, scored=np.arange(200) < 42)
-    book.add("zero_shot", [share(30), share(30)], setting=1, scored=np.arange(200) < 42)
-    full, part = book.read(tmp_path).comparisons
-    assert (full.n_scored, part.n_scored) == (200, 42)
 
 
 def test_methods_are_paired_by_order_and_image(tmp_path: Path) -> None:
@@ -264,15 +224,6 @@ def test_significance_takes_five_orders_of_thirty_images(
     assert any("4 stream orders" in note for note in experiment.notes) == (orders == 4)
 
 
-def test_no_verdict_where_zero_is_in_the_interval(tmp_path: Path) -> None:
-    """As many images corrected as broken is not significant, however many orders there are."""
-    book = Book([A], orders=6)
-    book.add("a", share(100, first=50), base=share(100))
-    found = book.read(tmp_path).comparisons[0].of("a").gain
-    assert found is not None
-    assert found.interval.low < 0 < found.interval.high and found.verdict == ""
-
-
 def test_methods_are_rivals_of_their_kind_only(tmp_path: Path) -> None:
     """Methods with labels are never the best, and zero-shot is no rival."""
     book = Book([A, B, FEW, TUNED, TWICE])
@@ -288,10 +239,14 @@ def test_methods_are_rivals_of_their_kind_only(tmp_path: Path) -> None:
 
 
 def test_only_images_that_came_are_compared(tmp_path: Path) -> None:
-    """Where an order leaves images out, accuracy and gain are over the others."""
-    book = Book([A], orders=2)
+    """Where an order leaves images out, accuracy, gain and count are over the others."""
+    gone = Source("imagenet", missing="There is no store: encode it.")
+    book = Book([A], orders=2, sources=(PLAIN, gone))
     book.add("a", share(60), base=share(20), scored=share(100))
-    found = book.read(tmp_path).comparisons[0].of("a")
+    experiment = book.read(tmp_path)
+    [comparison] = experiment.comparisons  # missing datasets are kept apart
+    assert experiment.missing == (gone,) and comparison.n_scored == 100
+    found = comparison.of("a")
     assert found.gain is not None and found.accuracy is not None
     assert found.accuracy.mean == pytest.approx(0.6)
     assert found.gain.interval.mean == pytest.approx(0.4)
@@ -324,13 +279,15 @@ def test_only_the_chosen_methods_are_shown(tmp_path: Path) -> None:
 
 
 def test_the_same_runs_are_shown_once(tmp_path: Path) -> None:
-    """Of two experiments with the same methods on the same images the second one is left out."""
+    """Of two experiments with the same methods on the same images the second is only named."""
     paths = []
     for name, row in (("one", B), ("two", B), ("three", A)):
-        book = Book([row], name=name)
+        book = Book([row], name=name, title=f"Title {name}")
         book.add(row.label, share(90))
         paths.append(book.write(tmp_path / f"{name}.jsonl"))
-    assert [each.outline.name for each in distinct(read_experiments(paths))] == ["one", "three"]
+    text = render(read_experiments(paths))
+    assert re.findall(r'<section id="(\w+)"', text) == ["one", "three", "rules"]
+    assert "shown once: Title two" in text
 
 
 MINE, BASE = [share(120, first=10 * seed) for seed in range(5)], share(100)
@@ -360,12 +317,14 @@ def test_the_gain_on_the_first_images_follows_the_order(
 
 
 def test_curves_have_a_band_over_orders(tmp_path: Path) -> None:
-    """Running accuracy is counted in the order of the stream, purity at common checkpoints."""
+    """Accuracy counts in stream order, purity at common checkpoints; bins add up over orders."""
     book = Book([A], "cold_start", orders=2)
-    book.add("a", [share(120), share(80)], base=share(10), purity=0.5,
-             purity_over_time=[[50, 0.9], [200, 0.5]])  # fmt: skip
+    bins = [[150, 0.4, 0.5], [50, 0.9, 0.8], [0, None, None]]
+    book.add("a", [share(120), share(80)], base=share(10), purity=0.5, peak_bytes=7,
+             purity_over_time=[[50, 0.9], [200, 0.5]], reliability=bins)  # fmt: skip
     found = book.read(tmp_path).comparisons[0].of("a")
     assert (found.learning[0][0], found.learning[-1][0]) == (20, 200)
     assert 50 <= len(found.learning) <= 60
     assert found.learning[-1][1:] == pytest.approx((0.5, statistics.stdev([0.6, 0.4])))
-    assert found.purity_over_time == ((50, 0.9, 0.0), (200, 0.5, 0.0))
+    assert found.purity_over_time == ((50, 0.9, 0.0), (200, 0.5, 0.0)) and found.peak_bytes == 7
+    assert [(n, right) for n, _, right in found.reliability] == [(300, 0.5), (100, 0.8)]

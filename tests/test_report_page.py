@@ -15,13 +15,12 @@ from click.testing import CliRunner
 from crg.cli import main
 from crg.methods.registry import get_method, list_methods
 from crg.report import page
-from crg.report.experiment import read_experiments
 from crg.report.figures import CAPTIONS, drawings_of, save_pdf, styles_of
 from crg.report.layout import tables_of
 from crg.results.schema import Setting, Source, Variant
 from crg.streams import Scenario
 from crg.types import InputError
-from made_reports import ablation, every_experiment, every_page, noise
+from made_reports import every_experiment, every_page, noise
 from made_results import Book, share
 
 A = Variant("a", "tda")
@@ -67,11 +66,7 @@ def test_the_page_needs_nothing_but_itself(html: str) -> None:
     assert all(place.startswith(("#", "data:image/png;base64,")) for place in places)
     assert "default-src 'none'; style-src 'unsafe-inline'; img-src data:" in html
     assert len(html) < 400_000
-
-
-def test_names_are_text_and_never_markup(html: str) -> None:
-    """Labels, classes and titles cannot open a tag, in tables or figures."""
-    assert "<script>alert" not in html and "&lt;script&gt;alert(1)" in html
+    assert "<script>alert" not in html and "&lt;script&gt;alert(1)" in html  # names are text
     assert "red <b>star" not in html and "red &lt;b&gt;star" in html
 
 
@@ -94,15 +89,6 @@ def test_a_section_opens_with_its_figure(html: str) -> None:
         assert text.index("<svg") < text.index("<details>")
         assert CAPTIONS[kinds[name]] in text
     assert html.count("Not run: ") == 1 and "<details open" not in html
-
-
-def test_the_same_runs_appear_once(tmp_path: Path) -> None:
-    """An experiment with the methods and images of an earlier one is named and not repeated."""
-    paths = [ablation(name=name, title=f"Title {name}").write(tmp_path / f"{name}.jsonl")
-             for name in ("first", "second")]  # fmt: skip
-    text = page.render(read_experiments(paths))
-    assert '<section id="first">' in text and '<section id="second">' not in text
-    assert "shown once: Title second" in text
 
 
 def test_figures_are_valid_and_take_the_colour_of_the_page(html: str) -> None:
@@ -164,14 +150,14 @@ def test_figures_are_saved_as_pdf(tmp_path: Path) -> None:
     assert all(path.read_bytes().startswith(b"%PDF") for path in paths)
 
 
-@pytest.mark.parametrize(("library", "call"), [("jinja2", "page"), ("matplotlib", "figures")])
+@pytest.mark.parametrize("library", ["jinja2", "matplotlib"])
 def test_a_missing_library_is_named_with_its_remedy(
-    monkeypatch: pytest.MonkeyPatch, library: str, call: str
+    monkeypatch: pytest.MonkeyPatch, library: str
 ) -> None:
     """Without the extra, one sentence says how to install it."""
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(InputError, match=rf"{library}: in the clone .*\[report\]"):
-        page._environment() if call == "page" else drawings_of(ALL[0])
+    with pytest.raises(InputError, match=rf"{library} is not installed: in the .*\[report\]"):
+        page.render(ALL[:1])
 
 
 def test_the_command_writes_what_is_asked_for(tmp_path: Path) -> None:

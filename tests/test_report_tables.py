@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from crg.metrics import Interval
-from crg.report.contrasts import Contrast, Spread, judged, tally
+from crg.report.contrasts import Spread, judged, tally
 from crg.report.layout import (
     comparison_table,
     first_table,
@@ -60,16 +60,11 @@ def test_a_value_reads_the_same_everywhere() -> None:
     assert "| tda | - | - |" in to_markdown(shown)
 
 
-def test_marks_stand_for_significance() -> None:
-    """An upward mark for better, a downward one for worse, none where zero is not excluded."""
-    ends = ((0.01, 0.02), (-0.02, -0.01), (-0.01, 0.01))
-    marks = [judged("z", Interval(0.0, *each), 5, 30).mark for each in ends]
-    assert marks == ["▲", "▼", ""]
-
-
 def test_wins_ties_and_losses_are_counted() -> None:
     """By hand: two better, one not significant, one worse; a missing contrast is no tie."""
-    found = [Contrast("z", Interval(0, 0, 0), verdict) for verdict in ("better", "", "worse")]
+    ends = ((0.01, 0.02), (-0.01, 0.01), (-0.02, -0.01))
+    found = [judged("z", Interval(0.0, *each), 5, 30) for each in ends]
+    assert [each.mark for each in found] == ["▲", "", "▼"]
     assert tally([*found, found[0], None]) == (2, 1, 1)
 
 
@@ -154,13 +149,6 @@ def test_a_narrow_terminal_loses_optional_columns() -> None:
     shown = Table(columns, (("x" * 20, "y" * 20, "z" * 20),))
     assert "z" in on_screen(shown, 80) and "z" not in on_screen(shown, 60)
     assert "y" * 20 in on_screen(shown, 60)
-
-
-def test_columns_of_nothing_are_left_out() -> None:
-    """A column without values is not shown, and bold cells move along."""
-    columns = (Column("m"), Column("none"), Column("b"))
-    shown = Table(columns, (("x", None, 1),), best=frozenset({(0, 2)})).without_empty_columns()
-    assert [each.title for each in shown.columns] == ["m", "b"] and shown.best == {(0, 1)}
 
 
 def test_the_whole_text_has_every_experiment() -> None:

@@ -35,15 +35,6 @@ def test_page_tables_and_archived_runs_are_kept(tmp_path: Path) -> None:
         assert "small.jsonl.gz" in text and not re.search(r"small\.jsonl\b(?!\.gz)", text)
 
 
-def test_a_folder_without_results_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """One sentence, and nothing is written."""
-    assert keep_results.main([str(tmp_path), str(tmp_path / "kept")]) == 2
-    assert "holds no results files: run crg bench first." in capsys.readouterr().err
-    assert not (tmp_path / "kept").exists()
-
-
 def test_the_wheel_has_all_that_the_package_needs(tmp_path: Path) -> None:
     """Every file of the package is in the wheel, and nothing else is."""
     builders = pytest.importorskip("hatchling.builders.wheel")

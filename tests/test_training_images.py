@@ -14,7 +14,7 @@ from crg.bench.sources import discover, find_sources
 from crg.cli import main
 from crg.datasets import drawn_indices, load_dataset
 from crg.datasets.catalog import catalogue, find_split, get_entry
-from crg.engine import run_spec
+from crg.engine.worker import run_spec
 from crg.results.schema import Source
 from encoding_fakes import HashEncoder, dot_files, run
 from encoding_fakes import small_blocks as small_blocks

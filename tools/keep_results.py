@@ -8,17 +8,22 @@ results file, NAME.jsonl.gz with an archived run under the number of each line, 
 from __future__ import annotations
 
 import argparse
+import gzip
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
+
+import msgspec
 
 import crg
-from crg.bench.rerun import archive_file
+from crg.atomic import replacing
+from crg.bench.rerun import KEPT, digest_of, moved
 from crg.report import page
 from crg.report.experiment import read_experiments
 from crg.report.layout import whole_text
 from crg.report.tables import to_markdown
+from crg.results.schema import Entry, LineError, Other, Result, decode, encode
 
 # As one reads: the tables of the paper first, then what goes beyond it.
 ORDER = ("robustness", "cross_datasets", "ablation", "queue_size", "weights", "cache_error",
@@ -54,6 +59,37 @@ def keep(results: Path, out: Path) -> None:
     (out / "tables.md").write_text(text, encoding="utf-8")
     for file in files:
         archive_file(file, kept[str(file)])
+
+
+def archived(entry: Entry) -> Entry:
+    """The archived form of any line of a results file; paths become names."""
+    if not isinstance(entry, Result):
+        return Other(key=entry.key, kind="short")  # only keeps its place
+    if entry.digest is not None:
+        return entry
+    return msgspec.structs.replace(
+        moved(entry, lambda path: PurePath(path).name),
+        metrics={name: entry.metrics[name] for name in KEPT if name in entry.metrics},
+        zero_shot={},
+        options={},
+        n_samples=0,
+        seconds=0.0,
+        name="",
+        digest=digest_of(entry),
+    )
+
+
+def archive_file(source: Path, target: Path) -> None:
+    """A compressed file with an archived line for each line of ``source``, under its number."""
+    lines = []
+    for line in source.read_bytes().splitlines():
+        try:
+            lines.append(encode(archived(decode(line))))
+        except LineError:
+            lines.append(b"")  # truncated: the numbers of the others stay
+    with replacing(target) as partial:
+        # Without a time in it, equal results make equal files.
+        partial.write_bytes(gzip.compress(b"\n".join([*lines, b""]), mtime=0))
 
 
 def _place(file: Path) -> tuple[int, str]:

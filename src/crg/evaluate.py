@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -65,44 +65,24 @@ def iter_run(
     ids = features.sample_ids
     truth = _truth(features, features.labels if labels is None else labels)
     n_seen = features.n_views - _hidden_views(adapter, features)
-    counted = Counted()
-
-    def seen(row: int) -> np.ndarray[Any, Any]:
-        return features.views(row)[:n_seen]
-
+    counted = rightly = 0.0  # what images counted for, in a method that learns from all of them
     for places in _blocks(len(order), block, stops):
         rows = [int(order[place]) for place in places]
-        names, views = [ids[row] for row in rows], np.stack([seen(row) for row in rows])
+        names = [ids[row] for row in rows]
+        views = np.stack([features.views(row)[:n_seen] for row in rows])
         start = time.process_time_ns()  # without the wait for other processes
         predictions = adapter.step_many(views, names)
         milliseconds = (time.process_time_ns() - start) / 1e6 / len(rows)
         for place, name, prediction in zip(places, names, predictions, strict=True):
             label = truth.get(name, NO_CLASS)
-            counted.add(prediction.diagnostics.learnt, label)
+            if (learnt := prediction.diagnostics.learnt) is not None:  # (K,)
+                counted += float(learnt.sum())
+                rightly += float(learnt[label]) if label != NO_CLASS else 0.0
             purity = None
             if truth and place in stops:
-                purity = counted.purity if counted.total else _purity(adapter, truth)
+                purity = rightly / counted if counted else _purity(adapter, truth)
             known = None if label == NO_CLASS else label
             yield Step(place, name, known, prediction, milliseconds, purity)
-
-
-@dataclasses.dataclass
-class Counted:
-    """What images counted for, in a method that learns from all of them, and how much rightly."""
-
-    total: float = 0.0
-    right: float = 0.0
-
-    def add(self, learnt: Any, label: int) -> None:
-        """One image with the weight ``learnt`` (K,) for each class; its own is ``label``."""
-        if learnt is not None:
-            self.total += float(learnt.sum())
-            self.right += float(learnt[label]) if label != NO_CLASS else 0.0
-
-    @property
-    def purity(self) -> float:
-        """The fraction of all that images counted which fell to their true class."""
-        return self.right / self.total
 
 
 def _hidden_views(adapter: Adapter, features: Features) -> int:
@@ -149,7 +129,7 @@ def run(
     noise = _with_label_noise(adapter, stream, share, seed)
     measured = _measured(adapter, stream, on_step, noise)
     if scenario is not None and scenario.passes == 2:
-        measured = _measured_again(adapter, stream) | {"mislabelled": measured.get("mislabelled")}
+        measured = _measured_again(adapter, stream, measured.get("mislabelled"))
     seconds = time.perf_counter() - start
     if save_state is not None:
         adapter.save(save_state)
@@ -214,10 +194,7 @@ def _measured(
         for step in iter_run(adapter, stream.features, stream.rows, None, _BLOCK, stream.labels):
             measured.add(step)
             on_step(step)
-    if stream.labels is None:
-        return measured.speed()
-    misfiled = None if noise is None else noise.as_record()
-    return {**measured.quality(stream), "mislabelled": misfiled, **measured.speed()}
+    return measured.figures(stream, None if noise is None else noise.as_record())
 
 
 class _Again:
@@ -234,7 +211,7 @@ class _Again:
             yield name, self._features.views(int(row))[: self._n_seen]
 
 
-def _measured_again(adapter: Adapter, stream: Stream) -> dict[str, Any]:
+def _measured_again(adapter: Adapter, stream: Stream, mislabelled: Any) -> dict[str, Any]:
     """The second pass: every image is answered with what all of them taught."""
     measured, truth = Measurements(), _truth(stream.features, stream.labels)
     names = [stream.features.sample_ids[int(row)] for row in stream.rows]
@@ -246,9 +223,7 @@ def _measured_again(adapter: Adapter, stream: Stream) -> dict[str, Any]:
             known = None if label == NO_CLASS else label
             measured.add(Step(place, names[place], known, prediction, milliseconds, None))
             start = time.process_time_ns()
-    if stream.labels is None:
-        return measured.speed()
-    return {**measured.quality(stream), **measured.speed()}
+    return measured.figures(stream, mislabelled)
 
 
 def _with_label_noise(
@@ -268,11 +243,7 @@ def _truth(features: Features, labels: Numbers | None) -> dict[SampleId, int]:
 
 
 def _purity(adapter: Adapter, truth: Mapping[SampleId, int]) -> float | None:
-    return metrics.cache_purity(_cached(adapter, truth))
-
-
-def _cached(adapter: Adapter, truth: Mapping[SampleId, int]) -> Iterable[tuple[int, int]]:
-    for queue, entries in enumerate(adapter.cache.values()):
-        for entry in entries:
-            if entry.sample_id is not None:  # a seed is not an image
-                yield queue, truth[entry.sample_id]
+    """The purity of the cache; a seed is not an image."""
+    queues = enumerate(adapter.cache.values())
+    cached = ((queue, each.sample_id) for queue, entries in queues for each in entries)
+    return metrics.cache_purity((queue, truth[name]) for queue, name in cached if name is not None)

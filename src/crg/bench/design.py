@@ -26,9 +26,8 @@ from crg.streams import SEVERAL_FILES, SHUFFLED, Scenario
 from crg.suggest import nearest
 from crg.types import InputError
 
-Figure: TypeAlias = Literal["table", "learning", "purity", "waterfall", "sweep",
-                            "heat", "noise", "streams", "cold_start", "shots"]  # fmt: skip
-FIGURES: tuple[str, ...] = get_args(Figure)
+Figure: TypeAlias = Literal["table", "purity", "waterfall", "sweep", "heat", "noise", "streams",
+                            "cold_start", "shots"]  # fmt: skip
 PUBLISHED = "published"
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
 CountOrNone: TypeAlias = Annotated[int, Meta(ge=0)]
@@ -50,10 +49,8 @@ class RowDesign(DesignTable, frozen=True):
     tuned: bool = False  # its options were chosen with labels
     several_views: bool = False  # runs only where images have more than one view
     passes: Literal[1, 2] = 1  # 2: offline, it answers when it has seen all images
-    about: str = ""
     x: float | None = None  # its place in figures that show rows against a number
     series: str = ""
-    against: str = ""  # label of the row that its losses are held against
 
     @property
     def is_tuned(self) -> bool:
@@ -78,7 +75,7 @@ class SettingDesign(DesignTable, frozen=True):
 
     @property
     def scenario(self) -> Scenario:
-        """The scenario of the streams."""
+        """The scenario of the streams, which refuses what does not fit together."""
         return Scenario(self.order, self.strength, self.images, self.mislabelled)
 
     @property
@@ -131,26 +128,28 @@ class Design(DesignTable, frozen=True):
     rows: tuple[RowDesign, ...] = field(name="row", default=())
     settings: tuple[SettingDesign, ...] = field(name="setting", default=())
     data: tuple[DataDesign, ...] = ()
-    quick: Quick = Quick()
+    quick: Quick | None = Quick()  # None in the quick form itself
     reported: str = ""
     orders: Count = ENOUGH_ORDERS
     x_title: str = ""
     memory: bool = False
     gallery: bool = False
-    is_quick: bool = False  # which no file says: see reduced
 
     def reduced(self) -> Design:
         """The quick form."""
-        quick = self.quick
+        quick = self.quick or Quick()
+        named = ("shapes", "images", "views", "shots", "generated")
+        asked = {name: value for name in named if (value := getattr(quick, name)) is not None}
+        settings = [
+            replace(each, images=min(filter(None, (each.images, quick.at_most)), default=None))
+            for each in self.settings
+        ]
         return replace(
             self,
-            data=tuple(_reduced(each, quick) for each in self.data),
-            settings=tuple(
-                replace(each, images=min(filter(None, (each.images, quick.at_most)), default=None))
-                for each in self.settings
-            ),
+            data=tuple(replace(each, **asked) if each.shapes else each for each in self.data),
+            settings=tuple(settings),
             orders=quick.orders or self.orders,
-            is_quick=True,
+            quick=None,
         )
 
     def wants(self, order: str) -> bool:
@@ -158,21 +157,11 @@ class Design(DesignTable, frozen=True):
         return any(setting.order == order for setting in self.settings)
 
 
-def _reduced(data: DataDesign, quick: Quick) -> DataDesign:
-    if data.shapes is None:
-        return data
-    asked = {name: getattr(quick, name) for name in ("images", "views", "shots", "generated")}
-    given = {name: value for name, value in asked.items() if value is not None}
-    return replace(data, shapes=quick.shapes or data.shapes, **given)
-
-
 def read_design(path: str | os.PathLike[str]) -> Design:
     """The experiment of a file; every mistake is refused before anything is run."""
     file = Path(path)
     raw = _parsed(file)
     try:
-        if "is_quick" in raw:
-            raise msgspec.ValidationError("Object contains unknown field `is_quick`")
         design = msgspec.convert(raw, Design)
     except msgspec.ValidationError as error:
         raise InputError(f"{file}{_sentence(str(error))}") from None
@@ -190,12 +179,15 @@ def completed(design: Design, file: Path | None = None) -> Design:
         replace(each, label=each.label.strip() or each.order)
         for each in design.settings or (SettingDesign(),)
     ]
-    for number, row in enumerate(rows, start=1):
-        with _at(file, f"row {number} ({row.label!r})"):
+    for number, row in enumerate(rows):
+        with _at(file, f"row {number + 1} ({row.label!r})"):
             _check_row(row)
+        # under the names of the catalogue
+        own = {e.name if (e := find_entry(k)) else k: each for k, each in row.per_dataset.items()}
+        rows[number] = replace(row, per_dataset=own)
     for number, setting in enumerate(settings, start=1):
         with _at(file, f"setting {number} ({setting.label!r})"):
-            setting.scenario  # noqa: B018  (which checks itself)
+            setting.scenario  # noqa: B018
     data = []
     for number, each in enumerate(design.data, start=1):
         with _at(file, f"data {number}"):
@@ -205,14 +197,15 @@ def completed(design: Design, file: Path | None = None) -> Design:
     design = replace(
         design,
         about=" ".join(design.about.split()),
-        rows=tuple(replace(row, per_dataset=_as_catalogued(row.per_dataset)) for row in rows),
+        rows=tuple(rows),
         settings=tuple(settings),
         data=tuple(data),
     )
     with _at(file, "[quick]"):
-        _check_shifts(design.quick.shapes or (), 1)
+        _check_shifts((design.quick and design.quick.shapes) or (), 1)
     with _at(file):
         _check_whole(design)
+        _check_figure(design)
     return design
 
 
@@ -256,13 +249,8 @@ def _parsed(file: Path) -> dict[str, Any]:
         raise InputError(f"{file} is not TOML ({error}): {remedy}.") from None
 
 
-_TABLES: dict[str, type[DesignTable]] = {
-    "row": RowDesign,
-    "setting": SettingDesign,
-    "data": DataDesign,
-    "quick": Quick,
-}
-_CHOICES = {"figure": FIGURES, "passes": ("1", "2"), "preset": ("none", PUBLISHED)}
+_TABLES = {"row": RowDesign, "setting": SettingDesign, "data": DataDesign, "quick": Quick}
+_CHOICES = {"figure": get_args(Figure), "passes": ("1", "2"), "preset": ("none", PUBLISHED)}
 
 
 def _sentence(error: str) -> str:
@@ -276,16 +264,13 @@ def _sentence(error: str) -> str:
     table, key = re.split(r"\W", path)[0], path.rpartition(".")[2]
     place, reason = f", {path}" if path else "", f"{complaint[0].lower()}{complaint[1:]}"
     if unknown := re.match(r"Object contains unknown field `(.*)`", complaint):
-        known = _keys(_TABLES.get(table, Design))
+        kind: Any = _TABLES.get(table, Design)
+        known = [each.encode_name for each in msgspec.structs.fields(kind)]
         return f"{place}: there is no key {unknown[1]!r}: {nearest(unknown[1], known)}"
     if re.fullmatch(r"(row|setting|data)( \d+)?", path) and complaint.startswith("Expected"):
         return f"{place}: {reason}: write [[{table}]] above each of them."
     remedy = f"choose one of {', '.join(_CHOICES[key])}" if key in _CHOICES else "correct it there"
     return f"{place}: {reason}: {remedy}."
-
-
-def _keys(kind: type[DesignTable]) -> set[str]:
-    return {each.encode_name for each in msgspec.structs.fields(kind)} - {"is_quick"}
 
 
 def _check_keys_of_data(table: Mapping[str, Any]) -> None:
@@ -306,11 +291,6 @@ def _check_row(row: RowDesign) -> None:
         typed_options(row.method, {**row.options, **options})
     if row.preset == PUBLISHED and not presets_of(row.method):
         raise InputError(f"{row.method} has no published preset: leave the preset out.")
-
-
-def _as_catalogued(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options by the name that the catalogue has for a dataset, whichever one was written."""
-    return {entry.name if (entry := find_entry(k)) else k: each for k, each in options.items()}
 
 
 def _checked_data(data: DataDesign) -> DataDesign:
@@ -343,11 +323,6 @@ def _check_whole(design: Design) -> None:
         labels = [each.label for each in tables]
         if twice := sorted({label for label in labels if labels.count(label) > 1}):
             raise InputError(f"two {kind} are called {twice[0]!r}: give one another label.")
-    for row in design.rows:
-        others = {other.label for other in design.rows} - {row.label}
-        if row.against and row.against not in others:
-            hint = nearest(row.against, others)
-            raise InputError(f"the row {row.label!r} is held against {row.against!r}: {hint}")
     if not design.data:
         raise InputError("it names no data: write [[data]] with datasets, shapes or files.")
     if any(part in design.name for part in "/\\:"):
@@ -355,7 +330,6 @@ def _check_whole(design: Design) -> None:
     if design.reported and design.reported not in known_experiments():
         hint = nearest(design.reported, known_experiments())
         raise InputError(f"reported is {design.reported!r}: {hint}")
-    _check_figure(design)
 
 
 def _check_figure(design: Design) -> None:

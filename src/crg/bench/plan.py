@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import hashlib
 import inspect
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ import crg.parts
 from crg.bench.design import PUBLISHED, DataDesign, Design, RowDesign, SettingDesign, completed
 from crg.bench.sources import OnEncoding, render_store
 from crg.datasets.catalog import TRAIN, find_entry, get_entry
-from crg.engine import read_once, read_with_few
+from crg.encoders import equipped
+from crg.engine.worker import read_once, read_with_few
 from crg.features.files import Features
 from crg.methods.options import build_config
 from crg.methods.registry import BASELINE, get_method, typed_options, whole_config
@@ -38,7 +39,7 @@ from crg.results.schema import (
     Source,
     Variant,
 )
-from crg.types import InputError, Task
+from crg.types import InputError
 
 SEED = "seed"  # the option of methods that train
 # In these the seed decides which images come, and not only when.
@@ -52,10 +53,12 @@ def as_variant(request: RowDesign) -> Variant:
     options: dict[str, Any] = typed_options(request.method, request.options)
     options |= {PRESET: PUBLISHED} if request.preset == PUBLISHED else {}
     options |= {f"on {name}": dict(given) for name, given in request.per_dataset.items()}
-    same = ("label", "method", "about", "x", "series", "against")
     return Variant(
-        **{name: getattr(request, name) for name in same},
-        options=options,
+        request.label,
+        request.method,
+        options,
+        x=request.x,
+        series=request.series,
         tuned=request.is_tuned,
         needs=tuple(_NEEDS.get(need, need) for need in kind.needs),
         offline=request.passes == 2,
@@ -86,7 +89,9 @@ def why_not(request: RowDesign, source: Source, features: Features) -> str | Non
     """One sentence that says why a row is not run on these images; None if it is."""
     dataset = source.dataset
     if features.labels is None:
-        return _no_labels(source)
+        is_store = Path(source.path).is_dir()
+        remedy = "encode images whose classes are known" if is_store else "store labels in it"
+        return f"{dataset} has no labels: {remedy}."
     if request.several_views and _own_views(features) == 1:
         return f"{dataset} has one view per image: encode it with --views."
     options = options_on(request, dataset)
@@ -98,14 +103,17 @@ def why_not(request: RowDesign, source: Source, features: Features) -> str | Non
         needs = kind.needs
         if FEW in needs and features.few_features is None:
             return _no_labelled_images(request.method, source)
-        check_needs(request.method, needs, _equipped(features, needs))
+        check_needs(request.method, needs, equipped(features.task, needs, features.model))
     except InputError as error:
         return str(error)
-    return _too_few(options, dataset, features) if FEW in needs else None
+    most = 0 if features.few_labels is None else np.bincount(features.few_labels).max(initial=0)
+    if FEW in needs and options.get("shots", 0) > most:  # it would be another row
+        return f"{dataset} has at most {most} labelled images per class: encode more of them."
+    return None
 
 
-def seeds_of(request: RowDesign, setting: SettingDesign, seeds: tuple[int, ...]) -> range:
-    """How many of the seeds a row runs with: one where no image remembers those before.
+def seeds_of(request: RowDesign, setting: SettingDesign, seeds: tuple[int, ...]) -> tuple[int, ...]:
+    """The seeds that a row runs with: one where no image remembers those before.
 
     Zero-shot forgets too, but is cheap, and all are compared with it order by order. A method that
     trains with a seed runs once per order, so that its spread includes the variance of training.
@@ -113,22 +121,7 @@ def seeds_of(request: RowDesign, setting: SettingDesign, seeds: tuple[int, ...])
     forgets = getattr(get_method(request.method), "forgets", False)
     once = forgets and request.method != BASELINE and not trains_with_seed(request)
     once = once and setting.scenario.order not in SEEDED_CHOICE
-    return range(min(1, len(seeds)) if once else len(seeds))
-
-
-def _equipped(features: Features, needs: Sequence[str]) -> Task:
-    """The task with the text encoder of its model, if that is needed."""
-    if TEXT_ENCODER not in needs:
-        return features.task
-    from crg.encoders import equipped
-
-    return equipped(features.task, needs, features.model)
-
-
-def _no_labels(source: Source) -> str:
-    is_store = Path(source.path).is_dir()
-    remedy = "encode images whose classes are known" if is_store else "store labels in it"
-    return f"{source.dataset} has no labels: {remedy}."
+    return seeds[:1] if once else seeds
 
 
 def _no_labelled_images(method: str, source: Source) -> str:
@@ -147,15 +140,6 @@ def _no_labelled_images(method: str, source: Source) -> str:
         f"{needs}: run crg encode {dataset} --split train --shots 16 --views 1 "
         f"--model {source.model} --root FOLDER --out STORE and name STORE with --data."
     )
-
-
-def _too_few(options: Mapping[str, Any], dataset: str, features: Features) -> str | None:
-    """Where a row asks for more labelled images than any class has, it would be another row."""
-    assert features.few_labels is not None
-    most = int(np.bincount(features.few_labels).max(initial=0))
-    if options.get("shots", 0) <= most:
-        return None
-    return f"{dataset} has at most {most} labelled images per class: encode more of them."
 
 
 def _own_views(features: Features) -> int:
@@ -199,9 +183,8 @@ def plan(
         known[-1] = _with_facts(source, features)
         for cell, spec in _cells(design, known[-1], refusals, seeds, plugins):
             cells.append(replace(cell, source=len(known) - 1))
-            if spec is not None:
-                earlier = specs.setdefault(spec.key, spec)
-                specs[spec.key] = spec if spec.memory else earlier
+            if spec is not None and (spec.memory or spec.key not in specs):
+                specs[spec.key] = spec
     return Plan(_outline(design, seeds, known, cells), tuple(specs.values()))
 
 
@@ -225,9 +208,8 @@ def plan_files(
     )
     sources = [Source(path, Path(path).stem, path, few=few) for path in paths]
     planned = plan(completed(design), sources, Path(), plugins, first_seed=first_seed)
-    for cell in planned.outline.cells:
-        if cell.reason is not None:
-            raise InputError(cell.reason)
+    for reason in filter(None, (cell.reason for cell in planned.outline.cells)):
+        raise InputError(reason)
     return planned
 
 
@@ -270,14 +252,14 @@ def _cells(
     fitting = [n for n, each in enumerate(design.settings) if each.several == source.order]
     for place in fitting:
         for number, row in enumerate(design.rows):
-            for index in seeds_of(row, design.settings[place], seeds):
-                cell = Cell(0, place, number, seeds[index])
+            for seed in seeds_of(row, design.settings[place], seeds):
+                cell = Cell(0, place, number, seed)
                 if refusals[number] is not None:
                     yield replace(cell, reason=refusals[number]), None
                     continue
                 own = few if FEW in get_method(row.method).needs else None
-                spec = _spec(source, own or None, design.settings[place], row, cell.seed, plugins)
-                memory = design.memory and index == 0 and place == fitting[0]
+                spec = _spec(source, own or None, design.settings[place], row, seed, plugins)
+                memory = design.memory and seed == seeds[0] and place == fitting[0]
                 yield replace(cell, key=spec.key), replace(spec, memory=memory)
 
 
@@ -357,8 +339,6 @@ def _with_facts(source: Source, features: Features) -> Source:
 def _outline(
     design: Design, seeds: tuple[int, ...], sources: Sequence[Source], cells: Sequence[Cell]
 ) -> Outline:
-    of_settings = [setting.x for setting in design.settings if setting.x is not None]
-    of_rows = [row.x for row in design.rows if row.x is not None]
     return Outline(
         name=design.name,
         title=design.title,
@@ -366,11 +346,10 @@ def _outline(
         figure=design.figure,
         rows=tuple(as_variant(row) for row in design.rows),
         sources=tuple(sources),
-        settings=tuple(Setting(each.label, each.scenario) for each in design.settings),
+        settings=tuple(Setting(each.label, each.scenario, each.x) for each in design.settings),
         seeds=seeds,
         cells=tuple(cells),
         x_title=design.x_title,
-        x_values=tuple(of_settings or of_rows),
         reported=design.reported,
-        quick=design.is_quick,
+        quick=design.quick is None,
     )

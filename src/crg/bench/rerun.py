@@ -1,34 +1,31 @@
 """Repeating a run from its line in a results file, and comparing everything that was measured.
 
-Archived lines are small enough to keep for good. They have all that is needed to repeat a run, and
+Archived lines, which ``tools/keep_results.py`` writes, have all that is needed to repeat a run, and
 in place of most metrics a digest of everything that was measured.
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path, PurePath
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
-from crg.atomic import replacing
 from crg.bench.plan import code_digest
 from crg.bench.sources import OnEncoding, discover, render_store, shapes_in
-from crg.engine import read_once, results_only, run_all
+from crg.engine.processes import run_all
+from crg.engine.worker import read_once, results_only
 from crg.features.joining import joined_sha256
 from crg.results import ledger, provenance
-from crg.results.ledger import Ledger
-from crg.results.schema import Data, Entry, LineError, Other, Result, decode, encode
+from crg.results.schema import Data, Result
 from crg.threads import processors
 from crg.types import InputError
 
-SHORT = "short"  # kind of a line that was no run, and only keeps its place
-_KEPT = ("accuracy", "ece", "nll")
+KEPT = ("accuracy", "ece", "nll")
 # Two runs never have these in common, even on the same machine.
 NOT_COMPARED = ("ms_per_step", "ms_per_step_median", "peak_bytes")
 _NUMBER = re.compile(r"[+-]?\d+")
@@ -49,37 +46,6 @@ def digest_of(run: Result) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def archived(entry: Entry) -> Entry:
-    """The archived form of any line of a results file; paths become names."""
-    if not isinstance(entry, Result):
-        return Other(key=entry.key, kind=SHORT)
-    if entry.digest is not None:
-        return entry
-    return replace(
-        _moved(entry, lambda path: PurePath(path).name),
-        metrics={name: entry.metrics[name] for name in _KEPT if name in entry.metrics},
-        zero_shot={},
-        options={},
-        n_samples=0,
-        seconds=0.0,
-        name="",
-        digest=digest_of(entry),
-    )
-
-
-def archive_file(source: Path, target: Path) -> None:
-    """A compressed file with an archived line for each line of ``source``, under its number."""
-    lines = []
-    for line in source.read_bytes().splitlines():
-        try:
-            lines.append(encode(archived(decode(line))))
-        except LineError:
-            lines.append(b"")  # truncated: the numbers of the others stay
-    with replacing(target) as partial:
-        # Without a time in it, equal results make equal files.
-        partial.write_bytes(gzip.compress(b"\n".join([*lines, b""]), mtime=0))
-
-
 def find_line(text: str, files: Sequence[Path]) -> tuple[str, Result]:
     """The line, as FILE:NUMBER, and the run that this or the start of a key stands for."""
     file, colon, number = text.rpartition(":")
@@ -98,34 +64,27 @@ def _numbered(file: str, number: int) -> Result:
     if not 1 <= number <= known.n_lines:
         lines = "1 line" if known.n_lines == 1 else f"{known.n_lines} lines"
         raise InputError(f"{file} has no line {number}: it has {lines}, which count from 1.")
-    entry = _readable(known).get(number)
-    if entry is None:
-        why = known.left_out.get(number, "is empty")
-        raise InputError(f"Line {number} of {file} {why}: name the line of a run.")
-    if not isinstance(entry, Result):
-        runs = (n for n, each in _readable(known).items() if isinstance(each, Result))
+    if number in (runs := known.readable_runs):
+        return runs[number]
+    if number in known.entries:
+        such = min(runs, default="one that crg bench adds")
         raise InputError(
-            f"Line {number} of {file} is not a run: name the line of one, "
-            f"such as {next(runs, 'one that crg bench adds')}."
+            f"Line {number} of {file} is not a run: name the line of one, such as {such}."
         )
-    return entry
-
-
-def _readable(known: Ledger) -> dict[int, Entry]:
-    """Lines by number, also those that contradict themselves: repeating them shows the truth."""
-    return {**known.doubtful, **known.entries}
+    why = known.left_out.get(number, "is empty")
+    raise InputError(f"Line {number} of {file} {why}: name the line of a run.")
 
 
 def _by_key(start: str, files: Sequence[Path]) -> tuple[str, Result]:
     found: dict[str, tuple[str, Result]] = {}
     for file in files:
-        for number, entry in sorted(_readable(ledger.read(file)).items()):
-            if isinstance(entry, Result) and entry.key.startswith(start):
-                found[entry.key] = f"{file}:{number}", entry  # the latest counts
+        for number, run in sorted(ledger.read(file).readable_runs.items()):
+            if run.key.startswith(start):
+                found[run.key] = f"{file}:{number}", run  # the latest counts
     if len(found) == 1:
         return next(iter(found.values()))
-    where = ", ".join(str(file) for file in files) or "no results file"
     if not found:
+        where = ", ".join(map(str, files)) or "no results file"
         raise InputError(f"No run has a key that begins with {start!r} in {where}: see --results.")
     raise InputError(f"{len(found)} runs have keys that begin with {start!r}: give more of it.")
 
@@ -141,25 +100,7 @@ def check_trusted(run: Result, given: Sequence[str]) -> None:
         )
 
 
-def with_data_at(
-    run: Result, paths: Iterable[Path], render: Callable[[str], Path | None]
-) -> Result:
-    """The run with lost files replaced by files of the same name below ``paths``.
-
-    ``render`` makes the store of a name again; it returns None where it cannot.
-    """
-    there = {Path(each.path).name: each.path for each in discover(paths)}
-
-    def place(path: str) -> str:
-        name = Path(path).name
-        if Path(path).exists() or name in there:
-            return path if Path(path).exists() else there[name]
-        return str(render(name) or path)
-
-    return _moved(run, place)
-
-
-def _moved(run: Result, place: Callable[[str], str]) -> Result:
+def moved(run: Result, place: Callable[[str], str]) -> Result:
     """The run with each path replaced."""
     few = None if run.few is None else Data(place(run.few.path), run.few.sha256)
     data, then = Data(place(run.data.path), run.data.sha256), tuple(map(place, run.then))
@@ -207,9 +148,6 @@ def changed_since(run: Result) -> list[str]:
     return notes
 
 
-Repetition: TypeAlias = tuple[list[str], dict[str, tuple[Any, Any]]]  # same; other: before, now
-
-
 def rerun(
     line: str,
     files: Sequence[Path],
@@ -225,35 +163,34 @@ def rerun(
     """
     place, run = find_line(line, files)
     check_trusted(run, plugins)
+    there = {Path(each.path).name: each.path for each in discover(data)}
 
-    def render(name: str) -> Path | None:
+    def find(path: str) -> str:
+        name = Path(path).name
+        if Path(path).exists() or name in there:
+            return path if Path(path).exists() else there[name]
         if shapes_in(name) and not (folder / name).exists():
             on_note(f"{name} is not there and is rendered again into {folder}.")
-        return render_store(name, folder, processors(), on_encoding)
+        return str(render_store(name, folder, processors(), on_encoding) or path)
 
-    run = with_data_at(run, data, render)
+    run = moved(run, find)
     check_data(run)
     for sentence in changed_since(run):
         on_note(sentence)
-    return place, run, *repeat(run, plugins)
+    return place, run, *_repeat(run, plugins)
 
 
-def repeat(run: Result, plugins: Sequence[str] = ()) -> Repetition:
-    """Run it again in a worker process, with the plug-ins that a person named, and compare.
-
-    Returns the names of the values that are equal to the last bit, and the pairs of the others.
-    Times and memory are left out.
-    """
+def _repeat(run: Result, plugins: Sequence[str]) -> tuple[list[str], dict[str, tuple[Any, Any]]]:
+    """The names of values that are equal to the last bit, and the others before and now."""
     spec = replace(run, plugins=tuple(plugins), memory=False)
     [(_, result)] = results_only(run_all([spec], isolated=True))
     if run.digest is None:
         before, after = measured_values(run), measured_values(result)
     else:
-        before = {"digest": run.digest, **{k: run.metrics[k] for k in _KEPT if k in run.metrics}}
+        before = {"digest": run.digest, **{k: run.metrics[k] for k in KEPT if k in run.metrics}}
         after = {"digest": digest_of(result), **result.metrics}
         after = {name: after.get(name) for name in before}
     after = json.loads(json.dumps(after))  # tuples become lists, as in the line
-    names = dict.fromkeys([*before, *after])
-    pairs = {name: (before.get(name), after.get(name)) for name in names}
-    differences = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-    return [name for name in names if name not in differences], differences
+    pairs = {name: (before.get(name), after.get(name)) for name in {**before, **after}}
+    other = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    return [name for name in pairs if name not in other], other

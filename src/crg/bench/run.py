@@ -9,18 +9,21 @@ from __future__ import annotations
 import base64
 import contextlib
 import io
+import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 
+from crg.atomic import make_folder
 from crg.bench.plan import Plan
 from crg.bench.sources import draw, shapes_in
 from crg.datasets import load_dataset
 from crg.datasets.catalog import find_entry
-from crg.engine import OnProgress, Outcome, read_once, run_all
+from crg.engine.processes import run_all
+from crg.engine.worker import OnProgress, Outcome, read_once
 from crg.features.files import Features
 from crg.images.image_set import Source as ImageSource
 from crg.images.reading import read_image
@@ -47,14 +50,13 @@ SIDE = 72  # pixels
 MOST = 12  # images per source
 
 Numbers = np.ndarray[Any, Any]
-Engine: TypeAlias = Literal["processes", "ray"]
 
 
 @dataclass(frozen=True)
 class EngineOptions:
     """Where the runs are done: in processes of this machine or on Ray."""
 
-    engine: Engine = "processes"
+    engine: Literal["processes", "ray"] = "processes"
     workers: int | None = None  # None: one per processor
     address: str | None = None  # of a Ray cluster
 
@@ -73,7 +75,7 @@ def missing(plan: Plan, known: Ledger) -> list[RunSpec]:
 
 def begin(plan: Plan, known: Ledger) -> None:
     """Write the outline into the results file, unless it is the latest one there already."""
-    ledger.make_folder(known.path)
+    make_folder(known.path.parent, "--results")
     ledger.check_writable(known.path)
     append_new(known, plan.outline)
 
@@ -96,22 +98,15 @@ def no_longer_shown(plan: Plan, known: Ledger) -> list[str]:
             f"{path} holds {len(before.seeds)} orders, of which its report shows "
             f"{len(now.seeds)} from now on: ask for all of them to see the others again."
         )
-    if gone := _lost([r.label for r in before.rows], [r.label for r in now.rows]):
-        notes.append(
-            f"the report of {path} leaves out the rows {gone} from now on: "
-            "name them with --methods to see them."
-        )
-    was, is_now = ([s.name for s in each.sources if not s.missing] for each in (before, now))
-    if gone := _lost(was, is_now):
-        notes.append(
-            f"the report of {path} leaves out {gone} from now on: "
-            "name the data again and leave out --only to see it."
-        )
+    names = [[row.label for row in each.rows] for each in (before, now)]
+    data = [[each.name for each in some.sources if not each.missing] for some in (before, now)]
+    for (was, is_now), what, remedy in (
+        (names, "the rows ", "name them with --methods to see them"),
+        (data, "", "name the data again and leave out --only to see it"),
+    ):
+        if gone := ", ".join(repr(name) for name in was if name not in is_now):
+            notes.append(f"the report of {path} leaves out {what}{gone} from now on: {remedy}.")
     return notes
-
-
-def _lost(before: Sequence[str], now: Sequence[str]) -> str:
-    return ", ".join(repr(name) for name in before if name not in now)
 
 
 def run_specs(
@@ -155,12 +150,9 @@ def galleries(
         answers = _answers(outline, number, runs)
         if len(answers) < 2 or source.then or source.missing is not None:
             continue
-        images = _images(source, root)
-        shown = _shown(read_once(source.path), answers, images) if images else ()
-        if shown:
-            key = f"gallery:{outline.name}:{source.name}"
-            line = Gallery(experiment=outline.name, source=source.name, images=shown, key=key)
-            made.append(line)
+        images, key = _images(source, root), f"gallery:{outline.name}:{source.name}"
+        if shown := _shown(read_once(source.path), answers, images) if images else ():
+            made.append(Gallery(experiment=outline.name, source=source.name, images=shown, key=key))
     return made
 
 
@@ -188,39 +180,28 @@ def _shown(
     return tuple(
         ShownImage(
             id=str(ids[row]),
-            png=base64.b64encode(_small_png(images[str(ids[row])])).decode(),
+            png=_small_png(images[str(ids[row])]),
             truth=names[labels[row]],
             answers={label: names[given[row]] for label, given in answers.items()},
         )
-        for row in _spread_evenly(rows)
+        for row in rows[:: math.ceil(len(rows) / MOST) or 1]  # from all parts of the file
     )
-
-
-def _spread_evenly(rows: Sequence[int]) -> list[int]:
-    """At most so many of the rows as are shown, from all parts of the file."""
-    if len(rows) <= MOST:
-        return list(rows)
-    places = np.linspace(0, len(rows) - 1, MOST).round().astype(int)
-    return [rows[place] for place in places]
 
 
 def _images(source: Source, root: Path | None) -> dict[str, ImageSource]:
     """The images by id; none where they are not available."""
+    dataset = None
     if shapes := shapes_in(Path(source.path).name):
         dataset = draw(shapes)
-    elif root is None or find_entry(source.dataset) is None:
-        return {}
-    else:
-        try:
+    elif root is not None and find_entry(source.dataset) is not None:
+        with contextlib.suppress(InputError):
             dataset = load_dataset(source.dataset, root=root)
-        except InputError:
-            return {}
-    return dict(zip(dataset.ids, dataset.sources, strict=True))
+    return dict(zip(dataset.ids, dataset.sources, strict=True)) if dataset else {}
 
 
-def _small_png(source: ImageSource) -> bytes:
+def _small_png(source: ImageSource) -> str:
+    """A thumbnail in base64."""
     image = read_image(source)
     image.thumbnail((SIDE, SIDE))
-    png = io.BytesIO()
-    image.save(png, "PNG", optimize=True)
-    return png.getvalue()
+    image.save(png := io.BytesIO(), "PNG", optimize=True)
+    return base64.b64encode(png.getvalue()).decode()

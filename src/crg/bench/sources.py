@@ -7,6 +7,8 @@ its content, so that it can be rendered again from it.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import re
 from collections import Counter, defaultdict
@@ -20,7 +22,7 @@ from crg.atomic import make_folder
 from crg.bench.design import DataDesign, Design
 from crg.datasets.catalog import TEST, TRAIN, find_entry, find_split
 from crg.features import store as storage
-from crg.features.files import REQUIRED, check_complete, read_features
+from crg.features.files import check_complete, read_features
 from crg.features.formats import read_raw
 from crg.results.schema import Source
 from crg.streams import SEVERAL_FILES
@@ -79,14 +81,8 @@ def discover(
 
 def pick(found: Iterable[Source], dataset: str, model: str) -> Source | None:
     """The store of a catalogued dataset encoded with a model; the original weights come first."""
-    fitting = [
-        each
-        for each in found
-        if each.dataset == dataset
-        and each.split == TEST
-        and each.model
-        and same_model(each.model, model)
-    ]
+    stores = [each for each in found if each.dataset == dataset and each.split == TEST]
+    fitting = [each for each in stores if each.model and same_model(each.model, model)]
     return min(fitting, key=lambda each: _tag(each.model or "") not in _OPENAI, default=None)
 
 
@@ -95,13 +91,11 @@ def pick_few(found: Iterable[Source], store: Source) -> Source | None:
 
     Those for training come before those for validation, and of several the most.
     """
+    others = [each for each in found if each.split != TEST and each.dataset == store.dataset]
     fitting = [
         each
-        for each in found
-        if each.split != TEST
-        and each.dataset == store.dataset
-        and each.weights == store.weights
-        and same_model(each.model or "", store.model or "")
+        for each in others
+        if each.weights == store.weights and same_model(each.model or "", store.model or "")
     ]
     return min(fitting, key=lambda each: (each.split != TRAIN, -each.n_samples), default=None)
 
@@ -136,15 +130,8 @@ def full_name(dataset: str, model: str) -> str:
 def _at(path: Path, on_left_out: OnLeftOut) -> Iterator[Source]:
     if not path.exists():
         raise InputError(f"{path} does not exist: check what --data or {VARIABLE} names.")
-    if path.is_file():
-        if not _is_feature_file(path):
-            raise InputError(
-                f"{path} is no feature file: give one that holds {', '.join(REQUIRED)}, a store, "
-                "or a folder of them."
-            )
-        yield _file(path)
-    elif (path / storage.HEADER).exists():
-        yield _store(path)
+    if path.is_file() or (path / storage.HEADER).exists():
+        yield _usable(path)
     else:
         inside = [replace(each, is_named=False) for each in _below(path, _DEPTH, on_left_out)]
         if not inside:
@@ -153,39 +140,40 @@ def _at(path: Path, on_left_out: OnLeftOut) -> Iterator[Source]:
 
 
 def _below(folder: Path, depth: int, on_left_out: OnLeftOut) -> Iterator[Source]:
-    for path in _inside(folder, on_left_out):
-        try:
+    inside: list[Path] = []
+    with _leaving_out(folder, on_left_out):
+        inside = sorted(each for each in folder.iterdir() if not each.name.startswith("."))
+    for path in inside:
+        with _leaving_out(path, on_left_out):
             if path.is_dir() and not (path / storage.HEADER).exists():
                 yield from _below(path, depth - 1, on_left_out) if depth > 1 else ()
-            elif path.is_dir():
-                yield _finished_store(path)
-            elif path.suffix.lower() in _SUFFIXES:
-                check_complete(path, read_raw(path, ()))
-                yield _file(path)
-        except InputError as error:
-            on_left_out(path, str(error))
-        except OSError as error:
-            on_left_out(path, _unreadable(path, error))
+            elif path.is_dir() or path.suffix.lower() in _SUFFIXES:
+                yield _usable(path)
 
 
-def _inside(folder: Path, on_left_out: OnLeftOut) -> list[Path]:
+@contextlib.contextmanager
+def _leaving_out(path: Path, on_left_out: OnLeftOut) -> Iterator[None]:
+    """Report a path that cannot be used instead of raising."""
     try:
-        return sorted(each for each in folder.iterdir() if not each.name.startswith("."))
+        yield
+    except InputError as error:
+        on_left_out(path, str(error))
     except OSError as error:
-        on_left_out(folder, _unreadable(folder, error))
-        return []
+        why = f"cannot be read ({error.strerror}): ask for permission or name another."
+        on_left_out(path, f"{path} {why}")
 
 
-def _unreadable(path: Path, error: OSError) -> str:
-    return f"{path} cannot be read ({error.strerror}): ask for permission or name another."
-
-
-def _file(path: Path) -> Source:
-    return Source(path.stem, path.stem, str(path))
-
-
-def _store(path: Path) -> Source:
+def _usable(path: Path) -> Source:
+    """The feature file or finished store at a path; refused where it is neither."""
+    if path.is_file() or path.is_symlink():
+        check_complete(path, read_raw(path, ()))
+        return Source(path.stem, path.stem, str(path))
     header = storage.read_header(path)
+    if not header.finished:
+        raise InputError(
+            f"{path} is not finished: "
+            "run the same crg encode again, which continues where it stopped."
+        )
     known, model = find_split(str(header.key.get("dataset", ""))), header.key.get("model")
     return Source(
         name=full_name(known[0].name, model) if known and model else path.name,
@@ -198,22 +186,6 @@ def _store(path: Path) -> Source:
     )
 
 
-def _finished_store(path: Path) -> Source:
-    if not storage.read_header(path).finished:
-        raise InputError(
-            f"{path} is not finished: "
-            "run the same crg encode again, which continues where it stopped."
-        )
-    return _store(path)
-
-
-def _is_feature_file(path: Path) -> bool:
-    try:
-        return set(REQUIRED) <= set(read_raw(path, ()))
-    except InputError:
-        return False
-
-
 def find_sources(design: Design, found: Sequence[Source], folder: Path) -> tuple[Source, ...]:
     """All datasets of the design; nothing is rendered or encoded for it."""
     matched = [
@@ -222,7 +194,9 @@ def find_sources(design: Design, found: Sequence[Source], folder: Path) -> tuple
         for dataset in data.datasets or ()
         for model in data.models
     ]
-    rest = _distinct([each for each in found if each not in matched and each.split == TEST])
+    rest = [each for each in found if each not in matched and each.split == TEST]
+    count = Counter(each.name for each in rest)  # files of the same name are called by their paths
+    rest = [replace(each, name=each.path) if count[each.name] > 1 else each for each in rest]
     sources: list[Source] = []
     for data in design.data:
         if data.datasets is not None:
@@ -238,17 +212,14 @@ def find_sources(design: Design, found: Sequence[Source], folder: Path) -> tuple
 def _catalogued(
     datasets: Sequence[str], models: Sequence[str], found: Sequence[Source]
 ) -> Iterator[Source]:
-    for model in models:
-        for dataset in datasets:
-            store = pick(found, dataset, model)
-            if store is not None:
-                yield _with_few(store, found)
-                continue
-            why = (
-                f"No store of {dataset} encoded with {model} was found: run crg encode {dataset} "
-                f"--model {model} --root FOLDER --out STORE and name STORE with --data."
-            )
-            yield Source(full_name(dataset, model), dataset, model=model, missing=why)
+    for model, dataset in itertools.product(models, datasets):
+        why = (
+            f"No store of {dataset} encoded with {model} was found: run crg encode {dataset} "
+            f"--model {model} --root FOLDER --out STORE and name STORE with --data."
+        )
+        absent = Source(full_name(dataset, model), dataset, model=model, missing=why)
+        store = pick(found, dataset, model)
+        yield absent if store is None else _with_few(store, found)
 
 
 def _shapes(
@@ -300,14 +271,7 @@ def _joined(files: Sequence[Source], design: Design) -> Iterator[Source]:
 
 def _together(name: str, order: str, group: Sequence[Source]) -> Source:
     first, *rest = (each.path for each in group)
-    is_named = all(each.is_named for each in group)
-    return Source(name, name, first, tuple(rest), order, is_named=is_named)
-
-
-def _distinct(files: Sequence[Source]) -> list[Source]:
-    """Files of the same name are called by their paths."""
-    count = Counter(each.name for each in files)
-    return [replace(each, name=each.path) if count[each.name] > 1 else each for each in files]
+    return Source(name, name, first, tuple(rest), order, is_named=all(e.is_named for e in group))
 
 
 def unknown_datasets(design: Design, sources: Iterable[str]) -> list[str]:

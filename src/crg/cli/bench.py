@@ -9,6 +9,7 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
+from crg.atomic import make_folder
 from crg.bench.design import Design, read_design, with_methods
 from crg.bench.plan import count_runs, narrowed, plan
 from crg.bench.run import EngineOptions, append_new, galleries, no_longer_shown
@@ -128,9 +129,9 @@ def bench(
         _print_list(replace(design, rows=tuple(rows)), sources)
         return
     path = results_path or Path(
-        "results", f"{design.name}{'-quick' if design.is_quick else ''}.jsonl"
+        "results", f"{design.name}{'-quick' if design.quick is None else ''}.jsonl"
     )
-    ledger.make_folder(path)
+    make_folder(path.parent, "--results")
     ledger.check_writable(path)
     known = read_results(path)
     with display("datasets", len(sources)) as shown:

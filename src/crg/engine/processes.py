@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import multiprocessing
-import os
 import signal
-import threading
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from concurrent import futures
@@ -15,7 +13,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any
 
-from crg.engine.worker import OnProgress, Outcome, attempt, forget_files
+from crg.engine.worker import OnProgress, Outcome, attempt, end_with_parent, forget_files
 from crg.results.provenance import failed_run
 from crg.results.schema import RunSpec
 from crg.threads import ONE_THREAD, environment
@@ -62,8 +60,8 @@ def _run_in_processes(
                 idle.pop().end()
             done, _ = futures.wait(busy, _PAUSE, futures.FIRST_COMPLETED)
             for worker, spec, _ in busy.values():
-                for message in worker.messages():
-                    on_progress(spec, *message)
+                while worker.news.poll():
+                    on_progress(spec, *worker.news.recv())
             for future in done:
                 worker, spec, tries = busy.pop(future)
                 if not isinstance(future.exception(), futures.BrokenExecutor):
@@ -71,34 +69,30 @@ def _run_in_processes(
                     yield spec, future.result()
                     continue
                 idle.append(_Worker())
-                reason = _DIED.format(_ending(worker.end()))
+                code = worker.end()
                 if tries < _TRIES:
                     waiting.appendleft((spec, tries + 1))
                 else:
-                    yield spec, failed_run(spec.key, reason)
+                    yield spec, failed_run(spec.key, _died(code))
     finally:
         for worker in (*idle, *(each for each, _, _ in busy.values())):
             worker.end()
 
 
-_DIED = (
-    "The worker process {}, which too little memory or the method itself may cause: "
-    "try fewer workers or correct the method."
-)
+def _died(code: int | None) -> str:
+    """The sentence for an exit code; a negative one is that of a signal.
 
-
-def _ending(code: int | None) -> str:
-    """How a process ended, by its exit code; a negative one is that of a signal.
-
-    >>> _ending(7), _ending(-9)
-    ('ended with exit code 7', 'was ended by the signal SIGKILL')
+    >>> _died(-9)[:54]
+    'The worker process was ended by the signal SIGKILL, wh'
     """
-    if code is None or code >= 0:
-        return f"ended with exit code {code}"
-    try:
-        return f"was ended by the signal {signal.Signals(-code).name}"
-    except ValueError:  # one without a name, such as those for real time
-        return f"was ended by the signal {-code}"
+    how = f"ended with exit code {code}"
+    if code is not None and code < 0:
+        names = {each.value: each.name for each in signal.Signals}
+        how = f"was ended by the signal {names.get(-code, -code)}"
+    return (
+        f"The worker process {how}, which too little memory or the method itself may cause: "
+        "try fewer workers or correct the method."
+    )
 
 
 class _Worker:
@@ -106,7 +100,7 @@ class _Worker:
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
-        self._news, self._far_end = context.Pipe(duplex=False)
+        self.news, self._far_end = context.Pipe(duplex=False)  # images done, images in all
         self._pool = futures.ProcessPoolExecutor(1, context, _prepare, (self._far_end,))
         self._process: Any = None
 
@@ -120,17 +114,12 @@ class _Worker:
         [self._process] = (p for p in multiprocessing.active_children() if p not in before)
         return future
 
-    def messages(self) -> Iterator[tuple[int, int]]:
-        """Images done and in all, as the run has reported since the last call."""
-        while self._news.poll():
-            yield self._news.recv()
-
     def end(self) -> int | None:
         """End the process at once, whatever it is doing, and return its exit code."""
         if self._process is not None:
             self._process.terminate()
         self._pool.shutdown(cancel_futures=True)
-        self._news.close()
+        self.news.close()
         self._far_end.close()
         return None if self._process is None else self._process.exitcode
 
@@ -144,14 +133,7 @@ def _prepare(news: Connection) -> None:
     _news = news
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _mask_interrupts(signal.SIG_UNBLOCK)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
+    end_with_parent()
 
 
 def _run(spec: RunSpec) -> Outcome:

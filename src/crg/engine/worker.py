@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import multiprocessing
 import os
-import pickle
 import re
-import subprocess
-import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -22,7 +21,7 @@ from crg.features.joining import joined, with_few
 from crg.plugins import load_plugin
 from crg.results.provenance import failed_run
 from crg.results.schema import Failure, Result, RunSpec
-from crg.threads import ONE_THREAD, one_torch_thread
+from crg.threads import ONE_THREAD, environment, one_torch_thread
 from crg.types import InputError, Step
 
 Outcome = Result | Failure
@@ -44,12 +43,10 @@ def results_only(
                 raise InputError(outcome.reason)
 
 
-_Version = tuple[str, int, int]  # path, time of the last change, size
-
-
 def read_once(path: str, then: Sequence[str] = ()) -> Features:
     """The features of a file joined with those of ``then``; read again if a file has changed."""
-    return _read_versions(tuple(_version(each) for each in (path, *then)))
+    states = [os.stat(each) if os.path.exists(each) else None for each in (path, *then)]
+    return _read((path, *then), tuple(each and (each.st_mtime_ns, each.st_size) for each in states))
 
 
 def read_with_few(path: str, few: str | None, then: Sequence[str] = ()) -> Features:
@@ -60,31 +57,19 @@ def read_with_few(path: str, few: str | None, then: Sequence[str] = ()) -> Featu
 
 def forget_files() -> None:
     """Free the memory of the files that were read."""
-    _read_versions.cache_clear()
-
-
-def _version(path: str) -> _Version:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return path, 0, 0  # reading it will say what is wrong
-    return path, status.st_mtime_ns, status.st_size
+    _read.cache_clear()
 
 
 @functools.lru_cache(maxsize=2)
-def _read_versions(versions: tuple[_Version, ...]) -> Features:
-    parts = [read_features(path) for path, _, _ in versions]
+def _read(paths: tuple[str, ...], versions: tuple[tuple[int, int] | None, ...]) -> Features:
+    parts = [read_features(path) for path in paths]
     return parts[0] if len(parts) == 1 else joined(parts)
 
 
 _PAUSE = 0.25  # seconds between two reports of one run
 
 
-def run_spec(
-    spec: RunSpec,
-    report: Report = lambda done, total: None,
-    on_step: Callable[[Step], None] = lambda step: None,
-) -> Result:
+def run_spec(spec: RunSpec, report: Report = lambda done, total: None) -> Result:
     """Run one spec in this process with one computing thread."""
     from crg.evaluate import run  # only where something is run, not where it is planned
 
@@ -99,20 +84,20 @@ def run_spec(
 
     def count(step: Step) -> None:
         nonlocal last
-        on_step(step)
         if time.monotonic() - last >= _PAUSE:
             last = time.monotonic()
             report(step.index + 1, total)
 
-    given = (features, spec.method, spec.given, spec.seed)
     with one_torch_thread():
-        result = run(*given, scenario=spec.scenario, on_step=count)
+        result = run(
+            *(features, spec.method, spec.given, spec.seed), scenario=spec.scenario, on_step=count
+        )
     if not spec.memory:
         return result
     return replace(result, metrics={**result.metrics, "peak_bytes": peak_bytes(spec)})
 
 
-def attempt(spec: RunSpec, report: Report) -> Outcome:
+def attempt(spec: RunSpec, report: Report = lambda done, total: None) -> Outcome:
     """The result of one spec, or why there is none; only Ctrl-C gets through."""
     try:
         return run_spec(spec, report)
@@ -125,60 +110,35 @@ def attempt(spec: RunSpec, report: Report) -> Outcome:
 
 N_IMAGES = 64  # over which memory is measured
 _STATUS = Path("/proc/self/status")
-_CHILD = (
-    "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer);"
-    "from crg.engine.worker import measure; measure()"
-)
 
 
 def peak_bytes(spec: RunSpec) -> int | None:
-    """Peak memory of a fresh process over the first images of a run.
+    """Peak memory of a fresh process over a run of a few images.
 
     A process that has done other runs, or that inherits from a large parent, would count theirs
     too. Python, the libraries and a feature file that is not memory-mapped are included. None if
     the system does not report it or the process failed.
     """
-    if not _STATUS.exists():
-        return None
-    process = subprocess.Popen(
-        [sys.executable, "-c", _CHILD],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, **ONE_THREAD},
-    )
-    with process:
-        assert process.stdin is not None and process.stdout is not None
-        try:
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.write(pickle.dumps(sys.path) + pickle.dumps(spec))
-                process.stdin.flush()  # and left open: the child ends when it closes
-            printed = process.stdout.read().split()
-        finally:
-            process.kill()  # it is done, or the run was interrupted
-    return int(printed[-1]) if printed and printed[-1].isdigit() else None
+    fresh = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), end_with_parent)
+    with environment(ONE_THREAD), fresh as pool, contextlib.suppress(Exception):
+        return pool.submit(_measure, spec).result()
+    return None
 
 
-class _EnoughError(Exception):
-    """Enough images were seen."""
-
-
-def measure() -> None:
-    """Run the spec from stdin over the first images and print the peak: the child's main."""
-    spec = replace(pickle.load(sys.stdin.buffer), memory=False)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    with contextlib.suppress(_EnoughError):
-        run_spec(spec, on_step=_stop)
+def _measure(spec: RunSpec) -> int | None:
+    few = replace(spec.scenario, images=min(N_IMAGES, spec.scenario.images or N_IMAGES))
+    run_spec(replace(spec, memory=False, scenario=few))
     # not from getrusage, which hands the peak of the parent down to the child
     peak = re.search(r"VmHWM:\s*(\d+) kB", _STATUS.read_text())
-    print("" if peak is None else f"\n{1024 * int(peak[1])}", flush=True)
+    return None if peak is None else 1024 * int(peak[1])
 
 
-def _stop(step: Step) -> None:
-    if step.index + 1 >= N_IMAGES:
-        raise _EnoughError
+def end_with_parent() -> None:
+    """End this process as soon as the one that started it is gone: the initialiser of workers."""
 
+    def wait() -> None:
+        if parent := multiprocessing.parent_process():
+            parent.join()
+        os._exit(1)
 
-def _end_with_parent() -> None:
-    os.read(0, 1)  # returns only when the parent's end of the pipe closes
-    os._exit(1)
+    threading.Thread(target=wait, daemon=True).start()

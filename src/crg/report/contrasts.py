@@ -63,44 +63,30 @@ class Correctness:
     seen: Numbers  # (orders, N): which images were scored
     for_all_orders: bool = False  # one order only: the answers are the same in every one
 
-    def of(self, seeds: Sequence[int]) -> Correctness:
-        """The part in the orders of ``seeds``, each of which must be there."""
-        if self.for_all_orders:
-            shape = (len(seeds), self.right.shape[1])
-            right, seen = np.broadcast_to(self.right, shape), np.broadcast_to(self.seen, shape)
-            return Correctness(tuple(seeds), right, seen)
-        places = [self.seeds.index(seed) for seed in seeds]
-        return Correctness(tuple(seeds), self.right[places], self.seen[places])
-
-
-def _paired(
-    one: Correctness | None, other: Correctness | None
-) -> tuple[Correctness, Correctness] | None:
-    """Both in the orders that they share; None where there are none, or the images differ."""
-    if one is None or other is None:
-        return None
-    if one.for_all_orders or other.for_all_orders:
-        seeds = other.seeds if one.for_all_orders else one.seeds
-    else:
-        seeds = tuple(seed for seed in one.seeds if seed in other.seeds)
-    if not seeds or one.right.shape[1] != other.right.shape[1]:
-        return None
-    return one.of(seeds), other.of(seeds)
+    def of(self, seeds: Sequence[int]) -> tuple[Numbers, Numbers]:
+        """``right`` and ``seen`` in the orders of ``seeds``, each of which must be there."""
+        places = [0 if self.for_all_orders else self.seeds.index(seed) for seed in seeds]
+        return self.right[places], self.seen[places]
 
 
 def contrast(
     one: Correctness | None, other: Correctness | None, label: str, n_all: int
 ) -> Contrast | None:
-    """``one`` against ``other``; a method that is run once stands for ``n_all`` orders."""
-    pair = _paired(one, other)
-    if pair is None or one is None or other is None:
+    """``one`` against ``other`` on the images and orders that they share; None without any.
+
+    A method that is run once stands for ``n_all`` orders.
+    """
+    if one is None or other is None or one.right.shape[1] != other.right.shape[1]:
         return None
-    first, second = pair
-    seen = first.seen & second.seen
+    seeds = other.seeds if one.for_all_orders else one.seeds
+    if not one.for_all_orders and not other.for_all_orders:
+        seeds = tuple(seed for seed in one.seeds if seed in other.seeds)
+    (mine, seen), (theirs, also_seen) = one.of(seeds), other.of(seeds)
+    seen = seen & also_seen
     if not seen.any():
         return None
-    interval = metrics.paired_interval(first.right, second.right, seen)
-    n_orders = n_all if one.for_all_orders and other.for_all_orders else len(first.seeds)
+    interval = metrics.paired_interval(mine, theirs, seen)
+    n_orders = n_all if one.for_all_orders and other.for_all_orders else len(seeds)
     return judged(label, interval, n_orders, int(seen.sum(axis=1).min()))
 
 

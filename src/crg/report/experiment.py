@@ -72,11 +72,6 @@ class MethodResult:
     right: Correctness | None = None
 
     @property
-    def is_baseline(self) -> bool:
-        """Whether it is plain zero-shot, which all methods are compared with."""
-        return is_baseline(self.row)
-
-    @property
     def remark(self) -> str | None:
         """Why it was not measured in all orders; None if it was."""
         parts = [self.status if self.status != "measured" else "", self.reason]
@@ -118,11 +113,6 @@ class Experiment:
         for each in self.comparisons:
             found[each.source.dataset if each.source.then else each.source.name].append(each)
         return {name: tuple(each) for name, each in found.items()}
-
-
-def is_baseline(row: Variant) -> bool:
-    """Whether a variant is plain zero-shot."""
-    return row.method == BASELINE and not row.options and not row.offline
 
 
 def read_experiments(
@@ -174,7 +164,7 @@ def with_methods(outline: Outline, methods: Collection[str]) -> Outline:
             f"{outline.name} has no method {unknown[0]!r}: choose from {', '.join(sorted(known))}."
         )
     wanted = {n for n, row in enumerate(outline.rows)
-              if is_baseline(row) or not {row.label, row.method}.isdisjoint(methods)}  # fmt: skip
+              if row.is_baseline or not {row.label, row.method}.isdisjoint(methods)}  # fmt: skip
     return outline.with_rows(sorted(wanted))
 
 
@@ -258,8 +248,8 @@ class _Reader:
             return result
         once = len(keys) == 1 and self.n_orders > 1  # its answers do not depend on the order
         right = correctness(runs, "metrics", once)
-        base = None if is_baseline(row) else correctness(runs, "zero_shot", once)
-        label = next((each.label for each in self.outline.rows if is_baseline(each)), BASELINE)
+        base = None if row.is_baseline else correctness(runs, "zero_shot", once)
+        label = next((each.label for each in self.outline.rows if each.is_baseline), BASELINE)
         shows_start = self.outline.figure == "cold_start" and not once and base is not None
         return replace(
             result,
@@ -273,8 +263,7 @@ class _Reader:
 
     def _status(self, cells: Sequence[Cell], keys: Sequence[str]) -> tuple[str, str]:
         if not keys:
-            reasons = dict.fromkeys(cell.reason for cell in cells if cell.reason)
-            return "not run", " ".join(reasons)
+            return "not run", " ".join(dict.fromkeys(cell.reason for cell in cells if cell.reason))
         absent = [key for key in keys if key not in self.runs]
         if not absent:
             return "measured", ""
@@ -289,7 +278,7 @@ class _Reader:
         found = []
         for place, mine in enumerate(rows):
             other, like = _rival(mine, rows), _most_like(mine, rows[:place])
-            if mine.right is None or mine.is_baseline:
+            if mine.right is None or mine.row.is_baseline:
                 other = like = None
             found.append(replace(
                 mine,
@@ -300,9 +289,8 @@ class _Reader:
         return found
 
     def _against(self, mine: MethodResult, other: MethodResult | None) -> Contrast | None:
-        if other is None:
-            return None
-        return contrast(mine.right, other.right, other.row.label, self.n_orders)
+        label, right = (other.row.label, other.right) if other else ("", None)
+        return contrast(mine.right, right, label, self.n_orders)
 
 
 def is_best(mine: MethodResult, rows: Iterable[MethodResult]) -> bool:
@@ -317,15 +305,9 @@ def _mean(result: MethodResult) -> float:
 
 def _rival(mine: MethodResult, rows: Iterable[MethodResult]) -> MethodResult | None:
     """The most accurate other method of its kind."""
-    known = [
-        each
-        for each in rows
-        if each is not mine
-        and each.accuracy is not None
-        and each.row.method != BASELINE
-        and each.row.kind == mine.row.kind
-    ]
-    return max(known, key=_mean, default=None)
+    known = [each for each in rows if each is not mine and each.accuracy is not None]
+    kind = [e for e in known if e.row.method != BASELINE and e.row.kind == mine.row.kind]
+    return max(kind, key=_mean, default=None)
 
 
 def _most_like(mine: MethodResult, above: Sequence[MethodResult]) -> MethodResult | None:

@@ -6,6 +6,7 @@ caption. Text and axes take the colour of the page around them, so that figures 
 
 from __future__ import annotations
 
+import html
 import io
 import re
 import textwrap
@@ -17,16 +18,15 @@ from typing import Any
 import numpy as np
 
 from crg.atomic import check_ours, make_folder, replacing
+from crg.extras import library
 from crg.report.contrasts import Point
 from crg.report.experiment import Comparison, Experiment, MethodResult
 from crg.report.layout import row_name, sources_name
 from crg.results.schema import Outline, Variant
-from crg.types import InputError
 
 COLD_START = 500  # images
 CREATOR = "crg report"  # marks our PDF files
 PDF_MARK = f"/Creator ({CREATOR})".encode()
-REMEDY = "in the clone of crg, run python -m pip install -c constraints.txt '.[report]'"
 _INK = "#1a2b3c"  # becomes the colour of the page's text
 _INCHES = (4.2, 2.9)
 _ENOUGH_ANSWERS = 20  # of similar confidence, for their accuracy to be drawn
@@ -153,19 +153,13 @@ def to_svg(figure: Any, label: str) -> str:
     found = 1
     while found:  # groups without attributes, innermost first
         svg, found = re.subn(r"<g>((?:<(?!/?g\b)[^>]*>[^<]*)*)</g>", r"\1", svg)
-    safe = label.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
-    return svg.replace("<svg", f'<svg role="img" aria-label="{safe}"', 1).strip()
+    return svg.replace("<svg", f'<svg role="img" aria-label="{html.escape(label)}"', 1).strip()
 
 
 def _canvas() -> tuple[Any, Any]:
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError(f"Figures need matplotlib: {REMEDY}.") from None
     look: Any = dict.fromkeys(_INKED, _INK) | _PLAIN
-    with matplotlib.rc_context(look):
-        figure = Figure(figsize=_INCHES, layout="constrained")
+    with library("matplotlib", "report").rc_context(look):
+        figure = library("matplotlib.figure", "report").Figure(_INCHES, layout="constrained")
         axes = figure.add_subplot()
     axes.grid(alpha=0.2, linewidth=0.6)
     axes.set_axisbelow(True)
@@ -183,14 +177,11 @@ def _gains(axes: Any, outline: Outline, group: _Group, styles: _Styles) -> bool:
         _interval(axes, each, place, styles[each.row.label], horizontal=True)
     axes.axvline(0, color=_COLOURS["zero_shot"], lw=1)
     axes.set_ylim(-0.6, len(shown) - 0.4)
-    axes.set_yticks(range(len(shown)), [_short(row_name(each.row)) for each in reversed(shown)])
+    names = [row_name(each.row) for each in reversed(shown)]
+    axes.set_yticks(range(len(shown)), [n if len(n) <= 40 else f"{n[:39]}…" for n in names])
     axes.set_xlabel("gain, points")
     axes.figure.set_size_inches(_INCHES[0], max(1.4, 0.28 * len(shown) + 0.8))
     return bool(shown)
-
-
-def _short(name: str, most: int = 40) -> str:
-    return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 def _interval(
@@ -223,14 +214,13 @@ def _streams(axes: Any, outline: Outline, group: _Group, styles: _Styles) -> boo
 
 def _settings(axes: Any, outline: Outline, group: _Group, styles: _Styles) -> bool:
     """Accuracy where settings are numbers, such as the fraction of wrong labels."""
-    xs = dict(zip((each.label for each in outline.settings), outline.x_values, strict=False))
     for row in outline.rows:
         points = [
-            (xs[each.setting.label], found.accuracy)
+            (each.setting.x, found.mean, found.std or 0.0)
             for each in group
-            if (found := each.of(row.label)).accuracy and each.setting.label in xs
+            if (found := each.of(row.label).accuracy) and each.setting.x is not None
         ]
-        _line(axes, [(x, s.mean, s.std or 0.0) for x, s in points], styles[row.label], row.label)
+        _line(axes, points, styles[row.label], row.label)
     axes.set(xlabel=outline.x_title or "setting", ylabel="accuracy, %")
     return bool(axes.lines)
 
@@ -258,7 +248,7 @@ def _rows(axes: Any, outline: Outline, group: _Group, styles: _Styles) -> bool:
                   for name, method in methods.items())  # fmt: skip
     for name, points in series.items():
         _line(axes, points, own[name], name)
-    base = next((each for each in group[0].results if each.is_baseline), None)
+    base = next((each for each in group[0].results if each.row.is_baseline), None)
     if base is not None and base.accuracy is not None:
         style = styles[base.row.label]
         axes.axhline(100 * base.accuracy.mean, label=base.row.label, **style.line())
@@ -282,14 +272,6 @@ def _curves(curve: Callable[[MethodResult], Iterable[Point]], title: str) -> _Dr
         return bool(axes.lines)
 
     return draw
-
-
-def _start(each: MethodResult) -> list[Point]:
-    return [point for point in each.learning if point[0] <= COLD_START]
-
-
-def _errors(each: MethodResult) -> list[Point]:
-    return [(x, 1 - mean, std) for x, mean, std in each.purity_over_time]
 
 
 def _reliability(axes: Any, outline: Outline, group: _Group, styles: _Styles) -> bool:
@@ -339,8 +321,14 @@ _KINDS: Mapping[str, _Draw] = {
     "waterfall": _gains,
     "noise": _settings,
     "streams": _streams,
-    "cold_start": _curves(_start, "running accuracy, %"),
-    "purity": _curves(_errors, "cache errors, %"),
+    "cold_start": _curves(
+        lambda each: (point for point in each.learning if point[0] <= COLD_START),
+        "running accuracy, %",
+    ),
+    "purity": _curves(
+        lambda each: ((x, 1 - mean, std) for x, mean, std in each.purity_over_time),
+        "cache errors, %",
+    ),
     "sweep": _rows,
     "shots": _rows,
     "heat": _heat,

@@ -20,7 +20,6 @@ from crg.report.tables import (
     rival_text,
     spread_text,
 )
-from crg.results.papers import Reported
 from crg.results.schema import Source, Variant
 from crg.streams import SHUFFLED
 
@@ -44,10 +43,6 @@ def sources_name(comparisons: Sequence[Comparison]) -> str:
     return "; ".join(name.removeprefix(f"{first.name}, ") for name in names)
 
 
-def _reported(number: Reported) -> str:
-    return f"{number.value:.2f}" + ("*" if number.notes else "")
-
-
 _FIGURES = {  # attributes of a MethodResult
     "accuracy": Column("accuracy %", spread_text),
     "gain": Column("gain over zero-shot", gain_text),
@@ -58,7 +53,7 @@ _FIGURES = {  # attributes of a MethodResult
     "worst_class_accuracy": Column("worst class %", mean_percent),
     "purity": Column("cache purity %", mean_percent, is_optional=True),
     "peak_bytes": Column("peak MB", lambda each: f"{each / 1e6:.0f}"),
-    "reported": Column("in papers %", _reported),
+    "reported": Column("in papers %", lambda each: f"{each.value:.2f}{'*' * bool(each.notes)}"),
     "lines": Column("lines", lines_text),
     "remark": Column("remarks", is_text=True),
 }
@@ -153,9 +148,7 @@ def settings_table(comparisons: Sequence[Comparison]) -> Table:
 
 
 def _accuracy_and_gain(result: MethodResult) -> str:
-    if result.accuracy is None:
-        return result.status
-    mean = percent(result.accuracy.mean)
+    mean = result.status if result.accuracy is None else percent(result.accuracy.mean)
     return mean if result.gain is None else f"{mean}; {gain_text(result.gain)}"
 
 
@@ -229,8 +222,7 @@ def main_tables(experiments: Sequence[Experiment]) -> list[Table]:
     usual = _usual(experiments)
     tables = []
     for title, is_rendered in (("Feature files", False), ("Rendered shapes", True)):
-        mine = [each for each in usual.values() if each.source.is_rendered == is_rendered]
-        if mine:
+        if mine := [each for each in usual.values() if each.source.is_rendered == is_rendered]:
             tables.append(_main_table(title, mine))
     return tables
 
@@ -240,8 +232,8 @@ def _main_table(title: str, comparisons: Sequence[Comparison]) -> Table:
     methods = _ordered(plain)
     rows = []
     for method in methods:
-        known = [each[method] for each in plain if method in each]
-        rows.append((row_name(known[0].row), *(each.get(method) for each in plain)))
+        row = next(each[method].row for each in plain if method in each)
+        rows.append((row_name(row), *(each.get(method) for each in plain)))
     best = {
         (row, column)
         for column, each in enumerate(plain, start=1)
@@ -259,7 +251,7 @@ def _ordered(plain: Iterable[Mapping[str, MethodResult]]) -> list[str]:
 
 
 def _main_cell(result: MethodResult) -> str:
-    if result.gain is None or result.is_baseline:
+    if result.gain is None or result.row.is_baseline:
         return "" if result.accuracy is None else f"accuracy {percent(result.accuracy.mean)}"
     return gain_text(result.gain)
 
@@ -271,7 +263,7 @@ def tally_table(experiments: Sequence[Experiment]) -> Table:
     for method in _ordered(each for some in plain for each in some):
         found = [[each[method] for each in some if method in each] for some in plain]
         results = [each for some in found for each in some]
-        if not results[0].is_baseline:
+        if not results[0].row.is_baseline:
             counts = [tally(each.gain for each in some) if some else None for some in found]
             total = tally(each.gain for each in results)
             rows.append((row_name(results[0].row), *counts, total))

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from crg.atomic import replacing
+from crg.extras import library
 from crg.report import figures, layout
 from crg.report.experiment import Experiment
 from crg.results.schema import ENOUGH_IMAGES, ENOUGH_ORDERS
-from crg.types import InputError
 
 MARK = 'content="crg"'  # marks our pages
 GENERATOR = f'<meta name="generator" {MARK}>'
 TITLE = "Test-time adaptation: measured results"
-_CALIBRATED = ("table",)  # kinds of experiment that show a reliability diagram too
 
 
 def write(experiments: Sequence[Experiment], path: Path, title: str = TITLE) -> None:
@@ -32,7 +31,17 @@ def render(experiments: Sequence[Experiment], title: str = TITLE) -> str:
     shown = distinct(experiments)
     names = {each.outline.name for each in shown}
     same = tuple(each.outline.title for each in experiments if each.outline.name not in names)
-    return _rendered(
+    package, jinja2 = resources.files("crg.report"), library("jinja2", "report")
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(lambda name: package.joinpath(name).read_text("utf-8")),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    text: str = environment.get_template("template.html.j2").render(
+        generator=GENERATOR,
+        style=package.joinpath("style.css").read_text("utf-8"),
         title=title,
         facts=_facts(shown),
         main=layout.main_tables(shown),
@@ -44,29 +53,7 @@ def render(experiments: Sequence[Experiment], title: str = TITLE) -> str:
         enough_images=ENOUGH_IMAGES,
         source_name=layout.source_name,
     )
-
-
-def _rendered(**values: Any) -> str:
-    style = resources.files("crg.report").joinpath("style.css").read_text("utf-8")
-    template = _environment().get_template("template.html.j2")
-    text: str = template.render(generator=GENERATOR, style=style, **values)
     return text.lstrip()
-
-
-def _environment() -> Any:
-    try:
-        import jinja2
-    except ImportError:
-        raise InputError(f"The page needs jinja2: {figures.REMEDY}.") from None
-    return jinja2.Environment(
-        loader=jinja2.FunctionLoader(
-            lambda name: resources.files("crg.report").joinpath(name).read_text("utf-8")
-        ),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
 
 
 def _section(experiment: Experiment) -> dict[str, Any]:
@@ -75,7 +62,7 @@ def _section(experiment: Experiment) -> dict[str, Any]:
     return {
         "experiment": experiment,
         "figure": _figure(experiment, kind),
-        "calibration": _figure(experiment, "reliability") if kind in _CALIBRATED else None,
+        "calibration": _figure(experiment, "reliability") if kind == "table" else None,
         "tables": layout.tables_of(experiment),
         "not_run": layout.not_run_line(experiment),
     }
@@ -98,12 +85,9 @@ def _figure(experiment: Experiment, kind: str) -> dict[str, Any] | None:
 
 def _labels(experiment: Experiment, figure: Any) -> list[str]:
     """The methods that a panel shows, in the order of the experiment."""
-    drawn = figure.axes[0].get_legend_handles_labels()[1]
-    rows = [row.label for row in experiment.outline.rows]
-    if drawn:
-        return [label for label in rows if label in drawn]
     gains = {each.row.label for c in experiment.comparisons for each in c.results if each.gain}
-    return [label for label in rows if label in gains]
+    drawn = figure.axes[0].get_legend_handles_labels()[1] or gains
+    return [row.label for row in experiment.outline.rows if row.label in drawn]
 
 
 def _facts(experiments: Sequence[Experiment]) -> dict[str, int]:

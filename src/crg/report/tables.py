@@ -64,9 +64,9 @@ class Table:
         )
 
 
-def percent(value: float, digits: int = 2) -> str:
+def percent(value: float) -> str:
     """A fraction in %."""
-    return f"{100 * value:.{digits}f}"
+    return f"{100 * value:.2f}"
 
 
 def spread_text(spread: Spread) -> str:
@@ -109,18 +109,21 @@ def lines_text(numbers: Iterable[int]) -> str:
 METHOD = Column("method", is_text=True)
 
 
+def _escaped(table: Table, escape: Callable[[str], str], bold: str) -> list[list[str]]:
+    """Every cell in a form where nothing is markup but the ``bold`` of the best ones."""
+    return [
+        [bold.format(text) if (row, n) in table.best else text for n, text in enumerate(cells)]
+        for row, cells in enumerate([*map(escape, each)] for each in table.cells())
+    ]
+
+
 def to_markdown(table: Table) -> str:
     """A GitHub table; the title above it, notes below."""
     lines = [f"**{_plain_markdown(table.title)}**\n"] if table.title else []
     heads = [_plain_markdown(column.title) for column in table.columns]
     lines.append(f"| {' | '.join(heads)} |")
     lines.append(f"| {' | '.join('---' if c.is_text else '---:' for c in table.columns)} |")
-    for place, cells in enumerate(table.cells()):
-        shown = [
-            f"**{text}**" if (place, n) in table.best else text
-            for n, text in enumerate(map(_plain_markdown, cells))
-        ]
-        lines.append(f"| {' | '.join(shown)} |")
+    lines += [f"| {' | '.join(row)} |" for row in _escaped(table, _plain_markdown, "**{}**")]
     lines += [f"\n{_plain_markdown(note)}" for note in table.notes]
     return "\n".join(lines)
 
@@ -148,12 +151,7 @@ def to_latex(table: Table) -> str:
              rf"\begin{{tabular}}{{{layout}}}", r"\toprule",
              " & ".join(escape_latex(column.title) for column in table.columns) + r" \\",
              r"\midrule"]  # fmt: skip
-    for place, cells in enumerate(table.cells()):
-        shown = [
-            rf"\textbf{{{text}}}" if (place, n) in table.best else text
-            for n, text in enumerate(map(escape_latex, cells))
-        ]
-        lines.append(" & ".join(shown) + r" \\")
+    lines += [" & ".join(row) + r" \\" for row in _escaped(table, escape_latex, r"\textbf{{{}}}")]
     lines += [r"\bottomrule", r"\end{tabular}", *(escape_latex(note) for note in table.notes)]
     return "\n".join([*lines, r"\end{table}"])
 

@@ -45,8 +45,14 @@ class Ledger:
     @property
     def runs(self) -> dict[str, Result]:
         """The latest full result of each run, by key."""
-        results = (each for each in self.entries.values() if isinstance(each, Result))
-        return {each.key: each for each in results if each.digest is None}
+        entries = self.entries.values()
+        return {e.key: e for e in entries if isinstance(e, Result) and e.digest is None}
+
+    @property
+    def readable_runs(self) -> dict[int, Result]:
+        """Results by line, also doubtful ones: repeating them shows the truth."""
+        lines = {**self.doubtful, **self.entries}
+        return {n: each for n, each in lines.items() if isinstance(each, Result)}
 
     @property
     def latest(self) -> dict[str, Entry]:
@@ -148,8 +154,7 @@ def _count(bits: str) -> int:
 
 def append(path: PathLike, entry: Entry) -> None:
     """Add one line in a single write, so that concurrent writers never mix their lines."""
-    line = encode(entry) + b"\n"
-    _append_bytes(Path(path), b"\n" * (not _ends_cleanly(Path(path))) + line)
+    _append_bytes(Path(path), encode(entry) + b"\n")
 
 
 def check_writable(path: PathLike, or_none: bool = False) -> None:
@@ -186,14 +191,6 @@ def _is_line(line: bytes) -> bool:
         return "not ours" not in str(error)
 
 
-def make_folder(path: PathLike) -> None:
-    """Make the folder that a results file is in."""
-    try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unwritable(path, error) from None
-
-
 def _content(path: Path, start: int) -> bytes:
     """The bytes of a file from ``start`` on, decompressed; nothing if it does not exist."""
     try:
@@ -216,31 +213,16 @@ def _content(path: Path, start: int) -> bytes:
 
 def _append_bytes(path: Path, data: bytes, otherwise: str = "") -> None:
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-        try:
-            written = os.write(handle, data)
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        with path.open("ab+", buffering=0) as file:
+            if data and file.seek(0, os.SEEK_END):
+                file.seek(-1, os.SEEK_END)
+                data = data if file.read(1) == b"\n" else b"\n" + data
+            written = file.write(data)
+            os.fsync(file.fileno())
     except OSError as error:
-        raise _unwritable(path, error, otherwise) from None
+        raise InputError(
+            f"Results cannot be written to {path} ({error.strerror}): "
+            f"choose another file with --results{otherwise}."
+        ) from None
     if written != len(data):
         raise InputError(f"Results were written to {path} in part only: make room on the disk.")
-
-
-def _unwritable(path: PathLike, error: OSError, otherwise: str = "") -> InputError:
-    return InputError(
-        f"Results cannot be written to {path} ({error.strerror}): "
-        f"choose another file with --results{otherwise}."
-    )
-
-
-def _ends_cleanly(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            if file.seek(0, os.SEEK_END) == 0:
-                return True
-            file.seek(-1, os.SEEK_END)
-            return file.read(1) == b"\n"
-    except OSError:
-        return True  # no file yet, or the write will report it

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,25 +76,26 @@ class Measurements:
         if step.purity is not None:
             self.purity.append([step.index + 1, step.purity])
 
-    def speed(self) -> dict[str, Any]:
-        """Times, which need no labels."""
-        mean, median = np.mean(self.milliseconds), np.median(self.milliseconds)
-        return {"ms_per_step": float(mean), "ms_per_step_median": float(median)}
-
-    def quality(self, stream: Stream) -> dict[str, Any]:
-        """Everything that needs labels; plain values, ready for JSON.
+    def figures(self, stream: Stream, mislabelled: Any = None) -> dict[str, Any]:
+        """All metrics, or only times without labels; plain values, ready for JSON.
 
         Images of no class are answered, but not scored.
         """
-        assert stream.labels is not None
+        mean, median = np.mean(self.milliseconds), np.median(self.milliseconds)
+        speed = {"ms_per_step": float(mean), "ms_per_step_median": float(median)}
+        if stream.labels is None:
+            return speed
         truth = stream.labels[stream.rows]
         scored = truth >= 0
         labels, predicted = truth[scored], np.array(self.predicted)[scored]
         confidence, right = np.array(self.confidence)[scored], predicted == labels
         names = stream.features.task.class_names
+        by_class = metrics.per_class_accuracy(predicted, labels, len(names)).tolist()
         return {
             "accuracy": metrics.accuracy(predicted, labels),
-            "per_class_accuracy": _by_class(predicted, labels, names),
+            "per_class_accuracy": {
+                name: None if np.isnan(x) else x for name, x in zip(names, by_class, strict=True)
+            },
             "worst_class_accuracy": metrics.worst_class_accuracy(predicted, labels, len(names)),
             "ece": metrics.expected_calibration_error(confidence, right),
             "nll": float(np.mean(self.surprise)),
@@ -104,6 +105,8 @@ class Measurements:
             "n_scored": len(labels),
             "n_outside": len(truth) - len(labels),
             **self._by_image(stream, scored, right),
+            "mislabelled": mislabelled,
+            **speed,
         }
 
     def _by_image(self, stream: Stream, scored: Numbers, right: Numbers) -> dict[str, str]:
@@ -118,11 +121,6 @@ class Measurements:
         }
         some = len(rows) < n_rows
         return packed | ({"streamed": packed_bits(_marked(rows, n_rows))} if some else {})
-
-
-def _by_class(predicted: Numbers, labels: Numbers, names: Sequence[str]) -> dict[str, float | None]:
-    found = metrics.per_class_accuracy(predicted, labels, len(names)).tolist()
-    return {name: None if np.isnan(x) else x for name, x in zip(names, found, strict=True)}
 
 
 def _marked(rows: Numbers, n_rows: int) -> Numbers:

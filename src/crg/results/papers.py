@@ -15,9 +15,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta, Struct
 
-from crg.results.schema import Outline, Source, Variant, read_toml
+from crg.results.schema import Outline, Source, Variant
 from crg.types import InputError
 
 AVERAGE = "average"
@@ -142,10 +143,11 @@ def with_papers(path: str | os.PathLike[str] | None) -> Papers:
     if path is None:
         return bundled_papers()
     try:
-        content = Path(path).read_bytes()
+        file = msgspec.toml.decode(Path(path).read_bytes(), type=PaperFile)
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}): check the path.") from None
-    file = read_toml(content, PaperFile, str(path))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path} is not valid ({error}): correct it there.") from None
     for why in _faults(file):
         raise InputError(f"{path}: {why}.")
     return Papers(file, *bundled_papers().files)
@@ -155,7 +157,7 @@ def with_papers(path: str | os.PathLike[str] | None) -> Papers:
 def bundled_papers() -> Papers:
     """The papers that come with the package."""
     content = resources.files("crg.results").joinpath("papers.toml").read_bytes()
-    return Papers(read_toml(content, PaperFile, "papers.toml"))
+    return Papers(msgspec.toml.decode(content, type=PaperFile))
 
 
 def known_experiments() -> tuple[str, ...]:

@@ -5,6 +5,7 @@ The processor and the BLAS are recorded too: they decide how sums are rounded.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import hashlib
@@ -28,17 +29,6 @@ _CPUINFO = Path("/proc/cpuinfo")
 _NAMES = ("model name", "Model", "cpu model", "Hardware")  # of the model, by architecture
 
 
-def describe_machine() -> dict[str, Any]:
-    """Host, architecture, number and model of the processors, and the BLAS of NumPy."""
-    return {
-        "host": platform.node(),
-        "architecture": platform.machine(),
-        "processors": os.cpu_count(),
-        "processor": processor_model(),
-        "blas": blas(),
-    }
-
-
 @functools.cache
 def processor_model() -> str | None:
     """The model name of the processor, such as "AMD EPYC 7B13"; None if it is not known."""
@@ -57,16 +47,11 @@ def blas() -> str | None:
     # Torch and others may load another one.
     own = [each for each in loaded if "numpy" in str(each.get("filepath"))] or loaded[:1]
     if not own:
-        return _blas_at_build()
-    parts = (own[0].get(name) for name in ("internal_api", "version", "architecture"))
-    return " ".join(str(part) for part in parts if part)
-
-
-def _blas_at_build() -> str | None:
-    """The BLAS that NumPy was built with, for those that threadpoolctl does not see."""
-    known: Any = np.show_config(mode="dicts")
-    found = (known or {}).get("Build Dependencies", {}).get("blas", {})
-    return " ".join(str(found[part]) for part in ("name", "version") if found.get(part)) or None
+        # The one that NumPy was built with, for those that threadpoolctl does not see.
+        known: Any = np.show_config(mode="dicts")
+        own = [(known or {}).get("Build Dependencies", {}).get("blas", {})]
+    names = ("name", "internal_api", "version", "architecture")
+    return " ".join(str(own[0][name]) for name in names if own[0].get(name)) or None
 
 
 def run_key(spec: RunSpec, options: Mapping[str, Any]) -> str:
@@ -93,29 +78,26 @@ def failed_run(key: str, reason: str, trace: str = "") -> Failure:
 
 def surroundings() -> dict[str, Any]:
     """Versions and machine of this process, as every record has them."""
-    return {"versions": _versions(), "machine": describe_machine()}
+    numba = None  # where its kernels, which round differently, are not used
+    if os.environ.get("CRG_COMPILED", "1") != "0":
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            numba = importlib.metadata.version("numba")
+    versions = {
+        "crg": crg.__version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "numba": numba,
+        "platform": platform.platform(),
+    }
+    machine = {
+        "host": platform.node(),
+        "architecture": platform.machine(),
+        "processors": os.cpu_count(),
+        "processor": processor_model(),
+        "blas": blas(),
+    }
+    return {"versions": versions, "machine": machine}
 
 
 def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-
-
-def _versions() -> dict[str, str | None]:
-    return {
-        "crg": crg.__version__,
-        "python": platform.python_version(),
-        "array_library": f"numpy {np.__version__}",
-        "numpy": np.__version__,
-        "numba": _numba(),  # its kernels round differently
-        "platform": platform.platform(),
-    }
-
-
-def _numba() -> str | None:
-    """The version of numba, None where its kernels are not used."""
-    if os.environ.get("CRG_COMPILED", "1") == "0":
-        return None
-    try:
-        return importlib.metadata.version("numba")
-    except importlib.metadata.PackageNotFoundError:
-        return None

@@ -10,9 +10,9 @@ Accuracy, calibration error and purity are fractions.
 
 from __future__ import annotations
 
-import math
+import json
 from collections.abc import Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -26,8 +26,6 @@ LABELLED_IMAGES = "labelled images"  # among the needs of a method
 ENOUGH_ORDERS = 5  # with fewer stream orders nothing is called significant
 ENOUGH_IMAGES = 30  # scored in each order, for the same reason
 SIMULATED_TEXT = {"simulated": "simulated text", "model": "text of another model"}
-
-T = TypeVar("T")
 
 
 class RunMetrics(Struct, kw_only=True):
@@ -126,10 +124,13 @@ class Variant(Struct, frozen=True):
     tuned: bool = False  # its options were chosen with labels, or for one dataset
     needs: tuple[str, ...] = ()  # such as labelled images
     offline: bool = False  # it answers once it has seen all images
-    about: str = ""  # a few words for the report
     x: float | None = None  # its place in figures that show methods against a number
     series: str = ""  # variants of the same series are points of one line in such figures
-    against: str = ""  # label of the variant that it is compared with under label noise
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it is plain zero-shot, which all others are compared with."""
+        return self.method == "zero_shot" and not self.options and not self.offline
 
     @property
     def uses_labels(self) -> bool:
@@ -184,6 +185,7 @@ class Setting(Struct, frozen=True):
 
     label: str
     scenario: Scenario = msgspec.field(default_factory=Scenario)
+    x: float | None = None  # its place in figures that show settings against a number
 
 
 class Cell(Struct, frozen=True):
@@ -210,7 +212,6 @@ class Outline(Struct, frozen=True, tag="experiment", tag_field="kind"):
     seeds: tuple[int, ...]
     cells: tuple[Cell, ...]
     x_title: str = ""  # of figures that show methods or settings against a number
-    x_values: tuple[float, ...] = ()  # one per setting (or per method, where methods vary)
     reported: str = ""  # experiment in papers.toml
     quick: bool = False  # the reduced form
     key: str = ""
@@ -294,21 +295,5 @@ def _entry(fields: dict[str, Any]) -> Entry:
 
 def encode(entry: Entry) -> bytes:
     """The line of an entry. Numbers that are not finite are refused: JSON cannot hold them."""
-    _refuse_nan(builtins := msgspec.to_builtins(entry))
-    return msgspec.json.encode(builtins)
-
-
-def read_toml(content: bytes, kind: type[T], file: str) -> T:
-    """A TOML file as a struct, with one sentence that names the file and the place of a mistake."""
-    try:
-        return msgspec.toml.decode(content, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{file} is not valid ({error}): correct it there.") from None
-
-
-def _refuse_nan(value: Any) -> None:
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("a result is not a finite number")
-    inside = value.values() if isinstance(value, dict) else value
-    for each in inside if isinstance(value, dict | list | tuple) else ():
-        _refuse_nan(each)
+    builtins = msgspec.to_builtins(entry)
+    return json.dumps(builtins, allow_nan=False, separators=(",", ":")).encode()

@@ -15,8 +15,7 @@ import numpy as np
 from PIL import Image
 
 from crg.encoders.base import Encoder, Vectors
-from crg.engine.ray import TRIES, Worker, connected, encoder_needs, loading_the_same, room_for
-from crg.extras import library
+from crg.engine.ray import actors_on_ray, encoder_needs, loading_the_same
 from crg.images.preprocessing import Pixels, Preprocessing
 from crg.images.reading import reading
 from crg.images.views import Recipe, views_of
@@ -139,31 +138,19 @@ def encoders_on_ray(
     if not replicas:
         yield []
         return
-    ray, needs = library("ray", "ray"), encoder_needs(encoder)
-    with connected(ray, address, replicas * needs.processors):
-        remote = ray.remote(
-            num_cpus=needs.processors,
-            num_gpus=needs.gpus,
-            max_restarts=-1,
-            max_task_retries=TRIES,
-            scheduling_strategy="SPREAD",
-        )(Worker)
-        make = partial(_make_replica, loading_the_same(encoder, load))
-        actors = [remote.remote(make, None) for _ in range(min(replicas, room_for(ray, needs)))]
-        try:
-            for waiting in [actor.prepare.remote() for actor in actors]:
-                _collect(ray, waiting)
-            yield [partial(_encode_on, ray, actor) for actor in actors]
-        finally:
-            for actor in actors:
-                ray.kill(actor)
+    make = partial(_make_replica, loading_the_same(encoder, load))
+    needs = encoder_needs(encoder)
+    with actors_on_ray(make, needs, replicas, address, replicas) as (ray, actors):
+        for waiting in [actor.prepare.remote() for actor in actors]:
+            _collect(ray, waiting)
+        yield [partial(_encode_on, ray, actor) for actor in actors]
 
 
-def _make_replica(load: Callable[[], Encoder]) -> Callable[[Pixels, Any], Vectors]:
+def _make_replica(load: Callable[[], Encoder]) -> Callable[[Pixels], Vectors]:
     """The work of an actor; it runs there."""
     encoder = load()
 
-    def encode(pixels: Pixels, _: Any) -> Vectors:
+    def encode(pixels: Pixels) -> Vectors:
         with one_blas_thread():
             return encoder.encode_images(pixels)
 
@@ -171,7 +158,7 @@ def _make_replica(load: Callable[[], Encoder]) -> Callable[[Pixels, Any], Vector
 
 
 def _encode_on(ray: Any, actor: Any, pixels: Pixels) -> Vectors:
-    features: Vectors = _collect(ray, actor.work.remote(0, pixels))
+    features: Vectors = _collect(ray, actor.work.remote(pixels))
     return features
 
 
