@@ -32,7 +32,7 @@ from crg.methods.base import Method, copied
 from crg.methods.options import option
 from crg.methods.registry import register
 from crg.ops import normalize, softmax, softmax_and_entropy
-from crg.parts.cache import Filing, filed_softly, one_class
+from crg.parts.cache import one_class
 from crg.parts.recent import RecentImages, Shifts
 from crg.parts.soft_counts import SoftCounts, spread
 from crg.types import Array, Diagnostics, Prediction, Sample, SampleId, namespace
@@ -82,7 +82,7 @@ class Anchored(Method):
 
     name = "anchored"
     paper = "a method of this project: docs/methods.md"
-    _not_saved = Method._not_saved | {"filing"}
+    _rows = ("answered", "expected", "evidence", "quadratic", "anchors", "means")
 
     @dataclass(frozen=True)
     class Config:
@@ -118,7 +118,7 @@ class Anchored(Method):
         """Forget all images."""
         text = self.task.text_features
         xp, n_classes = namespace(text), text.shape[0]
-        self.filing: Filing | None = None
+        self.filing = None
         self.seen = SoftCounts(text)
         self.recent = RecentImages(text, self.config.memory)
         self.log_weight = math.log(self.config.first_weight)  # ln tau
@@ -292,7 +292,7 @@ class Anchored(Method):
         balance = self.config.balance * xp.log((self.answered + 1.0) / (self.expected + 1.0))
         gained = e * balance + e * math.exp(self.log_weight) * densities
         logits = zero_shot + xp.astype(gained, zero_shot.dtype)
-        return logits + self.shifts.of(self._centred(x)) if self.shifts.n_steps else logits
+        return logits + self.shifts.rows @ self._centred(x) if self.shifts.n_steps else logits
 
     def _centred(self, x: Array) -> Array:
         """x less the mean of all images, (D,)."""
@@ -308,7 +308,7 @@ class Anchored(Method):
         """r_k = p_k^power, or 1 for the class that injected label noise chose, (K,)."""
         xp, r = namespace(p), p**self.config.power
         r = xp.where(r < self.config.floor, xp.zeros_like(r), r)
-        return filed_softly(self.filing, r, label, sample_id)
+        return self._filed(r, label, sample_id)
 
     def _learn(
         self, x: Array, p: Array, r: Array, sample_id: SampleId, sight: Projection | None
@@ -341,11 +341,6 @@ class Anchored(Method):
 
     def _extra(self) -> dict[str, float]:
         return {"weight": math.exp(self.log_weight), "firmness": self.firmness}
-
-    def file_with(self, filing: Filing) -> bool:
-        """Let injected label noise choose the class that an image counts for."""
-        self.filing = filing
-        return True
 
     def recall(self, sample_id: SampleId) -> Array | None:
         """The feature of an image among the latest ``memory``, (D,)."""
@@ -383,18 +378,10 @@ class Anchored(Method):
     def add_class(self, text: Array) -> None:
         """Add a class, which stands at its anchor until images count for it."""
         super().add_class(text)
-        xp = namespace(text)
-        for name in ("answered", "expected", "evidence", "quadratic"):
-            known = getattr(self, name)
-            setattr(self, name, xp.concat([known, xp.zeros_like(known[:1, ...])]))
-        self.anchors = xp.concat([self.anchors, text[None, :]])
-        self.means = xp.concat([self.means, text[None, :]])
+        self.anchors[-1, :] = self.means[-1, :] = text
         self.refreshed_at = 0.0
 
     def remove_class(self, index: int) -> None:
         """Drop a class's rows; its part of the within-class scatter stays."""
         super().remove_class(index)
-        keep = [k for k in range(self.means.shape[0]) if k != index]
-        for name in ("answered", "expected", "evidence", "quadratic", "anchors", "means"):
-            setattr(self, name, getattr(self, name)[keep, ...])
         self.refreshed_at = 0.0

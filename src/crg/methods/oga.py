@@ -8,7 +8,7 @@ covariance is read from them, and its discriminant is added to the zero-shot log
 | mu_k = t_k, from two entries on their sum / capacity | _place | shrunk until the queue is full |
 | M = covariance of x - mu_label over all n entries | _scatter | (n - 1) M |
 | P = D ((n - 1) M + tr(M) I)^-1, M^+ for n > 4 D | _fit, _take | D width |
-| logits = z + 0.05 h, h_k = x.P mu_k - 1/2 mu_k.P mu_k | _discriminant | z zero-shot logits |
+| logits = z + 0.05 h, h_k = x.P mu_k - 1/2 mu_k.P mu_k | step | z zero-shot logits |
 
 P is D I until a class has more than two entries.
 
@@ -55,20 +55,15 @@ class OGA(Method):
     def step(self, sample: Sample) -> Prediction:
         """Cache the image, then add what the Gaussian says to the zero-shot logits."""
         x = sample.views[0, :]
-        xp, zero_shot = namespace(x), self.task.logit_scale * (self.task.text_features @ x)
+        xp, zero_shot = namespace(x), self._zero_shot(x)
         probs, uncertainty = softmax_and_entropy(zero_shot)
         label, h = int(xp.argmax(probs)), float(uncertainty)
         change = self.cache.offer(label, x, h, sample.id)
         if change is not None:
             self._follow(change)
-        logits = zero_shot + xp.astype(self._discriminant(x), zero_shot.dtype)
+        gaussian = self.solved @ xp.astype(x, xp.float64) - 0.5 * self.quadratic  # h, (K,)
+        logits = zero_shot + xp.astype(self.config.weight * gaussian, zero_shot.dtype)
         return self._predicted(logits, Diagnostics(h, label, change is not None, self.cache.fill))
-
-    def _discriminant(self, x: Array) -> Array:
-        """0.05 h_k, (K,)."""
-        xp = namespace(x)
-        h = self.solved @ xp.astype(x, xp.float64) - 0.5 * self.quadratic
-        return self.config.weight * h
 
     def _derive(self) -> None:
         """Compute all that follows from the queues."""
@@ -172,8 +167,3 @@ class OGA(Method):
         cross = (0.5 * n * means - sums).T @ means
         total = max(float(xp.sum(n)), 1.0)
         return self.squares + cross + cross.T - residual[:, None] * residual / total
-
-    @property
-    def queues(self) -> Cache:
-        """The cache of images."""
-        return self.cache

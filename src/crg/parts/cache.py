@@ -53,18 +53,6 @@ class Filing(Protocol):
         ...
 
 
-def filed_softly(filing: Filing | None, weights: Array, label: int, sample_id: SampleId) -> Array:
-    """How much an image counts for each class, (K,): one for the class that ``filing`` gives.
-
-    Without ``filing``, or where it agrees with ``label``, these are the method's own ``weights``.
-    """
-    if filing is None:
-        return weights
-    filed = filing.filed_under(label, sample_id)
-    filing.was_kept(sample_id)
-    return weights if filed == label else one_class(filed, weights)
-
-
 def one_class(label: int, weights: Array) -> Array:
     """One for a class and zero for the others, in the form of ``weights`` (K,)."""
     only = namespace(weights).zeros_like(weights)

@@ -25,7 +25,7 @@ from typing import Any
 
 from crg.ops import Confident, lengths, log_probs, normalize, softmax
 from crg.parts import fused
-from crg.parts.prototypes import VisualPrototypes, farthest_move
+from crg.parts.prototypes import VisualPrototypes
 from crg.parts.state import Stateful
 from crg.types import Array, Task, namespace
 
@@ -101,7 +101,7 @@ class Residual(Stateful):
         """
         self.way += way
         if self.rule.text_separation and self.way > _REFRESH_ABOVE:
-            self.way = farthest_move(text, self.reference)
+            self.way = float(namespace(text).max(lengths(text - self.reference)))
             if self.way > _REFRESH_ABOVE:
                 self.refresh(text)
 
