@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -31,7 +30,7 @@ def inputs_are_not_modified(make: Make) -> None:
     for dtype in ("float32", "float64"):
         task = make_task(dtype)
         stream, text = make_stream(task, 60, 8), another_direction(task)
-        before = _everything(task), stream.tobytes(), text.tobytes()
+        before = _facts(task), stream.tobytes(), text.tobytes()
         adapter = make(task)
         run(adapter, stream[:30])
         adapter.add_class("one more", text)
@@ -41,7 +40,7 @@ def inputs_are_not_modified(make: Make) -> None:
         run(adapter, stream[:10])
         require(stream.tobytes() == before[1], "The method modified the views it was given")
         require(text.tobytes() == before[2], "The method modified a text feature it was given")
-        require(_everything(task) == before[0], "The method modified the task it was given")
+        require(_facts(task) == before[0], "The method modified the task it was given")
 
 
 def predictions_are_not_modified(make: Make) -> None:
@@ -95,9 +94,8 @@ def step_many_equals_step_by_step(make: Make) -> None:
         require(at_once.n_steps == one_by_one.n_steps, "step_many miscounted its steps")
 
 
-def _everything(task: Task) -> tuple[Any, ...]:
-    facts = copy.deepcopy((task.class_names, task.logit_scale))
-    return (*facts, on_host(task.text_features).tobytes())
+def _facts(task: Task) -> tuple[Any, ...]:
+    return task.class_names, task.logit_scale, on_host(task.text_features).tobytes()
 
 
 def refused_samples_change_nothing(make: Make) -> None:
@@ -140,11 +138,11 @@ def last_two_classes_stay(make: Make) -> None:
 
 def _bad_samples(width: int) -> dict[str, Any]:
     good = np.ones((8, width))
-    samples = {"NaN in one view": good.copy(), "infinite in one view": good.copy()}
-    samples["NaN in one view"][5, 0] = np.nan
-    samples["infinite in one view"][7, 1] = -np.inf
+    here = np.zeros_like(good)
+    here[5, 0] = 1.0
     return {
-        **samples,
+        "NaN in one view": np.where(here, np.nan, good),
+        "infinite in one view": np.where(here, -np.inf, good),
         "zero": np.zeros(width),
         "zero in one view": good * np.arange(8)[::-1, None],
         "too wide": np.ones(width + 1),

@@ -18,10 +18,9 @@ M = TypeVar("M", bound="Method")
 class Method(Stateful, ABC):
     """Subclass, set ``name``, ``paper`` and ``Config``, write ``reset`` and ``step``.
 
-    Attributes set by ``reset`` are the state: arrays, plain values and parts are saved
-    and restored without further code, and parts follow when classes come and go. A method
-    that keeps arrays with one row per class overrides ``add_class`` and
-    ``remove_class`` too.
+    Attributes set by ``reset`` are the state: arrays, plain values and parts are saved and
+    restored without further code. Parts follow when classes come and go, and so do arrays with
+    one row per class that are named in ``_rows``; a new row is zero unless ``add_class`` sets it.
     """
 
     name: ClassVar[str]
@@ -70,7 +69,8 @@ class Method(Stateful, ABC):
     @property
     def queues(self) -> Cache | None:
         """The cache to show to people, if the method keeps one as ``self.cache``."""
-        return getattr(self, "cache", None)
+        cache = getattr(self, "cache", None)
+        return cache if isinstance(cache, Cache) else None
 
     def file_with(self, filing: Filing) -> bool:
         """Let an experiment decide under which class images are learnt; False if none are."""

@@ -33,7 +33,7 @@ from crg.parts import fused
 from crg.parts.cache import Cache
 from crg.parts.gaussian import Gaussian
 from crg.parts.prototypes import TextPrototypes, VisualPrototypes
-from crg.parts.residual import Moved, Residual, ResidualRule, attraction, repulsion
+from crg.parts.residual import Moved, Residual, ResidualRule, attraction, move, repulsion
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
 _confident_views = fused(confident_views)
@@ -106,7 +106,7 @@ class CRG(Method):
             self.visual.update(self.cache, change)
             if self.config.gaussian:
                 self.gaussian.update(self.cache, change)
-        moved = self.residual.move(seen, f, self.text.rows, self.visual)
+        moved = self._moved(seen, f)
         logits = self._logits(f, moved)
         probs, entropy = softmax_and_entropy(logits)
         self._evolve(float(entropy), moved.text)
@@ -117,7 +117,7 @@ class CRG(Method):
     def answer(self, sample: Sample) -> Prediction:
         """Steps 1 and 4 to 6: nothing is cached and no text prototype evolves."""
         seen, f = self._select(sample)
-        moved = self.residual.move(seen, f, self.text.rows, self.visual)
+        moved = self._moved(seen, f)
         facts = Diagnostics(seen.entropy, seen.label, cache_fill=self.cache.fill)
         return self._predicted(self._logits(f, moved, learn=False), facts)
 
@@ -126,6 +126,11 @@ class CRG(Method):
         c, scale = self.config, self.task.logit_scale
         seen = _confident_views(sample.views, self.text.rows, scale, c.view_share)
         return seen, sample.views[0, :] if c.predict_on == "original" else seen.feature
+
+    def _moved(self, seen: Confident, f: Array) -> Moved:
+        """Step 4: the prototypes after one gradient step on the kept views."""
+        step = self.residual
+        return move(self.text.rows, self.visual, seen, f, step.separation, step.rule)
 
     def _logits(self, f: Array, moved: Moved, learn: bool = True) -> Array:
         """Steps 5 and 6: s f . t' + lambda1 h(f), or A(f . v+'), + B(f . v-')."""

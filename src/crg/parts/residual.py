@@ -105,10 +105,6 @@ class Residual(Stateful):
             if self.way > _REFRESH_ABOVE:
                 self.refresh(text)
 
-    def move(self, seen: Confident, f: Array, text: Array, visual: VisualPrototypes) -> Moved:
-        """Take one step on the kept views of ``seen``; ``f`` (D,) is the view to predict."""
-        return move(text, visual, seen, f, self.separation, self.rule)
-
 
 @fused
 def move(
@@ -145,18 +141,13 @@ def residuals(
     b = repulsion(views @ w.rows.T, rule.negative_weight, rule.sharpness)  # (m, K)
     slope = entropy_gradient(rule.scale * (views @ t.rows.T) + a + b)  # dL_TPT / dz, (m, K)
     g_text = t.pull_back(rule.scale * (slope.T @ views))
-    g_positive = v.pull_back(
-        rule.sharpness * ((slope * a).T @ views) + rule.cache_separation * w.rows
-    )
-    g_negative = w.pull_back(
-        -rule.sharpness * ((slope * b).T @ views) + rule.cache_separation * v.rows
-    )
+    beta, xi2 = rule.sharpness, rule.cache_separation
+    g_positive = v.pull_back(beta * ((slope * a).T @ views) + xi2 * w.rows)
+    g_negative = w.pull_back(-beta * ((slope * b).T @ views) + xi2 * v.rows)
     g_text = g_text + rule.text_separation * separation
-    return (
-        adamw_from_zero(g_text, rule.text_rate, rule.eps),
-        adamw_from_zero(g_positive, rule.rate, rule.eps),
-        adamw_from_zero(g_negative, rule.rate, rule.eps),
-    )
+    gradients = (g_text, rule.text_rate), (g_positive, rule.rate), (g_negative, rule.rate)
+    r_text, r_positive, r_negative = (adamw_from_zero(g, lr, rule.eps) for g, lr in gradients)
+    return r_text, r_positive, r_negative
 
 
 @dataclass(frozen=True, slots=True, eq=False)
