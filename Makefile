@@ -51,7 +51,7 @@ soak: $(VENV)/.all ## attack the package for an hour and count what was handled
 	@$(BIN)/python tools/soak.py --minutes $(or $(MINUTES),60) --seed $(or $(SEED),0)
 
 golden: $(VENV)/.all ## rewrite the golden runs after an intended change
-	@$(BIN)/python tests/golden_runs.py
+	@$(BIN)/python tests/test_golden.py
 
 dist: $(VENV)/.core ## build the wheel and the source archive into dist/
 	@$(PIP) build
