@@ -172,17 +172,16 @@ class Anchored(Method):
         self.refreshed_at = 0.0
         for sample in samples:
             x, answer = self._feature(sample.views), learnt.answer(sample)
-            r, label = learnt._said(sample.id), answer.diagnostics.pseudo_label
-            r = self._responsibilities(answer.probs, label, sample.id) if r is None else r
+            known = learnt.recent.find(sample.id) if learnt.shifts.n_steps else None
+            if known and float(known.counted @ known.counted) == 1.0:  # a person corrected it
+                r = known.counted
+            else:
+                label = answer.diagnostics.pseudo_label
+                r = self._responsibilities(answer.probs, label, sample.id)
             self._learn(x, softmax(self._zero_shot(x)), r, sample.id, None)
         for name in ("answered", "expected", "evidence"):  # _learn faded and counted them again
             setattr(self, name, getattr(learnt, name))
         self._refresh()
-
-    def _said(self, sample_id: SampleId) -> Array | None:
-        """r of an image that a person corrected, (K,); None if it is not remembered."""
-        known = self.recent.find(sample_id) if self.shifts.n_steps else None
-        return known.counted if known and float(known.counted @ known.counted) == 1.0 else None
 
     def _feature(self, views: Array, count: bool = False) -> Array:
         """x: normalise(f_0 + normalise(mean of all views)) where the two agree often enough."""

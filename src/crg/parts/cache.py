@@ -151,7 +151,9 @@ class Cache(Stateful):
             self.counts[label] = count = count + 1
             self.n_images += 1
         else:
-            place = self._least_confident(label)
+            # The highest entropy; of equal ones the latest arrival.
+            queue = zip(self.entropies[label].tolist(), self.arrivals[label].tolist(), strict=True)
+            place = max(enumerate(queue), key=lambda item: item[1])[0]
             if entropy >= self.entropies[label, place] and not certain:
                 return None
             removed = _copy(self.features[label, place, :])
@@ -201,11 +203,6 @@ class Cache(Stateful):
         self.n_images -= sum(not math.isinf(h) for h in self.entropies[index].tolist())
         super().remove_class(index)
         del self.ids[index]
-
-    def _least_confident(self, label: int) -> int:
-        """Slot of the highest entropy; of equal ones the latest arrival."""
-        queue = zip(self.entropies[label].tolist(), self.arrivals[label].tolist(), strict=True)
-        return max(enumerate(queue), key=lambda item: item[1])[0]
 
 
 def _copy(row: Array) -> Array:

@@ -68,10 +68,7 @@ class Precision(Stateful):
         self._narrow_base = None
 
     def update(self, cache: Cache, change: Insertion) -> list[tuple[float, Array]] | None:
-        """Follow one change of the cache.
-
-        The terms (c, y) that were taken from the inverse, or None if it was recomputed.
-        """
+        """Follow one change: the terms (c, y) taken from the inverse; None if it was rebuilt."""
         self.n_entries += change.removed is None
         terms = list(_scatter_terms(cache, change))
         self.trace = max(0.0, self.trace + sum(a * float(u @ u) for a, u in terms))
@@ -87,8 +84,7 @@ class Precision(Stateful):
 
     def solve(self, rows: Array) -> Array:
         """(S + r I)^-1 applied to one vector (D,) or to rows (J, D)."""
-        n = self.n_columns
-        columns = self.columns[:n, :]
+        n, columns = self.n_columns, self.columns[: self.n_columns, :]
         # The base is symmetric, and a matrix times a vector is quicker than a vector times it.
         onto_base = self.base @ rows if rows.ndim == 1 else rows @ self.base
         return onto_base - ((rows @ columns.T) * self.column_weights[:n]) @ columns

@@ -94,10 +94,9 @@ class Residual(Stateful):
         self.way = 0.0  # no row has moved farther than this since
 
     def follow(self, text: Array, way: float) -> None:
-        """Refresh the text separation gradient if ``text`` has moved too far from the reference.
+        """Refresh the gradient if a row of ``text`` is too far from the reference.
 
-        ``way`` is how far the row that moved most has just gone. The sum of these bounds the
-        distance, which is computed only when the bound is passed.
+        ``way`` is how far the one that moved most has just gone; the sum bounds the distance.
         """
         self.way += way
         if self.rule.text_separation and self.way > _REFRESH_ABOVE:

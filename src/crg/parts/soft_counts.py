@@ -59,10 +59,7 @@ class SoftCounts(Stateful):
         self.gaps += xp.astype(gap, xp.float64)
 
     def count(self, x: Array, r: Array, sign: float = 1.0) -> Array:
-        """Let ``x`` (D,) count ``r`` (K,) for each class, or undo that with ``sign`` -1.
-
-        Returns the classes that it counts for.
-        """
+        """Let ``x`` (D,) count ``r`` (K,), or undo that with ``sign`` -1; the classes concerned."""
         xp = namespace(x)
         touched = xp.nonzero(r)[0]
         share = sign * r[touched]
