@@ -154,15 +154,6 @@ def test_gradients_are_taken_where_they_are_switched_off(mode: Any) -> None:
         np.testing.assert_array_equal(crg.create("tpt", task).step(views).logits, expected)
 
 
-def test_a_single_view_is_made_surer_of_what_it_is() -> None:
-    """With one view its own entropy is lowered, and the label stays."""
-    task = make_task()
-    for views in make_stream(task, views=1):
-        tuned = crg.create("tpt", task).step(views)
-        plain = crg.create("zero_shot", task).step(views)
-        assert entropy(tuned.probs) < entropy(plain.probs) and tuned.label == plain.label
-
-
 def test_what_is_missing_is_told_before_any_work(tmp_path: Path) -> None:
     """A lack of model, of words or of width is refused in one sentence, and nothing is run."""
     task = make_task()
