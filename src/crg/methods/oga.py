@@ -105,18 +105,17 @@ class OGA(Method):
         self.means[k, :] = shrunk if self.cache.counts[k] >= 2 else text
 
     def _around(self, k: int, count: int) -> list[tuple[float, Array]]:
-        """What (n - 1) M has of class k beside x x^T, as (a, u) for a u u^T."""
-        size, total = self.config.queue_size, int(self.cache.counts.sum())
-        total += count - int(self.cache.counts[k])
-        return [((count - 2.0 * size) / size**2, self.sums[k, :] + 0.0),
-                (-1.0 / max(total, 1), self._residual(k, count))]  # fmt: skip
+        """What (n - 1) M has of class k, with ``count`` entries, beside x x^T: (a, u) for a u u^T.
 
-    def _residual(self, k: int, count: int) -> Array:
-        """R = sum over the entries of x - mu, with ``count`` entries of class k."""
-        xp = namespace(self.sums)
-        n = xp.asarray(self.cache.counts, dtype=xp.float64, device=self.sums.device)
-        total = xp.sum(self.sums, axis=0) - n @ self.means
-        return total + (float(n[k]) - count) * self.means[k, :]
+        The second u is the sum over all entries of x - mu.
+        """
+        xp, size, counts = namespace(self.sums), self.config.queue_size, self.cache.counts
+        n = xp.asarray(counts, dtype=xp.float64, device=self.sums.device)
+        residual = xp.sum(self.sums, axis=0) - n @ self.means
+        residual = residual + (float(n[k]) - count) * self.means[k, :]
+        total = int(counts.sum()) + count - int(counts[k])
+        return [((count - 2.0 * size) / size**2, self.sums[k, :] + 0.0),
+                (-1.0 / max(total, 1), residual)]  # fmt: skip
 
     def _take(self, k: int, terms: list[tuple[float, Array]]) -> None:
         """The inverse B takes in a u u^T for each term (Woodbury), and P mu follows."""

@@ -69,7 +69,7 @@ class RecentImages(Stateful):
         self.counted = self.counted[:, keep]
 
 
-_SAME = 1e-6  # squared distance below which an image cannot be told from the mean of all
+_SAME = 1e-6  # squared distance below which an image counts as the mean of all
 
 
 class Shifts(Stateful):
