@@ -57,7 +57,7 @@ docs: $(VENV)/.all ## build the documents and an API reference as a site in site
 	@echo "Open it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site"
 
 golden: $(VENV)/.all ## rewrite golden runs and outputs of notebooks after an intended change
-	@$(BIN)/python tests/golden_runs.py
+	@$(BIN)/python tests/test_golden.py
 	@$(BIN)/python tools/notebooks.py docs/notebooks/*.ipynb
 
 dist: $(VENV)/.core ## build the wheel and the source archive into dist/

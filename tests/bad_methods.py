@@ -1,95 +1,97 @@
-"""Methods that each fail one check, and nothing else if it can be helped."""
+"""Methods and adapters that each fail one check, and nothing else if it can be helped."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from array_api_compat import array_namespace
 
-from crg import Diagnostics, InputError, Prediction, Sample, Task, option
+from crg import Adapter, Diagnostics, InputError, Prediction, Sample, option
 from crg.ops import softmax
 from crg.types import Array
 from outside_methods import Nearest
 
 
 class Answering(Nearest):
-    """Nearest with one place to spoil the logits."""
+    """Nearest with one place to spoil the logits, and a count that ``reset`` sets to zero."""
+
+    spoil: ClassVar[Callable[[Any, Any], Any]] = lambda self, logits: logits
+
+    def reset(self) -> None:
+        """Start to count."""
+        super().reset()
+        self.count = 0
 
     def _answer(self, feature: Array, facts: Diagnostics) -> Prediction:
         good = super()._answer(feature, facts)
         return self._predicted(self.spoil(good.logits), facts)
 
-    def spoil(self, logits: Array) -> Array:
-        """What goes wrong."""
-        return logits
+
+def spoiled(name: str, spoil: Callable[[Any, Any], Any], **members: Any) -> type[Answering]:
+    """A method whose logits go through ``spoil(self, logits)``."""
+    return type(name, (Answering,), {"__doc__": name, "spoil": spoil, **members})
 
 
-class Unseeded(Answering):
-    """Adds unseeded noise."""
-
-    def spoil(self, logits: Array) -> Array:
-        """Another answer each time."""
-        return logits + 1e-9 * np.random.default_rng().standard_normal(logits.shape)
+def _moved_text(method: Any, logits: Any) -> Any:
+    method.task.text_features[0, :] *= 1.0 + 1e-6
+    return logits
 
 
-class GloballyRandom(Answering):
-    """Draws from NumPy's global generator."""
-
-    def spoil(self, logits: Array) -> Array:
-        """Moves the generator although the answer does not show it."""
-        return logits + 0.0 * np.random.random()
-
-
-class SharedState(Answering):
-    """Counts the steps of all adapters together."""
-
-    steps = itertools.count()
-
-    def spoil(self, logits: Array) -> Array:
-        """The counter belongs to the class, not to the object."""
-        return logits * (1.0 + 1e-9 * next(self.steps))
+def _same_array(method: Any, logits: Any) -> Any:
+    board = vars(method).get("board")
+    method.board = logits if board is None or board.shape != logits.shape else board
+    method.board[:] = logits
+    return method.board
 
 
-class WritesToTask(Answering):
-    """Adapts the text features that belong to the caller."""
-
-    def spoil(self, logits: Array) -> Array:
-        """In place."""
-        self.task.text_features[0, :] *= 1.0 + 1e-6
-        return logits
+def _in_single(_: Any, logits: Any) -> Any:
+    return array_namespace(logits).astype(logits, array_namespace(logits).float32)
 
 
-class ReusesLogits(Answering):
-    """Hands out the same array again and again."""
-
-    def spoil(self, logits: Array) -> Array:
-        """The earlier predictions change with it."""
-        if "board" not in vars(self):
-            self.board = np.zeros_like(logits)
-        if self.board.shape != logits.shape:
-            self.board = np.zeros_like(logits)
-        self.board[:] = logits
-        return self.board
+def _log_of_zero(_: Any, logits: Any) -> Any:
+    with np.errstate(divide="ignore"):
+        return np.log(softmax(logits))
 
 
-class TwoDimensional(Answering):
-    """Gives a matrix of one row."""
-
-    def spoil(self, logits: Array) -> Array:
-        """(1, K)."""
-        return logits[None, :]
+def _remembered(method: Any, logits: Any) -> Any:
+    method.answers = [*vars(method).get("answers", []), float(logits[0])]
+    return logits
 
 
-class ForgetsDtype(Answering):
-    """Computes in single precision whatever the task is in."""
+def _counted(method: Any, logits: Any) -> Any:
+    method.count += 1
+    return logits * (1.0 + 1e-9 * method.count)
 
-    def spoil(self, logits: Array) -> Array:
-        """float32."""
-        return array_namespace(logits).astype(logits, array_namespace(logits).float32)
+
+def _first_preferred(_: Any, logits: Any) -> Any:
+    return logits + array_namespace(logits).asarray([1.0] + [0.0] * (logits.shape[0] - 1))
+
+
+def _shared_count(counts: Any) -> Callable[[Any, Any], Any]:
+    return lambda method, logits: logits * (1.0 + 1e-9 * next(counts))
+
+
+def _unseeded(_: Any, logits: Any) -> Any:
+    return logits + 1e-9 * np.random.default_rng().standard_normal(logits.shape)
+
+
+Unseeded = spoiled("Unseeded", _unseeded)
+GloballyRandom = spoiled("GloballyRandom", lambda self, logits: logits + 0.0 * np.random.random())
+SharedState = spoiled("SharedState", _shared_count(itertools.count()))  # of all adapters
+SharesWithCopies = spoiled("SharesWithCopies", _shared_count(itertools.count()))
+WritesToTask = spoiled("WritesToTask", _moved_text)  # the caller's array
+ReusesLogits = spoiled("ReusesLogits", _same_array)  # earlier predictions change with it
+TwoDimensional = spoiled("TwoDimensional", lambda self, logits: logits[None, :])
+ForgetsDtype = spoiled("ForgetsDtype", _in_single)
+TakesLogOfZero = spoiled("TakesLogOfZero", _log_of_zero)  # where the scale is huge
+RemembersAll = spoiled("RemembersAll", _remembered)
+ForgetsToSave = spoiled("ForgetsToSave", _counted, _not_saved=Nearest._not_saved | {"count"})
+PrefersFirst = spoiled("PrefersFirst", _first_preferred)
+FallsBackToNumpy = spoiled("FallsBackToNumpy", lambda self, logits: np.asarray(logits))
 
 
 class WrongLabel(Nearest):
@@ -104,90 +106,37 @@ class WrongLabel(Nearest):
         return Prediction(good.logits, good.probs, label, name, diagnostics)
 
 
-class TakesLogOfZero(Answering):
-    """Takes the logarithm of probabilities, which may be zero."""
-
-    def spoil(self, logits: Array) -> Array:
-        """Minus infinity where the scale is huge."""
-        with np.errstate(divide="ignore"):
-            return np.log(softmax(logits))
-
-
-class RemembersAll(Answering):
-    """Keeps every answer."""
-
-    def reset(self) -> None:
-        """An empty list that will only grow."""
-        super().reset()
-        self.answers: list[float] = []
-
-    def spoil(self, logits: Array) -> Array:
-        """One number more."""
-        self.answers.append(float(logits[0]))
-        return logits
-
-
-class Counting(Answering):
-    """Its answer depends on how many samples it saw."""
-
-    def reset(self) -> None:
-        """Start to count."""
-        super().reset()
-        self.count = 0
-
-    def spoil(self, logits: Array) -> Array:
-        """A little larger each time."""
-        self.count += 1
-        return logits * (1.0 + 1e-9 * self.count)
-
-
-class ForgetsToReset(Counting):
+class ForgetsToReset(spoiled("Counting", _counted)):  # type: ignore[misc]
     """Goes on counting after reset."""
 
     def reset(self) -> None:
-        """Keeps the count of before."""
+        """Keep the count of before."""
         count = vars(self).get("count", 0)
         super().reset()
         self.count = count
 
 
-class ForgetsToSave(Counting):
-    """Leaves the count out of the saved state."""
-
-    _not_saved = Counting._not_saved | {"count"}
-
-
 class ForgetsCorrections(Answering):
     """Counts corrections, and leaves the count out of the saved state."""
 
-    _not_saved = Answering._not_saved | {"corrected"}
-
-    def reset(self) -> None:
-        """Nothing was corrected yet."""
-        super().reset()
-        self.corrected = 0
+    _not_saved = Answering._not_saved | {"count"}
+    spoil = lambda self, logits: logits * (1.0 + 1e-9 * self.count)  # noqa: E731
 
     def correct(self, sample: Sample, label: int) -> None:
-        """One more."""
-        self.corrected += 1
+        """Count one more."""
+        self.count += 1
         super().correct(sample, label)
-
-    def spoil(self, logits: Array) -> Array:
-        """A little larger after each correction."""
-        return logits * (1.0 + 1e-9 * self.corrected)
 
 
 class DividesByCorrections(Answering):
     """Weighs its answers by a mean of nothing once it was corrected."""
 
+    spoil = lambda self, logits: logits * vars(self).get("weight", 1.0)  # noqa: E731
+
     def correct(self, sample: Sample, label: int) -> None:
         """From now on the weight is no number."""
         super().correct(sample, label)
         self.weight = float("nan")
-
-    def spoil(self, logits: Array) -> Array:
-        """NaN after the first correction."""
-        return logits * vars(self).get("weight", 1.0)
 
 
 class RefusesCorrections(Nearest):
@@ -201,43 +150,23 @@ class RefusesCorrections(Nearest):
 class NotPicklable(Nearest):
     """Keeps a function that has no name."""
 
-    def __init__(self, task: Task, config: Any) -> None:
-        super().__init__(task, config)
-        self._scale = lambda logits: logits
-
     _not_saved = Nearest._not_saved | {"_scale"}
 
-
-class SharesWithCopies(Counting):
-    """Keeps its count in a place that copies share."""
-
-    counts: list[int] = []  # noqa: RUF012 - the mistake that the check is to find
-
-    def spoil(self, logits: Array) -> Array:
-        """All copies write to one list."""
-        self.counts.append(1)
-        return logits * (1.0 + 1e-9 * len(self.counts))
-
-
-class PrefersFirst(Answering):
-    """Favours whatever class comes first."""
-
-    def spoil(self, logits: Array) -> Array:
-        """The order of classes matters."""
-        return logits + array_namespace(logits).asarray([1.0] + [0.0] * (logits.shape[0] - 1))
+    def reset(self) -> None:
+        """Keep it from the start."""
+        super().reset()
+        self._scale = lambda logits: logits
 
 
 class IgnoresClassChanges(Answering):
     """Keeps one number per class and does not follow when classes change."""
 
+    spoil = lambda self, logits: logits + self.bias  # noqa: E731
+
     def reset(self) -> None:
         """One number per class."""
         super().reset()
         self.bias = 0.0 * self.task.text_features[:, 0]
-
-    def spoil(self, logits: Array) -> Array:
-        """Does not fit any more once a class was added."""
-        return logits + self.bias
 
 
 class RemovesWrongClass(Nearest):
@@ -249,45 +178,33 @@ class RemovesWrongClass(Nearest):
 
     def _answer(self, feature: Array, facts: Diagnostics) -> Prediction:
         xp = array_namespace(feature)
-        means = xp.stack([self.cached.mean(k) for k in range(self.task.n_classes)])
+        means = xp.stack([self.cache.mean(k) for k in range(self.task.n_classes)])
         return self._predicted(100.0 * (means @ feature), facts)
 
 
 class RemembersFirstTask(Answering):
-    """Favours the classes that it was created with."""
+    """Puts classes that were added later, even before the first sample, at a disadvantage."""
 
     def reset(self) -> None:
         """Note how many classes there are."""
         super().reset()
         self.n_first = self.task.n_classes
 
-    def spoil(self, logits: Array) -> Array:
-        """A class added later, even before the first sample, is at a disadvantage."""
-        return logits + 0.1 * (self.n_first - self.task.n_classes) * logits**2
+    def _answer(self, feature: Array, facts: Diagnostics) -> Prediction:
+        z = super()._answer(feature, facts).logits
+        return self._predicted(z + 0.1 * (self.n_first - self.task.n_classes) * z**2, facts)
 
 
 class DiffersOnTorch(Answering):
     """Rounds differently on torch."""
 
-    def spoil(self, logits: Array) -> Array:
-        """Only visible when the answers are compared."""
-        return logits if isinstance(logits, np.ndarray) else logits * (1.0 + 1e-6)
-
-
-class FallsBackToNumpy(Answering):
-    """Answers in NumPy whatever it was asked in."""
-
-    def spoil(self, logits: Array) -> Array:
-        """No tensor any more."""
-        return np.asarray(logits)
+    spoil = lambda self, z: z if isinstance(z, np.ndarray) else z * (1.0 + 1e-6)  # noqa: E731
 
 
 class FailsInSingle(Answering):
-    """Loses its way in single precision."""
+    """Makes the largest logit the smallest in single precision."""
 
-    def spoil(self, logits: Array) -> Array:
-        """The largest logit becomes the smallest."""
-        return logits if logits.dtype in (np.float64,) else -logits
+    spoil = lambda self, z: z if z.dtype in (np.float64,) else -z  # noqa: E731
 
 
 class LearnsFromAnswering(Nearest):
@@ -303,8 +220,8 @@ class LosesOnFinishing(Nearest):
 
     def finish(self, samples: Iterable[Sample]) -> None:
         """Another cache each time."""
-        noise = np.random.default_rng().standard_normal(self.cached.features.shape)
-        self.cached.features = self.cached.features + 1e-3 * noise
+        noise = np.random.default_rng().standard_normal(self.cache.features.shape)
+        self.cache.features = self.cache.features + 1e-3 * noise
 
 
 class NoHelp(Nearest):
@@ -336,3 +253,78 @@ class ListOption(Nearest):
         """A tuple."""
 
         layers: tuple[int, ...] = option((1, 2), "no text can give this")
+
+
+def stepping(name: str, change: Callable[[Any], Any]) -> type[Adapter]:
+    """An adapter that changes the views before each step."""
+
+    def step(self: Adapter, views: Array, sample_id: Any = None) -> Prediction:
+        return Adapter.step(self, change(views), sample_id)
+
+    return type(name, (Adapter,), {"__doc__": name, "step": step})
+
+
+def _halved_in_place(views: Any) -> Any:
+    views *= 0.5
+    return views
+
+
+def _half_shifted(views: Any) -> Any:
+    return views + np.float16(0.5) if np.asarray(views).dtype == np.float16 else views
+
+
+def _repaired(views: Any) -> Any:
+    return np.nan_to_num(np.asarray(views), posinf=1, neginf=1)
+
+
+AcceptsAll = stepping("AcceptsAll", _repaired)
+SumsHalf = stepping("SumsHalf", _half_shifted)
+NeedsRows = stepping("NeedsRows", lambda views: views[::-1] if np.ndim(views) == 1 else views)
+FeelsLength = stepping("FeelsLength", lambda views: views + 0.01)
+WritesToViews = stepping("WritesToViews", _halved_in_place)
+
+
+class CountsBeforeChecking(Adapter):
+    """An adapter that counts a sample before it knows that it is good."""
+
+    def step(self, views: Array, sample_id: Any = None) -> Prediction:
+        """Counts refused samples too."""
+        self.n_steps += 1
+        prediction = super().step(views, sample_id)
+        self.n_steps -= 1
+        return prediction
+
+
+class ForgetsBeforeChecking(Adapter):
+    """An adapter that starts over for a class before it knows that the class is good."""
+
+    def add_class(self, name: str, text_feature: Array) -> None:
+        """Too early."""
+        self._method.reset()
+        super().add_class(name, text_feature)
+
+
+class RemovesLastTwo(Adapter):
+    """An adapter that forgets a class even when it must stay."""
+
+    def remove_class(self, name: str) -> None:
+        """The refusal comes too late."""
+        self._method.cache.remove_class(0)  # type: ignore[attr-defined]
+        super().remove_class(name)
+
+
+class BackwardsInBulk(Adapter):
+    """An adapter that takes a stream from its end."""
+
+    def step_many(self, stream: Array, sample_ids: Any = None) -> Any:
+        """The answers come in the wrong order."""
+        return [self.step(views) for views in stream[::-1]]
+
+
+class CountsCorrections(Adapter):
+    """An adapter that takes a correction for a sample."""
+
+    def correct(self, image: Any, class_name: str, sample_id: Any = None) -> None:
+        """One step more."""
+        super().correct(image, class_name, sample_id)
+        self.n_steps += 1

@@ -26,23 +26,18 @@ class Nearest(Method):
 
     def reset(self) -> None:
         """Start from the text features."""
-        self.cached = Cache(self.task.text_features, self.config.queue_size, seeded=True)
+        self.cache = Cache(self.task.text_features, self.config.queue_size, seeded=True)
 
     def step(self, sample: Sample) -> Prediction:
         """Offer the image to the nearest class, then predict it."""
         feature = sample.views[0, :]
         nearness = self.task.text_features @ feature
         label = int(array_namespace(nearness).argmax(nearness))
-        changed = self.cached.offer(label, feature, 1.0 - float(nearness[label]), sample.id)
+        changed = self.cache.offer(label, feature, 1.0 - float(nearness[label]), sample.id)
         return self._answer(feature, Diagnostics(0.0, label, changed is not None))
 
     def _answer(self, feature: Array, facts: Diagnostics) -> Prediction:
         xp = array_namespace(feature)
-        means = xp.stack([self.cached.mean(k) for k in range(self.task.n_classes)])
-        text = self.task.logit_scale * (self.task.text_features @ feature)
+        means = xp.stack([self.cache.mean(k) for k in range(self.task.n_classes)])
+        text = self._zero_shot(feature)
         return self._predicted(text + self.config.weight * (means @ feature), facts)
-
-    @property
-    def queues(self) -> Cache:
-        """The one cache."""
-        return self.cached

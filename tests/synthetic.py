@@ -30,20 +30,19 @@ def gaussian_stream(
 ) -> Features:
     """Gaussian classes on the sphere, seen through text features that partly agree with them.
 
-    Images and texts each share a direction; what varies is orthogonal to both and comes
-    from one random covariance with a decaying spectrum, as in real encoders. An image is
-    the direction that all images share, plus the mean of its class, plus Gaussian noise,
-    scaled to unit length. A text feature is the direction that all texts share (at a fixed
-    small cosine to that of the images: the modality gap), plus a class part that
-    correlates by ``agreement`` with the class mean and is noise otherwise. Further views of
-    an image are the image plus a little of the same noise. The lengths of the parts are
-    those of CLIP's features, so that the cosines lie where CLIP's lie; ``agreement`` was set
-    for a zero-shot accuracy of 60 to 70%, and nothing was set by looking at other methods.
+    An image is the direction that all images share, plus the mean of its class, plus noise from
+    one covariance with a decaying spectrum; further views are the image plus a little of that
+    noise. A text feature is the direction that all texts share, at a fixed small cosine to that of
+    the images, plus a class part that correlates by ``agreement`` with the class mean. Lengths and
+    cosines are CLIP's; ``agreement`` was set for a zero-shot accuracy of 60 to 70%.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
     basis, _ = np.linalg.qr(rng.standard_normal((width, width)))
-    shared_image, shared_text = _shared_directions(basis[:, 0], basis[:, 1])
-    spread = _spread(basis[:, 2:])
+    shared_image, other = basis[:, 0], basis[:, 1]
+    shared_text = _COSINE_ACROSS * shared_image + math.sqrt(1.0 - _COSINE_ACROSS**2) * other
+    values = np.arange(1, width - 1) ** -_DECAY
+    # gives standard normal rows a covariance of trace one, (D - 2, D)
+    spread = np.asarray(np.sqrt(values / values.sum())[:, None] * basis[:, 2:].T)
     means = _unit(rng.standard_normal((n_classes, width - 2)) @ spread)
     labels = rng.integers(n_classes, size=n)
     noise_length = math.sqrt(1.0 - _SHARED_IMAGE - _CLASS_IMAGE)
@@ -58,17 +57,6 @@ def gaussian_stream(
     names = tuple(f"class {k:02d}" for k in range(n_classes))
     views = _views(rng, images, n_views, spread)
     return Features(views.astype(np.float32), Task(names, text.astype(np.float32)), labels)
-
-
-def _shared_directions(image: Numbers, other: Numbers) -> tuple[Numbers, Numbers]:
-    """Two unit vectors, one for images and one for texts, at a fixed cosine."""
-    return image, _COSINE_ACROSS * image + math.sqrt(1.0 - _COSINE_ACROSS**2) * other
-
-
-def _spread(basis: Numbers) -> Numbers:
-    """A matrix (D - 2, D) that gives standard normal rows a covariance of trace one."""
-    values = np.arange(1, basis.shape[1] + 1) ** -_DECAY
-    return np.asarray(np.sqrt(values / values.sum())[:, None] * basis.T)
 
 
 def _views(rng: np.random.Generator, images: Numbers, n_views: int, spread: Numbers) -> Numbers:

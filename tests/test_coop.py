@@ -1,8 +1,11 @@
-"""CoOp: what it learns on real images, and what becomes of that."""
+"""CoOp: how a context is trained, what it learns on real images, and what becomes of that."""
 
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +18,21 @@ from crg.checks.base import Check, another_direction, furnished, make_stream, ma
 from crg.encoders.mini import Mini
 from crg.methods import coop
 from crg.parts import context
+from crg.parts.context import (
+    TrainingPlan,
+    batches,
+    cross_entropy,
+    learn_context,
+    learning_rates,
+    starting_context,
+)
+from crg.parts.prompting import prompt_features
 from crg.resources import FEW, TEXT_ENCODER, FewShot
 from crg.shapes import shape_images
 from sentences import refused_in_one_sentence
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
+NAMES = ("red star.", "blue ring.", "green heart.")
 
 CHECKS: list[Check] = [
     answers.reset_returns_to_the_start,
@@ -68,17 +81,10 @@ def accuracy(adapter: crg.Adapter) -> float:
 
 
 def test_learnt_context_beats_zero_shot() -> None:
-    """Four labelled images per class of a shift raise accuracy on it by many points."""
+    """Four labelled images per class of a shift raise accuracy on it, with either context."""
     task = night_task()
     plain = accuracy(crg.create("zero_shot", task))
-    learnt = accuracy(crg.create("coop", task, epochs=20, lr=0.03, context_length=4))
-    assert learnt > plain + 0.08
-
-
-def test_context_per_class_beats_zero_shot() -> None:
-    """So does a context for each class, started from words."""
-    task = night_task()
-    plain = accuracy(crg.create("zero_shot", task))
+    assert accuracy(crg.create("coop", task, epochs=20, lr=0.03, context_length=4)) > plain + 0.08
     options = {"per_class": True, "context_words": "a photo of a", "epochs": 20, "lr": 0.1}
     assert accuracy(crg.create("coop", task, **options)) > plain + 0.05
 
@@ -96,8 +102,6 @@ def test_contexts_per_class_pass_the_checks_too(check: Check) -> None:
 
 def test_logits_are_those_of_the_learnt_prompt() -> None:
     """Predictions are s f . t with t encoded from the learnt vectors and the class names."""
-    import torch
-
     task = check_task()
     adapter, stream = crg.create("coop", task, epochs=5), make_stream(task, 10)
     logits = logits_of(adapter, stream)
@@ -112,61 +116,43 @@ def trainings(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The plan of each training from now on."""
     context.forget()
     done: list[Any] = []
-    real = context.learn_context
+    real = context.descend
 
-    def noted(*problem: Any) -> Any:
-        done.append(problem[-1])
-        return real(*problem)
+    def noted(*given: Any) -> Any:
+        done.append(given[-1])
+        return real(*given)
 
-    monkeypatch.setattr(context, "learn_context", noted)
+    monkeypatch.setattr(context, "descend", noted)
     return done
 
 
-def test_training_waits_for_the_first_image(trainings: list[Any]) -> None:
-    """Creating trains nothing, the first step does, and reset keeps what it learnt."""
-    task = check_task()
-    adapter = crg.create("coop", task, epochs=3)
-    assert trainings == []
-    adapter.step(make_stream(task, 1)[0])
-    context.forget()
-    adapter.reset()
-    adapter.step(make_stream(task, 1)[0])
-    assert [plan.epochs for plan in trainings] == [3]
-
-
-def test_epochs_follow_from_shots(trainings: list[Any]) -> None:
-    """Unless they are given, there are 50 epochs for one shot and 100 for three."""
-    for shots in (1, 16):  # but there are only three
-        crg.create("coop", check_task(), shots=shots).step(make_stream(check_task(), 1)[0])
-    assert [plan.epochs for plan in trainings] == [50, 100]
-
-
-def test_loading_does_not_train_again(tmp_path: Path, trainings: list[Any]) -> None:
-    """A saved state holds what was learnt."""
+def test_training_waits_for_the_first_image(tmp_path: Path, trainings: list[Any]) -> None:
+    """Creating trains nothing, the first step does; reset and a saved state keep the outcome."""
     task = check_task()
     adapter, stream = crg.create("coop", task, epochs=3), make_stream(task, 5)
+    assert trainings == []
     before = logits_of(adapter, stream)
     adapter.save(tmp_path / "state")
     context.forget()
+    adapter.reset()
+    adapter.step(stream[0])
     resources = {TEXT_ENCODER: task.resources[TEXT_ENCODER]}
     after = logits_of(crg.load(tmp_path / "state", resources), stream)
     np.testing.assert_array_equal(before, after)
-    assert len(trainings) == 1
+    assert [plan.epochs for plan in trainings] == [3]
 
 
 def test_same_training_is_done_once(trainings: list[Any]) -> None:
-    """Another adapter with the same images takes what was learnt, one with another seed not."""
+    """Another seed or number of shots trains again, for 50 epochs with one shot, 100 with three."""
     task = check_task()
-    for seed in (0, 0, 1):
-        crg.create("coop", task, epochs=2, seed=seed).step(make_stream(task, 1)[0])
-    assert [plan.seed for plan in trainings] == [0, 1]
+    for seed, shots in ((0, 1), (0, 1), (1, 1), (1, 16)):  # but there are only three
+        crg.create("coop", task, seed=seed, shots=shots).step(make_stream(task, 1)[0])
+    assert [(plan.seed, plan.epochs) for plan in trainings] == [(0, 50), (1, 50), (1, 100)]
 
 
 @pytest.mark.parametrize("per_class", [False, True])
 def test_class_that_comes_later(per_class: bool) -> None:
     """It gets the shared context, or the mean of the others', and changes no other logit."""
-    import torch
-
     task = check_task()
     adapter, stream = crg.create("coop", task, epochs=5, per_class=per_class), make_stream(task, 4)
     before = logits_of(adapter, stream)
@@ -190,12 +176,6 @@ def test_shots_limit_what_is_learnt_from() -> None:
     assert not np.array_equal(one, logits_of(crg.create("coop", task, epochs=9), stream))
 
 
-def test_missing_images_are_told_before_any_work() -> None:
-    """Without labelled images, coop is refused when it is made."""
-    with refused_in_one_sentence("labelled images"):
-        crg.create("coop", check_task().with_resources({FEW: None}))
-
-
 def test_removed_images_are_reported() -> None:
     """If all classes with images are removed before training, the first step says so."""
     task = check_task(n_classes=8)
@@ -206,14 +186,12 @@ def test_removed_images_are_reported() -> None:
         adapter.step(make_stream(task, 1)[0])
 
 
-def test_words_that_are_none_are_refused() -> None:
-    """A start from words needs words."""
+def test_what_does_not_fit_is_refused_before_any_work() -> None:
+    """No labelled images, no words, another width and too long a context are refused at once."""
+    with refused_in_one_sentence("labelled images"):
+        crg.create("coop", check_task().with_resources({FEW: None}))
     with refused_in_one_sentence("no words"):
         crg.create("coop", night_task(), context_words="...")
-
-
-def test_what_does_not_fit_is_refused_before_any_work() -> None:
-    """A text encoder of another width, and a context too long for it, are refused at once."""
     narrow = make_task(width=8).with_resources(check_task().resources)
     few = FewShot(np.eye(2, 8), (0, 1))
     with refused_in_one_sentence("width 16", "8 wide"):
@@ -222,14 +200,102 @@ def test_what_does_not_fit_is_refused_before_any_work() -> None:
         crg.create("coop", night_task(), context_length=24)
 
 
-def test_learns_where_gradients_are_switched_off() -> None:
-    """Code around that has no use for gradients does not keep coop from learning."""
-    import torch
+def problem(n: int = 12) -> tuple[Callable[[Any], Any], Any, Any, list[int]]:
+    """Text encoder, start, images (n, 8) and labels."""
+    encoder = furnished(make_task(width=8), [TEXT_ENCODER]).resources[TEXT_ENCODER]
+    encode = partial(prompt_features, encoder, endings=NAMES)
+    rng = np.random.default_rng(3)
+    images = torch.nn.functional.normalize(torch.tensor(rng.normal(size=(n, 8))), dim=1)
+    return encode, torch.tensor(rng.normal(size=(4, 6))), images, [k % 3 for k in range(n)]
 
-    task, stream = night_task(1), seen_at_night(7, 320)[0][:4]
-    options = {"epochs": 3, "lr": 0.1, "context_length": 2}
-    expected = logits_of(crg.create("coop", task, **options), stream)
-    context.forget()
-    with torch.inference_mode():
-        inside = logits_of(crg.create("coop", task, **options), stream)
-    np.testing.assert_array_equal(inside, expected)
+
+@pytest.mark.parametrize("epochs", [2, 5, 50])
+def test_schedule_is_that_of_torch(epochs: int) -> None:
+    """One epoch at 1e-5, then torch's cosine annealing over the number of epochs."""
+    sgd = torch.optim.SGD([torch.zeros(1, requires_grad=True)], 0.002)
+    cosine = torch.optim.lr_scheduler.CosineAnnealingLR(sgd, epochs)
+    expected = [1e-5]
+    for _ in range(epochs - 1):
+        expected.append(sgd.param_groups[0]["lr"])
+        sgd.step()
+        cosine.step()
+    np.testing.assert_allclose(learning_rates(epochs, 0.002), expected, rtol=1e-9)
+
+
+def test_batches_are_full_and_differ_by_epoch() -> None:
+    """Each epoch is a new order without repetition, and a rest is left out unless it is all."""
+    first, second = batches(70, TrainingPlan(epochs=2, batch=32))
+    assert [len(rows) for rows in first] == [32, 32]
+    together = np.concatenate(first)
+    assert len(set(together.tolist())) == 64
+    assert not np.array_equal(together, np.concatenate(second))
+    (only,) = batches(5, TrainingPlan(epochs=1, batch=32))
+    assert sorted(only[0].tolist()) == list(range(5))
+
+
+def test_training_is_plain_sgd() -> None:
+    """Written out, the steps are v <- 0.9 v + g + wd c; c <- c - lr v, g that of -ln p_y."""
+    encode, start, images, labels = problem()
+    moved, speed = start.clone(), torch.zeros_like(start)
+    for lr in learning_rates(4, 0.05):  # all images are one batch
+        leaf = moved.clone().requires_grad_(True)
+        odds = (20.0 * images @ encode(leaf).T).log_softmax(dim=1)
+        (gradient,) = torch.autograd.grad(-odds[range(12), labels].mean(), [leaf])
+        speed = 0.9 * speed + gradient + 5e-4 * moved
+        moved = moved - lr * speed
+    learnt = learn_context(encode, start, images, labels, 20.0, TrainingPlan(4, lr=0.05))
+    np.testing.assert_allclose(learnt, moved, rtol=1e-10)
+    eye = torch.eye(2, dtype=torch.float64)
+    loss = float(cross_entropy(eye, eye[:1], torch.tensor([0]), 3.0))
+    assert loss == pytest.approx(math.log1p(math.exp(-3.0)), rel=1e-12)
+
+
+def test_loss_falls() -> None:
+    """On mini's text encoder the loss of one image per class falls with the epochs."""
+    encoder, labels = Mini().promptable(), [0, 1, 2]
+    encode = partial(prompt_features, encoder, endings=NAMES)
+    targets = encoder.encode(encoder.context_of("itap of a large"), NAMES).detach()
+    start = torch.tensor(starting_context(encoder, (), "", 16, 0))
+    losses = []
+    for epochs in (1, 6, 12):
+        learnt = learn_context(encode, start, targets, labels, 19.0, TrainingPlan(epochs, 0.05))
+        losses.append(float(cross_entropy(encode(learnt), targets, torch.tensor(labels), 19.0)))
+    assert losses == sorted(losses, reverse=True) and losses[-1] < 0.9 * losses[0]
+
+
+def test_training_depends_on_its_seed_alone() -> None:
+    """Equal seeds give equal bits, also without gradients switched on around; others do not."""
+    encode, start, images, labels = problem(40)
+
+    def trained(seed: int) -> Any:
+        context.forget()
+        plan = TrainingPlan(epochs=3, lr=0.05, batch=8, seed=seed)
+        return learn_context(encode, start, images, labels, 20.0, plan)
+
+    first = trained(0)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            assert torch.equal(first, trained(0))
+    assert not torch.equal(first, trained(1))
+
+
+def test_overflow_ends_training() -> None:
+    """A gradient that is not finite leaves the last finite context."""
+    encode, start, images, labels = problem()
+    kept = learn_context(
+        lambda vectors: encode(vectors) * torch.inf, start, images, labels, 20.0, TrainingPlan(3)
+    )
+    assert torch.equal(kept, start)
+
+
+def test_starts() -> None:
+    """Words give their embeddings, chance gives N(0, 0.02) by seed and by the class's name."""
+    encoder = Mini().promptable()
+    words = starting_context(encoder, (), "a photo of a", 16, 0)
+    np.testing.assert_array_equal(words, encoder.context_of("a photo of a"))
+    drawn = starting_context(encoder, (), "", 16, 0)
+    assert drawn.shape == (16, 128) and 0.019 < drawn.std() < 0.021
+    assert not np.array_equal(drawn, starting_context(encoder, (), "", 16, 1))
+    both = starting_context(encoder, ("a", "b"), "", 5, 0)
+    assert both.shape == (2, 5, 128)
+    np.testing.assert_array_equal(both[::-1], starting_context(encoder, ("b", "a"), "", 5, 0))

@@ -39,7 +39,11 @@ def encoded(tmp_path: Path, folder: Path) -> Path:
 
 
 def test_generated_views_come_last(tmp_path: Path, folder: Path, encoded: Path) -> None:
-    """The ordinary views are those of a store without, the others are made like row 0."""
+    """The ordinary views are those of a store without, the others are made like row 0.
+
+    Threads that read ahead and one that does not give the same files.
+    """
+    assert is_as_in_one_go(encoded, dots(20), workers=0, variations=Variations(folder, 2))
     run(dots(20), tmp_path / "plain")
     made, plain = read_features(encoded), read_features(tmp_path / "plain")
     assert made.n_views == 3 + 2
@@ -55,11 +59,6 @@ def test_generated_views_come_last(tmp_path: Path, folder: Path, encoded: Path) 
     assert plain.generated is None and "generated" not in plain.task.resources
     key = read_header(tmp_path / "plain").key
     assert not [name for name in key if "generated" in name or "variations" in name]
-
-
-def test_workers_do_not_change_the_bytes(encoded: Path, folder: Path) -> None:
-    """Threads that read ahead and one that does not give the same files."""
-    assert is_as_in_one_go(encoded, dots(20), workers=0, variations=Variations(folder, 2))
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".safetensors"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -23,7 +21,7 @@ from crg.streams.orders import shuffled
 from sentences import refused_in_one_sentence
 from synthetic import gaussian_stream
 
-CACHED = ("tda", "dpe", "crg")
+CACHED = ("tda", "dpe", "crg", "anchored", "dota")
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +59,7 @@ def test_the_share_of_insertions_is_reached(share: float, keeps: int) -> None:
 def test_a_seed_decides_what_is_hit() -> None:
     """Another seed hits other images, and hits are spread over them without a pattern."""
     some, others = hits(0.3)[0], hits(0.3, seed=1)[0]
-    assert some != others
-    gaps = np.diff(sorted(some))
-    assert len(set(gaps.tolist())) > 4
+    assert some != others and len(set(np.diff(sorted(some)).tolist())) > 4
 
 
 @given(st.integers(2, 9), st.data())
@@ -85,15 +81,11 @@ def test_wrong_classes_are_equally_likely() -> None:
     assert counts[[0, 2, 3, 5]] == pytest.approx([1500] * 4, rel=0.1)
 
 
-def test_another_process_hits_the_same_images() -> None:
+def test_any_process_hits_the_same_images() -> None:
     """Nothing depends on Python's own hashes, which differ from process to process."""
-    code = (
-        "from crg.streams.label_noise import LabelNoise as M;"
-        "f = M(0.5, {}, 9, 3); print([f.filed_under(1, f'photo {i}') for i in range(50)])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     filing = LabelNoise(0.5, {}, 9, 3)
-    assert done.stdout.strip() == str([filing.filed_under(1, f"photo {i}") for i in range(50)])
+    found = [filing.filed_under(1, f"photo {i}") for i in range(10)]
+    assert found == [1, 1, 1, 1, 3, 1, 7, 3, 8, 8]
 
 
 def test_what_found_a_place_is_counted() -> None:
@@ -124,7 +116,7 @@ def test_what_crg_derives_follows_the_queue_that_was_used(stream: Features) -> N
 def test_the_negative_cache_of_tda_is_not_misled(stream: Features) -> None:
     """Only the queues that are shown to people are; what is possible stays in its place."""
     clean, misled = (crg.create("tda", stream.task) for _ in range(2))
-    misled._method.queues.filing = LabelNoise(0.5, {}, 5, 0)  # type: ignore[union-attr]
+    misled._method.file_with(LabelNoise(0.5, {}, 5, 0))
     states = []
     for adapter in (clean, misled):
         list(iter_run(adapter, stream, range(80)))
@@ -135,37 +127,25 @@ def test_the_negative_cache_of_tda_is_not_misled(stream: Features) -> None:
 
 
 @pytest.mark.parametrize("method", CACHED)
-def test_nobody_mislabelled_is_as_without(method: str, stream: Features) -> None:
-    """With a fraction of zero, or a filing that never hits, a run is the same to the last bit."""
+def test_a_run_counts_what_it_misfiled(method: str, stream: Features) -> None:
+    """The fraction of what was kept got a wrong class, and the cache is less pure for it.
+
+    With a fraction of zero, or a filing that never hits, a run is the same to the last bit.
+    """
     expected: list[Any] = []
-    plain = run(stream, method, on_step=lambda s: expected.append(s.prediction.logits.tolist()))
-    none = run(stream, method, scenario=Scenario(mislabelled=0.0))
-    assert none.metrics["predicted"] == plain.metrics["predicted"]
-    assert none.metrics["mislabelled"] is None
+    clean = run(stream, method, on_step=lambda s: expected.append(s.prediction.logits.tolist()))
+    assert clean.metrics["mislabelled"] is None
     adapter = crg.create(method, stream.task)
-    adapter._method.queues.filing = LabelNoise(0.0, {}, 5, 0)  # type: ignore[union-attr]
+    assert adapter._method.file_with(LabelNoise(0.0, {}, 5, 0))
     steps = iter_run(adapter, stream, shuffled(80, 0), block=32)
     assert [step.prediction.logits.tolist() for step in steps] == expected
-
-
-@pytest.mark.parametrize("method", CACHED)
-def test_a_run_counts_what_it_misfiled(method: str, stream: Features) -> None:
-    """The fraction of what was kept got a wrong class, and the cache is less pure for it."""
-    clean = run(stream, method)
     noisy = run(stream, method, scenario=Scenario(mislabelled=0.5))
     counts = noisy.metrics["mislabelled"]
     assert counts["insertions"] >= 15
     assert abs(counts["mislabelled"] - 0.5 * counts["insertions"]) <= 1
     assert noisy.metrics["purity"] < clean.metrics["purity"]
     assert noisy.zero_shot["predicted"] == clean.zero_shot["predicted"]
-    assert noisy.zero_shot["mislabelled"] is None
-
-
-def test_methods_without_a_cache_are_not_misled(stream: Features) -> None:
-    """Zero-shot has nothing to misfile and says so."""
-    assert (
-        run(stream, "zero_shot", scenario=Scenario(mislabelled=1.0)).metrics["mislabelled"] is None
-    )
+    assert noisy.zero_shot["mislabelled"] is None  # it has nothing to misfile
 
 
 def test_a_fraction_beyond_one_is_refused() -> None:

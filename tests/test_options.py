@@ -27,6 +27,7 @@ class Config:
 
     queue_size: int = option(12, "slots per queue", at_least=1)
     share: float = option(0.1, "fraction of views kept", above=0, at_most=1)
+    rare: float = option(0.0, "zero or more than one", at_least=1, or_zero=True)
     negative: bool = option(True, "use the negative cache")
     predict_on: str = option("original", "which view", choices=("original", "confident"))
 
@@ -46,6 +47,8 @@ class Config:
         ("negative", "1", True),
         ("negative", False, False),
         ("predict_on", "confident", "confident"),
+        ("rare", 0, 0.0),
+        ("rare", 5, 5.0),
     ],
 )
 def test_values_are_read_as_the_fields_type(name: str, value: Any, kept: Any) -> None:
@@ -74,19 +77,15 @@ def test_values_are_read_as_the_fields_type(name: str, value: Any, kept: Any) ->
         ("negative", 1, "true or false"),
         ("predict_on", "both", "original, confident"),
         ("predict_on", 3, "a word"),
+        ("rare", 0.5, "0 or at least 1"),
         ("que_size", 3, "'queue_size'"),
-        ("zzz", 3, "negative, predict_on, queue_size, share"),
+        ("zzz", 3, "negative, predict_on, queue_size, rare, share"),
     ],
 )
 def test_bad_values_are_refused(name: str, value: Any, words: str) -> None:
     """A value that the field does not allow is refused in one sentence that names the option."""
     with refused_in_one_sentence(name, words):
         build_config("it", Config, {name: value})
-
-
-def test_defaults_stand_where_nothing_is_given() -> None:
-    """Without options the configuration is the default one."""
-    assert build_config("it", Config, {}) == Config()
 
 
 def test_nearest_offers_what_comes_close() -> None:
@@ -107,10 +106,9 @@ def test_every_preset_is_allowed(method: str) -> None:
     config = crg.get_method(method).Config
     assert len(presets_of(method)) >= 11
     for preset in presets_of(method):
-        built = build_config(method, config, {"preset": preset})
-        assert all(
-            getattr(built, k) == v for k, v in with_preset(method, {"preset": preset}).items()
-        )
+        given = {"preset": preset}
+        built = build_config(method, config, given)
+        assert all(getattr(built, k) == v for k, v in with_preset(method, given).items())
 
 
 def test_presets_are_for_datasets_of_the_catalogue() -> None:
@@ -120,20 +118,12 @@ def test_presets_are_for_datasets_of_the_catalogue() -> None:
         assert set(datasets) <= set(catalogue())
 
 
-def test_a_preset_is_never_the_default() -> None:
-    """Without being asked for, no preset is used, and the one for DTD differs from the default."""
+def test_a_preset_sets_what_is_not_given() -> None:
+    """It is used where asked for, options beside it win, and a record holds what it stands for."""
     plain, tuned = crg.create("tda", TASK), crg.create("tda", TASK, preset="published/dtd")
     assert plain.config.positive_sharpness == 5.0 and tuned.config.positive_sharpness == 3.0
-
-
-def test_what_is_given_beside_a_preset_wins() -> None:
-    """An option of one's own is not overruled."""
     adapter = crg.create("dpe", TASK, preset="published/dtd", beta=9.0)
     assert (adapter.config.beta, adapter.config.align) == (9.0, 0.2)
-
-
-def test_runs_are_recorded_with_the_options_themselves() -> None:
-    """A record holds what the preset stands for, so that it can be repeated without it."""
     options = typed_options("tda", {"preset": "published/eurosat"})
     assert options == {"positive_weight": 4.0, "positive_sharpness": 8.0}
 

@@ -91,7 +91,9 @@ def test_gradients_equal_finite_differences(text: Any) -> None:
 
 
 def test_copies_give_the_same_and_leave_the_model_alone(encoder: Any, text: Any) -> None:
-    """A pickled or deep copy gives the same features, and the encoder's own do not change."""
+    """A copy gives the same features, the encoder's own do not change, and no tower comes along."""
+    if text.name != "mini":
+        assert not hasattr(text.model, "visual") and hasattr(encoder.model, "visual")
     before = encoder.encode_texts(ENDINGS)
     context = text.context_of("a photo of a")
     expected = text.encode(context, ENDINGS)
@@ -109,22 +111,12 @@ def test_contexts_that_leave_no_room_are_refused(text: Any) -> None:
         text.encode(vector.expand(limit + 1, -1), ["cat"])
 
 
-def test_image_towers_are_left_behind(encoder: Any, text: Any) -> None:
-    """The text half of a model of open_clip takes no image tower along."""
-    if text.name != "mini":
-        assert not hasattr(text.model, "visual") and hasattr(encoder.model, "visual")
-
-
-def test_unknown_towers_are_refused() -> None:
-    """A model whose table of embeddings cannot be found is refused by name."""
-    model = torch.nn.Module()
-    model.text = torch.nn.Linear(2, 2)
+def test_models_that_cannot_take_a_context_are_refused() -> None:
+    """A table of embeddings that cannot be found, or a tokenizer that moves words, has a name."""
+    strange = torch.nn.Module()
+    strange.text = torch.nn.Linear(2, 2)
     with refused_in_one_sentence("strange", "open_clip"):
-        OpenClipPrompts("strange", model, None)
-
-
-def test_tokenizer_that_move_words_are_refused() -> None:
-    """A tokenizer that does not keep the words in their places is refused by name."""
+        OpenClipPrompts("strange", strange, None)
     model = make_model("small-vit")  # makes the name of its tokenizer known
     text = OpenClipPrompts("odd", model, open_clip().get_tokenizer("small-vit"))
     text.tokenizer = Reversing(text.tokenizer)

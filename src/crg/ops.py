@@ -67,11 +67,6 @@ def softmax_and_entropy(logits: Array) -> tuple[Array, Array]:
     return probs, xp.log1p(total - 1.0) - moment / total
 
 
-def normalized_entropy(probs: Array) -> float:
-    """H(p) / ln K of one distribution, in [0, 1]."""
-    return min(1.0, float(entropy(probs)) / math.log(probs.shape[-1]))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Confident:
     """The confident views of one image, and their joint prediction."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from crg.adapter import Adapter, create
-from crg.checks import answers, inputs, state
+from crg.checks import answers, state
 from crg.checks.answers import same_stream_gives_same_logits
 from crg.checks.base import Check, CheckFailed, CheckSkipped, Make, Verdict, furnished
 from crg.methods.registry import get_method
@@ -36,7 +36,7 @@ __all__ = [
 
 CHECKS: list[Check] = [  # every function of these modules that takes ``make`` alone
     function
-    for module in (answers, inputs, state)
+    for module in (answers, state)
     for function in vars(module).values()
     if inspect.isfunction(function)
     and function.__module__ == module.__name__

@@ -100,18 +100,12 @@ def require_close(left: Logits, right: Logits, tolerance: float, sentence: str) 
 
 Floats = np.ndarray[Any, Any]
 
-N_CLASSES = 5
-WIDTH = 16
 VIEW_COUNTS = (1, 8)
 ADDED = "one more"  # the class that checks add, in the direction of ``another_direction``
 
 
 def make_task(
-    dtype: str = "float64",
-    *,
-    n_classes: int = N_CLASSES,
-    width: int = WIDTH,
-    logit_scale: float = 20.0,
+    dtype: str = "float64", *, n_classes: int = 5, width: int = 16, logit_scale: float = 20.0
 ) -> Task:
     """Classes with random directions as text features."""
     text = np.random.default_rng(0).standard_normal((n_classes, width))
@@ -145,7 +139,7 @@ def _unit(rows: Floats) -> Floats:
 _SHOTS = 3
 _CONTEXT_WIDTH = 6
 _GENERATED = 3  # of eight views; where a check gives one view, it is the original
-_LABELLED = frozenset(f"class {k}" for k in range(N_CLASSES))
+_LABELLED = frozenset(f"class {k}" for k in range(5))
 
 
 def furnished(task: Task, needs: Iterable[str]) -> Task:
@@ -182,17 +176,12 @@ class WordHashes:
         """normalize(e_k + tanh(mean of the context times a matrix that depends on k))."""
         import torch
 
-        names = [end.rstrip(".") for end in endings]
-        unbent = [
-            self.known[name] if name in self.known else _direction(name, self.width)
-            for name in names
-        ]
-        ends = torch.from_numpy(np.stack(unbent))
-        bends = np.stack(
-            [_direction(f"bend {end}", _CONTEXT_WIDTH * self.width) for end in endings]
-        )
-        matrices = torch.from_numpy(bends).reshape(len(endings), _CONTEXT_WIDTH, self.width)
-        mean = context.mean(dim=-2).expand(len(endings), _CONTEXT_WIDTH).to(ends.dtype)
+        n, width, names = len(endings), self.width, [end.rstrip(".") for end in endings]
+        unbent = [self.known.get(name, _direction(name, width)) for name in names]
+        bends = [_direction(f"bend {end}", _CONTEXT_WIDTH * width) for end in endings]
+        ends, bent = (torch.from_numpy(np.stack(rows)) for rows in (unbent, bends))
+        matrices = bent.reshape(n, _CONTEXT_WIDTH, width)
+        mean = context.mean(dim=-2).expand(n, _CONTEXT_WIDTH).to(ends.dtype)
         bent = ends + torch.tanh(torch.einsum("ke,ked->kd", mean, matrices))
         return torch.nn.functional.normalize(bent, dim=-1)
 
@@ -200,9 +189,8 @@ class WordHashes:
 def _few(task: Task) -> FewShot:
     pairs = [(k, name) for k, name in enumerate(task.class_names) if name in _LABELLED]
     text = np.asarray(task.text_features)[[k for k, _ in pairs]]
-    noise = [
-        _direction(f"{name} {shot}", task.width) for _, name in pairs for shot in range(_SHOTS)
-    ]
+    shots = [f"{name} {shot}" for _, name in pairs for shot in range(_SHOTS)]
+    noise = [_direction(shot, task.width) for shot in shots]
     rows = np.repeat(text, _SHOTS, axis=0) + 0.3 * np.stack(noise)
     labels = np.repeat([k for k, _ in pairs], _SHOTS)
     return FewShot(like(rows, task.text_features), tuple(labels.tolist()))
@@ -219,7 +207,6 @@ def _text_encoder(task: Task) -> WordHashes:
 @functools.cache
 def _direction(text: str, width: int) -> np.ndarray[Any, Any]:
     """A unit vector that depends on the text alone."""
-    seed = int.from_bytes(
-        hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8], "little"
-    )
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+    seed = int.from_bytes(digest[:8], "little")
     return _unit(np.random.default_rng(seed).standard_normal(width))

@@ -106,11 +106,8 @@ def corrections_are_taken_in_or_refused(make: Make) -> None:
         try:
             adapter.correct(views[0], name, f"corrected {number}")
         except InputError as error:
-            refused = "cannot be corrected" in str(error)
-            require(
-                refused, f"A correction was refused without saying that none are taken: {error}"
-            )
-            return
+            sentence = f"A correction was refused without saying that none are taken: {error}"
+            return require("cannot be corrected" in str(error), sentence)
         require(adapter.n_steps == 40, "A correction was counted as a step")
     copied = copy.deepcopy(adapter)
     for views in stream[50:]:
@@ -182,9 +179,8 @@ def order_of_classes_does_not_matter(make: Make) -> None:
     """Classes in another order give the same logits in that order."""
     task = make_task()
     order = np.random.default_rng(5).permutation(task.n_classes)
-    shuffled = Task(
-        tuple(task.class_names[k] for k in order), task.text_features[order], task.logit_scale
-    )
+    names = tuple(task.class_names[k] for k in order)
+    shuffled = Task(names, task.text_features[order], task.logit_scale)
     for views in VIEW_COUNTS:
         stream = make_stream(task, 100, views)
         expected = [logits[order] for logits in run(make(task), stream)]

@@ -27,12 +27,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from crg.methods.base import Method, copied
 from crg.methods.options import option
 from crg.methods.registry import register
 from crg.ops import normalize, softmax, softmax_and_entropy
-from crg.parts.cache import Filing, filed_softly, one_class
+from crg.parts.cache import one_class
+from crg.parts.precision import ridged
 from crg.parts.recent import RecentImages, Shifts
 from crg.parts.soft_counts import SoftCounts, spread
 from crg.types import Array, Diagnostics, Prediction, Sample, SampleId, namespace
@@ -41,15 +43,8 @@ _AGREEMENT = 0.85  # of the mean view with the original, above which both are bl
 _LEAST_VARIANCE = 1e-6  # of all dimensions together
 _HEAVIEST = 50.0  # ln tau: no stream gets near, and e^50 times a density still fits float32
 _FARTHEST = 1e12  # psi: precisions times squared distances of unit vectors stay below
+Projection: TypeAlias = tuple[Array, float]  # mu_k . P x, (K,), double precision, and x . P x
 _FALLBACK = "the covariance needed ten times the prior variance to be inverted"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Projection:
-    """The products of an image with the precision matrix."""
-
-    linear: Array  # mu_k . P x, (K,), double precision
-    square: float  # x . P x
 
 
 @register
@@ -82,7 +77,7 @@ class Anchored(Method):
 
     name = "anchored"
     paper = "a method of this project: docs/methods.md"
-    _not_saved = Method._not_saved | {"filing"}
+    _rows = ("answered", "expected", "evidence", "quadratic", "anchors", "means")
 
     @dataclass(frozen=True)
     class Config:
@@ -109,7 +104,7 @@ class Anchored(Method):
         views: str = option("blend", "several views: averaged where they agree with the original, "
                             "ignored, or always averaged", choices=("blend", "original", "always"))
         half_life: float = option(0.0, "images after which an image counts half, for streams that "
-                                  "drift; 0: never", at_least=0, at_most=1e9)
+                                  "drift; 0: never", at_least=1, or_zero=True, at_most=1e9)
         margin: float = option(2.0, "lead that a correction gives, nats", at_least=0, at_most=100)
         memory: int = option(1000, "images that can be corrected by id", at_least=0, at_most=10**6)
         # fmt: on
@@ -118,7 +113,7 @@ class Anchored(Method):
         """Forget all images."""
         text = self.task.text_features
         xp, n_classes = namespace(text), text.shape[0]
-        self.filing: Filing | None = None
+        self.filing = None
         self.seen = SoftCounts(text)
         self.recent = RecentImages(text, self.config.memory)
         self.log_weight = math.log(self.config.first_weight)  # ln tau
@@ -137,11 +132,10 @@ class Anchored(Method):
 
     def step(self, sample: Sample) -> Prediction:
         """Answer one image, then learn from it."""
-        x, text = self._feature(sample.views, count=True), self.task.text_features
-        zero_shot = self.task.logit_scale * (text @ x)
+        x = self._feature(sample.views, count=True)
+        logits = zero_shot = self._zero_shot(x)
         p, h = softmax_and_entropy(zero_shot)
-        logits, probs, sight = zero_shot, p, None
-        events: tuple[str, ...] = ()
+        probs, sight, events = p, None, ()  # type: Array, Projection | None, tuple[str, ...]
         if self._has_evidence():
             events = self._refresh() if self._is_due() else ()
             sight = self._see(x)
@@ -157,8 +151,8 @@ class Anchored(Method):
         if self._has_evidence() and not self.refreshed_at:
             (refreshed := copied(self))._refresh()
             return refreshed.answer(sample)
-        x, text = self._feature(sample.views), self.task.text_features
-        logits = zero_shot = self.task.logit_scale * (text @ x)
+        x = self._feature(sample.views)
+        logits = zero_shot = self._zero_shot(x)
         p, h = softmax_and_entropy(zero_shot)
         if self._has_evidence():
             logits = self._logits(x, zero_shot, self._densities(self._see(x)))
@@ -178,17 +172,16 @@ class Anchored(Method):
         self.refreshed_at = 0.0
         for sample in samples:
             x, answer = self._feature(sample.views), learnt.answer(sample)
-            r, label = learnt._said(sample.id), answer.diagnostics.pseudo_label
-            r = self._responsibilities(answer.probs, label, sample.id) if r is None else r
-            self._learn(x, softmax(self.task.logit_scale * (text @ x)), r, sample.id, None)
+            known = learnt.recent.find(sample.id) if learnt.shifts.n_steps else None
+            if known and float(known.counted @ known.counted) == 1.0:  # a person corrected it
+                r = known.counted
+            else:
+                label = answer.diagnostics.pseudo_label
+                r = self._responsibilities(answer.probs, label, sample.id)
+            self._learn(x, softmax(self._zero_shot(x)), r, sample.id, None)
         for name in ("answered", "expected", "evidence"):  # _learn faded and counted them again
             setattr(self, name, getattr(learnt, name))
         self._refresh()
-
-    def _said(self, sample_id: SampleId) -> Array | None:
-        """r of an image that a person corrected, (K,); None if it is not remembered."""
-        known = self.recent.find(sample_id) if self.shifts.n_steps else None
-        return known.counted if known and float(known.counted @ known.counted) == 1.0 else None
 
     def _feature(self, views: Array, count: bool = False) -> Array:
         """x: normalise(f_0 + normalise(mean of all views)) where the two agree often enough."""
@@ -224,17 +217,15 @@ class Anchored(Method):
         variance = 1.0 - float(mean @ mean) + 1.0 / seen.n_images  # D v
         variance = max(_LEAST_VARIANCE, min(1.0, variance))
         freedom = seen.weight - float(xp.sum(seen.counts / (seen.counts + 1.0)))  # f
-        found, events = seen.inverse_scatter(variance), ()  # type: Array | None, tuple[str, ...]
-        while found is None:
-            variance *= 10.0
-            found, events = seen.inverse_scatter(variance), (*events, _FALLBACK)
+        eye = xp.eye(width, dtype=xp.float64, device=text.device)
+        found, times = ridged(seen.inverse_scatter, variance, eye)
         self.precision = xp.astype((max(0.0, freedom) + width) * found, text.dtype)
         self.anchor_error = seen.anchor_error(self.anchors, self.precision)
         self.refreshed_at, self.n_since = seen.n_images, 0
         everything = xp.arange(n_classes, device=text.device)
         self._place_means(everything)
         self._measure_means(everything)
-        return events
+        return times * (_FALLBACK,)
 
     def _firmness(self) -> float:
         """Step 2: kappa = strictness / u^2 + growth (1/u^2 - 1) Nbar, at most ``firmest``."""
@@ -258,12 +249,12 @@ class Anchored(Method):
     def _see(self, x: Array) -> Projection:
         """Multiply an image with the precision: mu . P x and x . P x."""
         xp, onto = namespace(x), self.precision @ x
-        return Projection(xp.astype(self.means @ onto, xp.float64), float(x @ onto))
+        return xp.astype(self.means @ onto, xp.float64), float(x @ onto)
 
     def _densities(self, sight: Projection) -> Array:
         """Step 4: G_k = -1/2 ((x - mu_k) . P (x - mu_k) - u^2 c_k) - max G."""
-        xp = namespace(self.quadratic)
-        form = self.quadratic - 2.0 * sight.linear + sight.square
+        xp, (linear, square) = namespace(self.quadratic), sight
+        form = self.quadratic - 2.0 * linear + square
         densities = -0.5 * (form - self.spread**2 * self._self_distances())
         return densities - xp.max(densities)
 
@@ -292,7 +283,7 @@ class Anchored(Method):
         balance = self.config.balance * xp.log((self.answered + 1.0) / (self.expected + 1.0))
         gained = e * balance + e * math.exp(self.log_weight) * densities
         logits = zero_shot + xp.astype(gained, zero_shot.dtype)
-        return logits + self.shifts.of(self._centred(x)) if self.shifts.n_steps else logits
+        return logits + self.shifts.rows @ self._centred(x) if self.shifts.n_steps else logits
 
     def _centred(self, x: Array) -> Array:
         """x less the mean of all images, (D,)."""
@@ -308,7 +299,7 @@ class Anchored(Method):
         """r_k = p_k^power, or 1 for the class that injected label noise chose, (K,)."""
         xp, r = namespace(p), p**self.config.power
         r = xp.where(r < self.config.floor, xp.zeros_like(r), r)
-        return filed_softly(self.filing, r, label, sample_id)
+        return self._filed(r, label, sample_id)
 
     def _learn(
         self, x: Array, p: Array, r: Array, sample_id: SampleId, sight: Projection | None
@@ -333,19 +324,14 @@ class Anchored(Method):
 
     def _follow_means(self, classes: Array, r: Array, sight: Projection) -> None:
         """mu . P mu after mu moved to (1 - c) mu + c x, with c = r / (kappa + N)."""
-        xp = namespace(r)
+        xp, (linear, square) = namespace(r), sight
         c = xp.astype(r, xp.float64) / (self.firmness + self.seen.counts[classes])
-        kept, linear = 1.0 - c, sight.linear[classes]
-        moved = kept * self.quadratic[classes] + 2.0 * c * linear
-        self.quadratic[classes] = kept * moved + c * c * sight.square
+        kept = 1.0 - c
+        moved = kept * self.quadratic[classes] + 2.0 * c * linear[classes]
+        self.quadratic[classes] = kept * moved + c * c * square
 
     def _extra(self) -> dict[str, float]:
         return {"weight": math.exp(self.log_weight), "firmness": self.firmness}
-
-    def file_with(self, filing: Filing) -> bool:
-        """Let injected label noise choose the class that an image counts for."""
-        self.filing = filing
-        return True
 
     def recall(self, sample_id: SampleId) -> Array | None:
         """The feature of an image among the latest ``memory``, (D,)."""
@@ -366,8 +352,7 @@ class Anchored(Method):
             self.evidence = namespace(x).clip(self.evidence + change, min=0.0)
             self.recent.counted[known.place, :] = r
         self._refresh()
-        zero_shot = self.task.logit_scale * (self.task.text_features @ x)
-        logits = self._logits(x, zero_shot, self._densities(self._see(x)))
+        logits = self._logits(x, self._zero_shot(x), self._densities(self._see(x)))
         self.shifts.learn(logits, label, self._centred(x), self.config.margin)
 
     def _is_sound(self) -> bool:
@@ -383,18 +368,10 @@ class Anchored(Method):
     def add_class(self, text: Array) -> None:
         """Add a class, which stands at its anchor until images count for it."""
         super().add_class(text)
-        xp = namespace(text)
-        for name in ("answered", "expected", "evidence", "quadratic"):
-            known = getattr(self, name)
-            setattr(self, name, xp.concat([known, xp.zeros_like(known[:1, ...])]))
-        self.anchors = xp.concat([self.anchors, text[None, :]])
-        self.means = xp.concat([self.means, text[None, :]])
+        self.anchors[-1, :] = self.means[-1, :] = text
         self.refreshed_at = 0.0
 
     def remove_class(self, index: int) -> None:
         """Drop a class's rows; its part of the within-class scatter stays."""
         super().remove_class(index)
-        keep = [k for k in range(self.means.shape[0]) if k != index]
-        for name in ("answered", "expected", "evidence", "quadratic", "anchors", "means"):
-            setattr(self, name, getattr(self, name)[keep, ...])
         self.refreshed_at = 0.0

@@ -7,19 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from crg.ops import confident_views, softmax, softmax_and_entropy
-from crg.parts.cache import Cache, Filing
+from crg.ops import Confident, confident_views, softmax, softmax_and_entropy
+from crg.parts.cache import Cache, Filing, one_class
 from crg.parts.state import Stateful
-from crg.types import (
-    Array,
-    Diagnostics,
-    InputError,
-    Prediction,
-    Sample,
-    SampleId,
-    Task,
-    namespace,
-)
+from crg.types import Array, Diagnostics, InputError, Prediction, Sample, SampleId, Task, namespace
 
 M = TypeVar("M", bound="Method")
 
@@ -27,10 +18,9 @@ M = TypeVar("M", bound="Method")
 class Method(Stateful, ABC):
     """Subclass, set ``name``, ``paper`` and ``Config``, write ``reset`` and ``step``.
 
-    Attributes set by ``reset`` are the state: arrays, plain values and parts are saved
-    and restored without further code, and parts follow when classes come and go. A method
-    that keeps arrays with one row per class overrides ``add_class`` and
-    ``remove_class`` too.
+    Attributes set by ``reset`` are the state: arrays, plain values and parts are saved and
+    restored without further code. Parts follow when classes come and go, and so do arrays with
+    one row per class that are named in ``_rows``; a new row is zero unless ``add_class`` sets it.
     """
 
     name: ClassVar[str]
@@ -38,7 +28,8 @@ class Method(Stateful, ABC):
     Config: ClassVar[type[Any]]
     needs: ClassVar[tuple[str, ...]] = ()  # names of crg.resources that the task must have
     forgets: ClassVar[bool] = False  # its answer does not depend on the images before
-    _not_saved: ClassVar[frozenset[str]] = frozenset({"task", "config"})
+    filing: Filing | None  # None in ``reset`` of a method that learns soft labels, by ``_filed``
+    _not_saved: ClassVar[frozenset[str]] = frozenset({"task", "config", "filing"})
 
     def __init__(self, task: Task, config: Any) -> None:
         self.task = task
@@ -72,23 +63,32 @@ class Method(Stateful, ABC):
 
     def batches(self, samples: Sequence[Sample]) -> Iterator[Sequence[Sample]]:
         """``samples`` in the portions that one call of ``step_many`` takes."""
-        if type(self).step_many is not Method.step_many:
-            yield samples
-            return
-        for sample in samples:
-            yield [sample]
+        by_itself = type(self).step_many is Method.step_many
+        return iter([[each] for each in samples] if by_itself else [samples])
 
     @property
     def queues(self) -> Cache | None:
-        """The cache to show to people, if the method keeps one."""
-        return None
+        """The cache to show to people, if the method keeps one as ``self.cache``."""
+        cache = getattr(self, "cache", None)
+        return cache if isinstance(cache, Cache) else None
 
     def file_with(self, filing: Filing) -> bool:
         """Let an experiment decide under which class images are learnt; False if none are."""
-        if self.queues is None:
-            return False
-        self.queues.filing = filing
-        return True
+        learner = self if hasattr(self, "filing") else self.queues
+        if learner is not None:
+            learner.filing = filing
+        return learner is not None
+
+    def _filed(self, weights: Array, label: int, sample_id: SampleId) -> Array:
+        """How much an image counts for each class, (K,): by ``weights``, or as it was filed.
+
+        Filed under another class than ``label``, it counts one there and nothing elsewhere.
+        """
+        if self.filing is None:
+            return weights
+        filed = self.filing.filed_under(label, sample_id)
+        self.filing.was_kept(sample_id)
+        return weights if filed == label else one_class(filed, weights)
 
     def recall(self, sample_id: SampleId) -> Array | None:
         """The feature (D,) of an image that is still kept, by its id."""
@@ -97,10 +97,8 @@ class Method(Stateful, ABC):
     def correct(self, sample: Sample, label: int) -> None:
         """Learn that an image is of class ``label``: it goes into that queue, at entropy 0."""
         queues = self._correctable()
-        task, share = self.task, getattr(self.config, "view_share", 1.0)
-        seen = confident_views(sample.views, task.text_features, task.logit_scale, share)
-        queues.forget(sample.id, task.text_features)
-        queues.keep(label, seen.feature, sample.id)
+        queues.forget(sample.id, self.task.text_features)
+        queues.keep(label, self._confident(sample.views).feature, sample.id)
         self._derive()
 
     def _correctable(self) -> Cache:
@@ -123,20 +121,32 @@ class Method(Stateful, ABC):
     def _derive(self) -> None:
         """Recompute whatever follows from the task and the queues; override where anything does."""
 
+    def _zero_shot(self, x: Array) -> Array:
+        """s x . t, the logits (K,) of a feature (D,) without adaptation."""
+        return self.task.logit_scale * (self.task.text_features @ x)
+
+    def _confident(self, views: Array) -> Confident:
+        """The fraction ``view_share`` of the views with the lowest zero-shot entropy."""
+        share = getattr(self.config, "view_share", 1.0)
+        return confident_views(views, self.task.text_features, self.task.logit_scale, share)
+
     def _predicted(
         self, logits: Array, diagnostics: Diagnostics, probs: Array | None = None
     ) -> Prediction:
         """The answer that follows from ``logits``; give ``probs`` where they are known."""
-        label = int(namespace(logits).argmax(logits))
+        label, names = int(namespace(logits).argmax(logits)), self.task.class_names
         probs = softmax(logits) if probs is None else probs
-        names = self.task.class_names
         return Prediction(logits, probs, label, names[label], diagnostics, names)
 
     def _predicted_plainly(self, logits: Array) -> Prediction:
         """The answer that follows from ``logits`` (K,) without any cache."""
+        facts, probs = self._facts(logits)
+        return self._predicted(logits, facts, probs)
+
+    def _facts(self, logits: Array) -> tuple[Diagnostics, Array]:
+        """The diagnostics that follow from ``logits`` (K,) alone, and their probabilities."""
         probs, entropy = softmax_and_entropy(logits)
-        label = int(namespace(logits).argmax(logits))
-        return self._predicted(logits, Diagnostics(float(entropy), label), probs)
+        return Diagnostics(float(entropy), int(namespace(logits).argmax(logits))), probs
 
 
 def copied(method: M) -> M:

@@ -1,11 +1,14 @@
-"""Class prior, a baseline: zero-shot that expects what it has seen so far.
+"""Class prior and logit bias, two baselines: zero-shot plus or minus the frequency of its answers.
 
-The logarithm of the running mean of the zero-shot probabilities is added to the logits. Strong
-where few of the names are present, ruinous elsewhere; ``logit_bias`` is its mirror image.
+``class_prior`` adds the logarithm of the running mean of the zero-shot probabilities to the
+logits: strong where few of the names are present, ruinous elsewhere. ``logit_bias`` takes it
+away, so that every class is chosen equally often in the long run: strong where classes come
+equally often, harmful where they do not.
 
 | equation | function | symbols |
 | --- | --- | --- |
-| logits = z + ln m | step | z zero-shot logits, m mean of softmax(z) over the images before |
+| logits = z + ln m, or z - ln m | step | z zero-shot logits |
+| m, mean of softmax(z) over the images before | _log_mean | with ``prior`` images of each class |
 """
 
 from __future__ import annotations
@@ -16,8 +19,7 @@ from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
 from crg.ops import softmax
-from crg.parts.frequencies import Frequencies
-from crg.types import Prediction, Sample, namespace
+from crg.types import Array, Prediction, Sample, namespace
 
 
 @register
@@ -26,6 +28,8 @@ class ClassPrior(Method):
 
     name = "class_prior"
     paper = "A baseline without a paper: the zero-shot logits plus their running log-mean"
+    _rows = ("sums",)
+    _sign = 1.0
 
     @dataclass(frozen=True)
     class Config:
@@ -35,13 +39,39 @@ class ClassPrior(Method):
 
     def reset(self) -> None:
         """Nothing has been seen."""
-        self.seen = Frequencies(self.task.text_features)
+        text = self.task.text_features
+        xp = namespace(text)
+        self.sums = xp.zeros(text.shape[0], dtype=xp.float64, device=text.device)  # of p, (K,)
 
     def step(self, sample: Sample) -> Prediction:
         """Answer the original view, then learn how often zero-shot says each class."""
-        zero_shot = self.task.logit_scale * (self.task.text_features @ sample.views[0, :])
-        log_mean = self.seen.log_mean(self.config.prior)
-        self.seen.see(softmax(zero_shot))
-        return self._predicted_plainly(
-            zero_shot + namespace(log_mean).astype(log_mean, zero_shot.dtype)
-        )
+        z, xp = self._zero_shot(sample.views[0, :]), namespace(self.sums)
+        logits = z + xp.astype(self._sign * self._log_mean(self.config.prior), z.dtype)
+        self.sums = self.sums + xp.astype(softmax(z), xp.float64)
+        return self._predicted_plainly(logits)
+
+    def _log_mean(self, prior: float) -> Array:
+        """ln m, (K,), in double precision."""
+        xp, sums = namespace(self.sums), self.sums + prior
+        return xp.log(sums / xp.sum(sums))
+
+    def _is_sound(self) -> bool:
+        return bool(namespace(self.sums).all(self.sums >= 0.0))
+
+
+@register
+class LogitBias(ClassPrior):
+    """Takes the running class frequencies out of the zero-shot logits."""
+
+    name = "logit_bias"
+    paper = "A baseline without a paper: the zero-shot logits less their running log-mean"
+    _sign = -1.0
+
+    @dataclass(frozen=True)
+    class Config:
+        """The weight of the prior."""
+
+        prior: float = option(1.0, "images of uniform prior, all together", above=0, at_most=1e9)
+
+    def _log_mean(self, prior: float) -> Array:
+        return super()._log_mean(prior / self.task.n_classes)

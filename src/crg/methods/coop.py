@@ -39,7 +39,7 @@ from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
 from crg.parts.cache import labelled_queues
-from crg.parts.context import Numbers, TrainingPlan, epochs_for, learn_once, starting_context
+from crg.parts.context import Numbers, TrainingPlan, epochs_for, learn_context, starting_context
 from crg.parts.prompting import as_tensor, check_width, endings_of, prompt_features
 from crg.parts.state import without
 from crg.resources import FEW, TEXT_ENCODER, check_needs
@@ -67,9 +67,7 @@ class CoOp(Method):
         lr: float = option(0.002, "learning rate of SGD", at_least=0, at_most=1)
         batch: int = option(32, "labelled images per step of SGD", at_least=1)
         seed: int = option(0, "of the start and the order of labelled images", at_least=0)
-        chunk: int = option(
-            256, "classes at a time in the text encoder, which bounds memory; 0 for all", at_least=0
-        )
+        chunk: int = option(256, "classes at a time, which bounds memory; 0 for all", at_least=0)
 
     def __init__(self, task: Task, config: Any) -> None:
         super().__init__(task, config)
@@ -102,17 +100,12 @@ class CoOp(Method):
         c, encoder = self.config, self._encoder
         classes, images, labels = self._labelled()
         names = [self.task.class_names[k] for k in classes]
-        reference = encoder.context_of("a")
-        learnt = learn_once(
-            partial(prompt_features, encoder, endings=endings_of(names), chunk=c.chunk),
-            as_tensor(self.context[classes] if c.per_class else self.context, reference),
-            as_tensor(images, reference),
-            labels,
-            self.task.logit_scale,
-            TrainingPlan(
-                c.epochs or epochs_for(max(Counter(labels).values())), c.lr, c.batch, seed=c.seed
-            ),
-        )
+        encode = partial(prompt_features, encoder, endings=endings_of(names), chunk=c.chunk)
+        start = self._as_tensor(self.context[classes] if c.per_class else self.context)
+        epochs = c.epochs or epochs_for(max(Counter(labels).values()))
+        plan = TrainingPlan(epochs, c.lr, c.batch, c.seed)
+        scale, images = self.task.logit_scale, self._as_tensor(images)
+        learnt = learn_context(encode, start, images, labels, scale, plan)
         vectors = learnt.cpu().numpy().copy()
         if c.per_class:
             self.context[...] = vectors.mean(axis=0)  # for classes without labelled images
@@ -138,15 +131,18 @@ class CoOp(Method):
         """Equation (2): t(v), text features of names under the context, (K, D)."""
         import torch
 
-        vectors = as_tensor(context, self._encoder.context_of("a"))
+        vectors, chunk = self._as_tensor(context), self.config.chunk
         with torch.no_grad():
-            text = prompt_features(self._encoder, vectors, endings_of(names), self.config.chunk)
+            text = prompt_features(self._encoder, vectors, endings_of(names), chunk)
         check_width(text, self.task, self._encoder.name)
         return like(text, self.task.text_features)
 
     @property
     def _encoder(self) -> Any:
         return self.task.resources[TEXT_ENCODER]
+
+    def _as_tensor(self, array: Array) -> Any:
+        return as_tensor(array, self._encoder.context_of("a"))
 
     def add_class(self, text: Array) -> None:
         """The new class gets the shared context, or the mean of the others'."""

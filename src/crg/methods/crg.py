@@ -30,10 +30,10 @@ from crg.methods.options import option
 from crg.methods.registry import register
 from crg.ops import Confident, confident_views, softmax_and_entropy
 from crg.parts import fused
-from crg.parts.cache import Cache, Insertion
+from crg.parts.cache import Cache
 from crg.parts.gaussian import Gaussian
 from crg.parts.prototypes import TextPrototypes, VisualPrototypes
-from crg.parts.residual import Moved, Residual, ResidualRule, attraction, repulsion
+from crg.parts.residual import Moved, Residual, ResidualRule, attraction, move, repulsion
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
 _confident_views = fused(confident_views)
@@ -66,22 +66,16 @@ class CRG(Method):
         queue_size: int = option(12, "M, slots per queue", at_least=1, at_most=10_000)
         view_share: float = option(0.1, "rho, fraction of views kept", above=0, at_most=1)
         beta: float = option(5.0, "sharpness of the similarity terms", at_least=0, at_most=50)
-        lambda1: float = option(
-            7.0, "weight of the positive or Gaussian logits", at_least=0, at_most=1e6
-        )
+        lambda1: float = option(7.0, "positive or Gaussian weight", at_least=0, at_most=1e6)
         lambda2: float = option(0.3, "weight of the negative logits", at_least=0, at_most=1e6)
         xi1: float = option(1.0, "weight of the text separation loss", at_least=0, at_most=1e6)
         xi2: float = option(10.0, "weight of the cache separation loss", at_least=0, at_most=1e6)
-        gamma: float = option(
-            2.0, "kernel width of the text separation loss", at_least=0, at_most=1e3
-        )
+        gamma: float = option(2.0, "kernel width of text separation", at_least=0, at_most=1e3)
         lr: float = option(5e-4, "size of the AdamW step", at_least=0, at_most=1)
         eps: float = option(1e-3, "AdamW's eps", above=0)
         tau_t: float = option(0.1, "normalised entropy below which text evolves", at_least=0)
         reduction: str = option("sum", "of the separation losses", choices=("sum", "mean"))
-        predict_on: str = option(
-            "original", "view that is predicted", choices=("original", "confident")
-        )
+        predict_on: str = option("original", "view to predict", choices=("original", "confident"))
         text_cache: bool = option(True, "text prototypes move and evolve")
         positive: bool = option(True, "positive similarity in the logits")
         negative: bool = option(True, "negative similarity in the logits")
@@ -109,17 +103,21 @@ class CRG(Method):
         seen, f = self._select(sample)
         change = self.cache.offer(seen.label, seen.feature, seen.entropy, sample.id)
         if change is not None:
-            self._follow(change)
-        moved = self.residual.move(seen, f, self.text.rows, self.visual)
+            self.visual.update(self.cache, change)
+            if self.config.gaussian:
+                self.gaussian.update(self.cache, change)
+        moved = self._moved(seen, f)
         logits = self._logits(f, moved)
         probs, entropy = softmax_and_entropy(logits)
         self._evolve(float(entropy), moved.text)
-        return self._predicted(logits, self._facts(seen, change), probs)
+        fill, events = self.cache.fill, self.gaussian.precision.take_events()
+        facts = Diagnostics(seen.entropy, seen.label, change is not None, fill, events)
+        return self._predicted(logits, facts, probs)
 
     def answer(self, sample: Sample) -> Prediction:
         """Steps 1 and 4 to 6: nothing is cached and no text prototype evolves."""
         seen, f = self._select(sample)
-        moved = self.residual.move(seen, f, self.text.rows, self.visual)
+        moved = self._moved(seen, f)
         facts = Diagnostics(seen.entropy, seen.label, cache_fill=self.cache.fill)
         return self._predicted(self._logits(f, moved, learn=False), facts)
 
@@ -129,11 +127,10 @@ class CRG(Method):
         seen = _confident_views(sample.views, self.text.rows, scale, c.view_share)
         return seen, sample.views[0, :] if c.predict_on == "original" else seen.feature
 
-    def _follow(self, change: Insertion) -> None:
-        """Step 3: update the prototypes and the Gaussian after a change of the cache."""
-        self.visual.update(self.cache, change)
-        if self.config.gaussian:
-            self.gaussian.update(self.cache, change)
+    def _moved(self, seen: Confident, f: Array) -> Moved:
+        """Step 4: the prototypes after one gradient step on the kept views."""
+        step = self.residual
+        return move(self.text.rows, self.visual, seen, f, step.separation, step.rule)
 
     def _logits(self, f: Array, moved: Moved, learn: bool = True) -> Array:
         """Steps 5 and 6: s f . t' + lambda1 h(f), or A(f . v+'), + B(f . v-')."""
@@ -152,14 +149,4 @@ class CRG(Method):
         """Step 7: a confident prediction moves the text prototypes."""
         c = self.config
         if c.text_cache and c.evolve and entropy < c.tau_t * math.log(self.task.n_classes):
-            way = self.text.evolve(moved_text)
-            self.residual.follow(self.text.rows, way)
-
-    def _facts(self, seen: Confident, change: Insertion | None) -> Diagnostics:
-        fill, events = self.cache.fill, self.gaussian.precision.take_events()
-        return Diagnostics(seen.entropy, seen.label, change is not None, fill, events)
-
-    @property
-    def queues(self) -> Cache:
-        """The cache of images."""
-        return self.cache
+            self.residual.follow(self.text.rows, self.text.evolve(moved_text))

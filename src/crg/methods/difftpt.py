@@ -53,33 +53,25 @@ class DiffTPT(Method):
         """The constants of the authors' code."""
 
         context: str = option("a photo of a", "words that the context vectors start from")
-        similar_share: float = option(
-            0.8, "rho_C, fraction of generated views kept by similarity", above=0, at_most=1
-        )
-        view_share: float = option(
-            0.3, "rho_H, fraction of the mixed views kept by confidence", above=0, at_most=1
-        )
+        similar_share: float = option(0.8, "rho_C, of generated views", above=0, at_most=1)
+        view_share: float = option(0.3, "rho_H, of the mixed views", above=0, at_most=1)
         lr: float = option(5e-3, "size of an AdamW step", at_least=0, at_most=1)
         steps: int = option(4, "AdamW steps per image", at_least=0, at_most=1000)
         weight_decay: float = option(0.01, "AdamW's weight decay", at_least=0, at_most=1)
-        chunk: int = option(
-            256, "classes at a time in the text encoder, which bounds memory; 0 for all", at_least=0
-        )
+        chunk: int = option(256, "classes at a time, which bounds memory; 0 for all", at_least=0)
 
     def reset(self) -> None:
         """There is nothing to forget, only text features that all images start from."""
-        self._derive()
-
-    def _derive(self) -> None:
-        """Encode the class names under the words that every image starts from."""
         self._tuning = PromptTuning(self.task, self.config)
+
+    _derive = reset  # class names have changed
 
     def step(self, sample: Sample) -> Prediction:
         """Filter, mix, tune the prompt on the confident views, predict the original with it."""
         mixed, scale = self._mixed(sample.views), self.task.logit_scale
         seen = confident_views(mixed, self._tuning.text, scale, self.config.view_share)
-        [text] = self._tuning.tune([seen.kept])
-        logits = scale * (text @ sample.views[0, :])
+        [context] = self._tuning.tuned_contexts([seen.kept])
+        logits = scale * (self._tuning.text_under(context) @ sample.views[0, :])
         return self._predicted(logits, Diagnostics(seen.entropy, seen.label))
 
     def _mixed(self, views: Array) -> Array:

@@ -26,10 +26,7 @@ from dataclasses import dataclass
 from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
-from crg.ops import confident_views
-from crg.parts.cache import Filing, filed_softly
 from crg.parts.precision import inverse
-from crg.parts.state import without
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
 _START = 1e-3  # every component of a class mean before the first image
@@ -42,7 +39,7 @@ class DOTA(Method):
 
     name = "dota"
     paper = "Han et al., DOTA: Distributional Test-Time Adaptation of VLMs, NeurIPS 2025"
-    _not_saved = Method._not_saved | {"filing"}
+    _rows = ("counts", "means")
 
     @dataclass(frozen=True)
     class Config:
@@ -60,7 +57,7 @@ class DOTA(Method):
         text = self.task.text_features
         xp, (n_classes, width) = namespace(text), text.shape
         wide = {"dtype": xp.float64, "device": text.device}
-        self.filing: Filing | None = None
+        self.filing = None
         self.counts = xp.ones(n_classes, **wide)  # c, (K,)
         self.means = xp.full((n_classes, width), _START, **wide)  # mu, (K, D)
         self.covariance = self.config.sigma * xp.eye(width, **wide)  # S, (D, D)
@@ -69,14 +66,13 @@ class DOTA(Method):
 
     def step(self, sample: Sample) -> Prediction:
         """Answer one image, then learn from it."""
-        task, c = self.task, self.config
-        seen = confident_views(sample.views, task.text_features, task.logit_scale, c.view_share)
-        zero_shot = task.logit_scale * (task.text_features @ seen.feature)
+        c, seen = self.config, self._confident(sample.views)
+        zero_shot = self._zero_shot(seen.feature)
         xp = namespace(zero_shot)
         x = xp.astype(seen.feature, xp.float64)
         weight = min(c.eta, c.rho * float(xp.mean(self.counts)))
         logits = zero_shot + xp.astype(weight * self._discriminant(x), zero_shot.dtype)
-        y = filed_softly(self.filing, seen.probs, seen.label, sample.id)
+        y = self._filed(seen.probs, seen.label, sample.id)
         self._learn(x, xp.astype(y, xp.float64))
         return self._predicted(logits, Diagnostics(seen.entropy, seen.label, learnt=y))
 
@@ -106,20 +102,10 @@ class DOTA(Method):
         self.precision = self.precision if found is None else found
         self.stale = 0.0
 
-    def file_with(self, filing: Filing) -> bool:
-        """An image filed under another class counts one there and nothing elsewhere."""
-        self.filing = filing
-        return True
-
     def add_class(self, text: Array) -> None:
         """The new class starts as all did."""
-        xp = namespace(self.means)
-        self.counts = xp.concat([self.counts, xp.ones_like(self.counts[:1])])
-        self.means = xp.concat([self.means, xp.full_like(self.means[:1, :], _START)])
-
-    def remove_class(self, index: int) -> None:
-        """Drop the class's rows; the mean covariance stays."""
-        self.counts, self.means = without(self.counts, index), without(self.means, index)
+        super().add_class(text)
+        self.counts[-1], self.means[-1, :] = 1.0, _START
 
     def _is_sound(self) -> bool:
         xp = namespace(self.means)

@@ -77,14 +77,12 @@ class DPE(Method):
 
     def answer(self, sample: Sample) -> Prediction:
         """Take one step and predict the original view; nothing is cached, nothing evolves."""
-        text, share = normalize(self.text.rows), self.config.view_share
-        seen = confident_views(sample.views, text, self.task.logit_scale, share)
+        text, f, scale = normalize(self.text.rows), sample.views[0, :], self.task.logit_scale
         if not self.cache.counts.any():  # no image has been cached, so there is nothing to step to
-            return self._predicted_plainly(self.task.logit_scale * (text @ sample.views[0, :]))
-        logits, _ = self._moved(sample.views[0, :], seen.feature)
-        return self._predicted(
-            logits, Diagnostics(seen.entropy, seen.label, cache_fill=self.cache.fill)
-        )
+            return self._predicted_plainly(scale * (text @ f))
+        seen = confident_views(sample.views, text, scale, self.config.view_share)
+        facts = Diagnostics(seen.entropy, seen.label, cache_fill=self.cache.fill)
+        return self._predicted(self._moved(f, seen.feature)[0], facts)
 
     def _moved(self, f: Array, x: Array) -> tuple[Array, Array]:
         """Logits of ``f`` (K,) and text prototypes (K, D) after one step for ``x``."""
@@ -126,8 +124,3 @@ class DPE(Method):
             adamw_from_zero(t.pull_back(g_text), c.lr, c.eps),
             adamw_from_zero(v.pull_back(g_visual), c.lr, c.eps),
         )
-
-    @property
-    def queues(self) -> Cache:
-        """The cache of images."""
-        return self.cache

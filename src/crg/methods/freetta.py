@@ -41,10 +41,8 @@ from dataclasses import dataclass
 from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
-from crg.ops import confident_views, normalize, softmax
-from crg.parts.cache import Filing, filed_softly
+from crg.ops import normalize, softmax
 from crg.parts.precision import inverse
-from crg.parts.state import without
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
 _FORMS = ("paper", "joint", "simple")
@@ -57,7 +55,7 @@ class FreeTTA(Method):
 
     name = "freetta"
     paper = "Dai and Yang, Free on the Fly: Flexibility in TTA with Online EM, CVPR 2025"
-    _not_saved = Method._not_saved | {"filing"}
+    _rows = ("learnt", "means", "lengths")
 
     @dataclass(frozen=True)
     class Config:
@@ -74,7 +72,7 @@ class FreeTTA(Method):
         text = self.task.text_features
         xp, (n_classes, width) = namespace(text), text.shape
         wide = {"dtype": xp.float64, "device": text.device}
-        self.filing: Filing | None = None
+        self.filing = None
         self.weight = 0.0  # n - 1, the sum of w
         self.learnt = xp.zeros(n_classes, **wide)  # N - 1/K, (K,)
         self.means = xp.astype(text, xp.float64)  # mu, (K, D)
@@ -85,15 +83,14 @@ class FreeTTA(Method):
 
     def step(self, sample: Sample) -> Prediction:
         """Answer one image, then take it in by one step of EM."""
-        task, share = self.task, self.config.view_share
-        seen = confident_views(sample.views, task.text_features, task.logit_scale, share)
-        zero_shot = task.logit_scale * (task.text_features @ seen.feature)
+        seen = self._confident(sample.views)
+        zero_shot = self._zero_shot(seen.feature)
         xp = namespace(zero_shot)
         x = xp.astype(seen.feature, xp.float64)
         g = self._discriminant(x)
         logits = xp.astype(zero_shot, xp.float64) + self.config.alpha * g
         w, gamma = self._expect(g, logits, seen.probs, seen.entropy)
-        learnt = w * filed_softly(self.filing, gamma, seen.label, sample.id)
+        learnt = w * self._filed(gamma, seen.label, sample.id)
         self._maximise(x, learnt)
         facts = Diagnostics(seen.entropy, seen.label, learnt=learnt)
         return self._predicted(xp.astype(logits, zero_shot.dtype), facts)
@@ -157,24 +154,11 @@ class FreeTTA(Method):
         self.lengths = xp.sum((self.means @ self.precision) * self.means, axis=1)
         self.stale = 0.0
 
-    def file_with(self, filing: Filing) -> bool:
-        """An image filed under another class counts there only, by its weight."""
-        self.filing = filing
-        return True
-
     def add_class(self, text: Array) -> None:
         """The new class starts at its text; the counts of all start from the new 1/K."""
-        xp = namespace(self.means)
-        mean = xp.astype(text, xp.float64)[None, :]
-        self.learnt = xp.concat([self.learnt, xp.zeros_like(self.learnt[:1])])
-        self.means = xp.concat([self.means, mean])
-        length = xp.sum((mean @ self.precision) * mean, axis=1)
-        self.lengths = xp.concat([self.lengths, length])
-
-    def remove_class(self, index: int) -> None:
-        """Drop the class's rows; the covariance stays."""
-        self.learnt, self.means = without(self.learnt, index), without(self.means, index)
-        self.lengths = without(self.lengths, index)
+        super().add_class(text)
+        self.means[-1, :] = mean = namespace(self.means).astype(text, self.means.dtype)
+        self.lengths[-1] = mean @ self.precision @ mean
 
     def _is_sound(self) -> bool:
         xp = namespace(self.means)

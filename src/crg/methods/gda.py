@@ -30,11 +30,10 @@ from dataclasses import dataclass
 from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
-from crg.ops import softmax_and_entropy
 from crg.parts.cache import Cache, labelled_queues
 from crg.parts.precision import Precision
 from crg.resources import FEW
-from crg.types import Array, Diagnostics, Prediction, Sample, namespace
+from crg.types import Array, Prediction, Sample, namespace
 
 
 @register
@@ -61,26 +60,21 @@ class GDA(Method):
     class Config:
         """One setting for all datasets."""
 
-        shots: int = option(
-            16, "labelled images per class, the first ones; 0 takes all", at_least=0
-        )
+        shots: int = option(16, "labelled images per class; 0 takes all", at_least=0)
         alpha: float = option(1.0, "weight of the Gaussian logits", at_least=0, at_most=1e6)
 
     def reset(self) -> None:
         """There is nothing to forget, only the fit of the labelled images."""
-        self._derive()
-
-    def _derive(self) -> None:
-        """Fit the classifier; a class that was added has no labelled images."""
         queues = labelled_queues(self.task, self.config.shots)
         self.weights, self.biases = self._fit(queues)  # w (K, D), b (K,), double precision
+
+    _derive = reset  # a class that was added has no labelled images
 
     def step(self, sample: Sample) -> Prediction:
         """logits = s f . t + alpha (w . f + b)."""
         f, xp = sample.views[0, :], namespace(sample.views)
-        logits = self.task.logit_scale * (self.task.text_features @ f)
-        _, entropy = softmax_and_entropy(logits)
-        facts = Diagnostics(float(entropy), int(xp.argmax(logits)))
+        logits = self._zero_shot(f)
+        facts, _ = self._facts(logits)
         h = self.weights @ xp.astype(f, xp.float64) + self.biases
         return self._predicted(logits + xp.astype(self.config.alpha * h, logits.dtype), facts)
 

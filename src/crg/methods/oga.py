@@ -8,7 +8,7 @@ covariance is read from them, and its discriminant is added to the zero-shot log
 | mu_k = t_k, from two entries on their sum / capacity | _place | shrunk until the queue is full |
 | M = covariance of x - mu_label over all n entries | _scatter | (n - 1) M |
 | P = D ((n - 1) M + tr(M) I)^-1, M^+ for n > 4 D | _fit, _take | D width |
-| logits = z + 0.05 h, h_k = x.P mu_k - 1/2 mu_k.P mu_k | _discriminant | z zero-shot logits |
+| logits = z + 0.05 h, h_k = x.P mu_k - 1/2 mu_k.P mu_k | step | z zero-shot logits |
 
 P is D I until a class has more than two entries.
 
@@ -55,20 +55,15 @@ class OGA(Method):
     def step(self, sample: Sample) -> Prediction:
         """Cache the image, then add what the Gaussian says to the zero-shot logits."""
         x = sample.views[0, :]
-        xp, zero_shot = namespace(x), self.task.logit_scale * (self.task.text_features @ x)
+        xp, zero_shot = namespace(x), self._zero_shot(x)
         probs, uncertainty = softmax_and_entropy(zero_shot)
         label, h = int(xp.argmax(probs)), float(uncertainty)
         change = self.cache.offer(label, x, h, sample.id)
         if change is not None:
             self._follow(change)
-        logits = zero_shot + xp.astype(self._discriminant(x), zero_shot.dtype)
+        gaussian = self.solved @ xp.astype(x, xp.float64) - 0.5 * self.quadratic  # h, (K,)
+        logits = zero_shot + xp.astype(self.config.weight * gaussian, zero_shot.dtype)
         return self._predicted(logits, Diagnostics(h, label, change is not None, self.cache.fill))
-
-    def _discriminant(self, x: Array) -> Array:
-        """0.05 h_k, (K,)."""
-        xp = namespace(x)
-        h = self.solved @ xp.astype(x, xp.float64) - 0.5 * self.quadratic
-        return self.config.weight * h
 
     def _derive(self) -> None:
         """Compute all that follows from the queues."""
@@ -110,18 +105,17 @@ class OGA(Method):
         self.means[k, :] = shrunk if self.cache.counts[k] >= 2 else text
 
     def _around(self, k: int, count: int) -> list[tuple[float, Array]]:
-        """What (n - 1) M has of class k beside x x^T, as (a, u) for a u u^T."""
-        size, total = self.config.queue_size, int(self.cache.counts.sum())
-        total += count - int(self.cache.counts[k])
-        return [((count - 2.0 * size) / size**2, self.sums[k, :] + 0.0),
-                (-1.0 / max(total, 1), self._residual(k, count))]  # fmt: skip
+        """What (n - 1) M has of class k, with ``count`` entries, beside x x^T: (a, u) for a u u^T.
 
-    def _residual(self, k: int, count: int) -> Array:
-        """R = sum over the entries of x - mu, with ``count`` entries of class k."""
-        xp = namespace(self.sums)
-        n = xp.asarray(self.cache.counts, dtype=xp.float64, device=self.sums.device)
-        total = xp.sum(self.sums, axis=0) - n @ self.means
-        return total + (float(n[k]) - count) * self.means[k, :]
+        The second u is the sum over all entries of x - mu.
+        """
+        xp, size, counts = namespace(self.sums), self.config.queue_size, self.cache.counts
+        n = xp.asarray(counts, dtype=xp.float64, device=self.sums.device)
+        residual = xp.sum(self.sums, axis=0) - n @ self.means
+        residual = residual + (float(n[k]) - count) * self.means[k, :]
+        total = int(counts.sum()) + count - int(counts[k])
+        return [((count - 2.0 * size) / size**2, self.sums[k, :] + 0.0),
+                (-1.0 / max(total, 1), residual)]  # fmt: skip
 
     def _take(self, k: int, terms: list[tuple[float, Array]]) -> None:
         """The inverse B takes in a u u^T for each term (Woodbury), and P mu follows."""
@@ -172,8 +166,3 @@ class OGA(Method):
         cross = (0.5 * n * means - sums).T @ means
         total = max(float(xp.sum(n)), 1.0)
         return self.squares + cross + cross.T - residual[:, None] * residual / total
-
-    @property
-    def queues(self) -> Cache:
-        """The cache of images."""
-        return self.cache

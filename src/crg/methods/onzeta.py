@@ -26,7 +26,6 @@ from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
 from crg.ops import log_probs, normalize, softmax
-from crg.parts.state import without
 from crg.types import Array, Prediction, Sample, namespace
 
 
@@ -36,6 +35,7 @@ class OnZeta(Method):
 
     name = "onzeta"
     paper = "Qian and Hu, Online Zero-Shot Classification with CLIP, ECCV 2024"
+    _rows = ("dual", "weights")
 
     @dataclass(frozen=True)
     class Config:
@@ -43,9 +43,7 @@ class OnZeta(Method):
 
         length: int = option(2000, "n, images that the stream will have", at_least=1)
         vision_weight: float = option(0.8, "b at the end of the stream", at_least=0, at_most=1)
-        vision_scale: float = option(
-            0.25, "scale of the second classifier, as a fraction of s", above=0, at_most=100
-        )
+        vision_scale: float = option(0.25, "scale of q, as a fraction of s", above=0, at_most=100)
         balance_rate: float = option(20.0, "step of rho", at_least=0, at_most=1e6)
         vision_rate: float = option(0.5, "step of w", at_least=0, at_most=1e3)
 
@@ -60,7 +58,7 @@ class OnZeta(Method):
     def step(self, sample: Sample) -> Prediction:
         """Answer with both classifiers, then move both."""
         x, c, s = sample.views[0, :], self.config, self.task.logit_scale
-        p = softmax(s * (self.task.text_features @ x) + self.dual)
+        p = softmax(self._zero_shot(x) + self.dual)
         q = softmax(c.vision_scale * s * (self.weights @ x))
         self.n_images += 1
         b = c.vision_weight * math.sqrt(min(1.0, self.n_images / c.length))
@@ -81,10 +79,5 @@ class OnZeta(Method):
 
     def add_class(self, text: Array) -> None:
         """The new class stands at its text and is not favoured."""
-        xp = namespace(text)
-        self.dual = xp.concat([self.dual, xp.zeros_like(self.dual[:1])])
-        self.weights = xp.concat([self.weights, text[None, :]])
-
-    def remove_class(self, index: int) -> None:
-        """Drop the class's rows."""
-        self.dual, self.weights = without(self.dual, index), without(self.weights, index)
+        super().add_class(text)
+        self.weights[-1, :] = text

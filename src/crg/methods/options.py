@@ -32,11 +32,15 @@ def option(
     at_least: float | None = None,
     above: float | None = None,
     at_most: float | None = None,
+    or_zero: bool = False,
     choices: Sequence[str] = (),
 ) -> Any:
-    """A dataclass field with its default, one line of help and the values it may take."""
-    limits = {"at_least": at_least, "above": above, "at_most": at_most, "choices": tuple(choices)}
-    return dataclasses.field(default=default, metadata={"help": help, **limits})
+    """A dataclass field with its default, one line of help and the values it may take.
+
+    ``or_zero`` allows 0 beside what the limits allow.
+    """
+    rules = {"at_least": at_least, "above": above, "at_most": at_most, "choices": tuple(choices)}
+    return dataclasses.field(default=default, metadata={"help": help, "or_zero": or_zero, **rules})
 
 
 def build_config(method: str, config_type: type[Any], options: Mapping[str, Any]) -> Any:
@@ -61,8 +65,9 @@ def _checked(field: dataclasses.Field[Any], value: Any) -> Any:
             f"Option {field.name!r} is {value!r}: choose one of {', '.join(rules['choices'])}."
         )
     for rule, (words, holds) in _RULES.items():
-        limit = rules.get(rule)
-        if limit is not None and not holds(value, limit):
+        limit, zero = rules.get(rule), rules.get("or_zero", False)
+        if limit is not None and not holds(value, limit) and not (zero and value == 0):
+            words = "0 or " * zero + words
             raise InputError(f"Option {field.name!r} is {value}: it must be {words} {limit}.")
     return value
 
@@ -72,17 +77,13 @@ def _converted(name: str, kind: type, value: Any) -> Any:
         value = value.item()  # a number of NumPy's or torch's
     if kind is bool:
         value = _WORDS.get(value.lower(), value) if isinstance(value, str) else value
-    elif (
-        kind in (int, float)
-        and isinstance(value, (str, int, float))
-        and not isinstance(value, bool)
-    ):
+    elif kind in (int, float) and type(value) in (str, int, float):
         try:
             number = kind(value)
             value = number if float(number) == float(value) else value  # 1.5 is no integer
         except (ValueError, OverflowError):
             pass
-    if isinstance(value, str) and not _is_text(value):
+    if isinstance(value, str) and any("\ud800" <= each <= "\udfff" for each in value):
         raise InputError(f"Option {name!r} holds half a character: give text in UTF-8.")
     if type(value) is not kind:
         wanted = {bool: "true or false", int: "a whole number", float: "a number", str: "a word"}
@@ -90,8 +91,3 @@ def _converted(name: str, kind: type, value: Any) -> Any:
             f"Option {name!r} is {value!r}: it must be {wanted.get(kind, kind.__name__)}."
         )
     return value
-
-
-def _is_text(value: str) -> bool:
-    """Whether it can be written in UTF-8, as file names that are not UTF-8 cannot."""
-    return not any("\ud800" <= each <= "\udfff" for each in value)

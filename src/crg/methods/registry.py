@@ -61,8 +61,11 @@ def get_method(name: str) -> type[Method]:
     """The class registered under ``name``."""
     if not isinstance(name, str):
         raise InputError(f"There is no method {name!r}: give the name of one.")
+    own = f"{package.__name__}.{name}"
+    if name not in _methods and name.isidentifier() and find_spec(own) is not None:
+        importlib.import_module(own)  # the other methods are not needed for it
     if name not in _methods:
-        _find(name)
+        _discover()
     if name not in _methods:
         raise InputError(f"There is no method {name!r}: {nearest(name, _methods)}")
     return _methods[name]
@@ -77,15 +80,6 @@ def registered() -> dict[str, type[Method]]:
     """All known methods by name, as they are now."""
     _discover()
     return dict(_methods)
-
-
-def _find(name: str) -> None:
-    """Import the module of a built-in method, or else every method there is."""
-    own = f"{package.__name__}.{name}"
-    if name.isidentifier() and find_spec(own) is not None:
-        importlib.import_module(own)  # the other methods are not needed for it
-    if name not in _methods:
-        _discover()
 
 
 @cache

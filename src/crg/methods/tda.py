@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
-from crg.ops import Confident, confident_views
+from crg.ops import Confident
 from crg.parts.cache import Cache
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
 
@@ -61,9 +61,7 @@ class TDA(Method):
         )
         entropy_low: float = option(0.2, "negative cache: H/log2 K above this", at_least=0)
         entropy_high: float = option(0.5, "negative cache: H/log2 K below this", at_least=0)
-        mask_above: float = option(
-            0.03, "a class counts as possible above this probability", at_least=0
-        )
+        mask_above: float = option(0.03, "probability above which a class is possible", at_least=0)
 
     def reset(self) -> None:
         """Empty both caches."""
@@ -74,10 +72,9 @@ class TDA(Method):
 
     def step(self, sample: Sample) -> Prediction:
         """Cache the image, then add what the caches say to the zero-shot logits."""
-        task, c = self.task, self.config
-        seen = confident_views(sample.views, task.text_features, task.logit_scale, c.view_share)
+        c, seen = self.config, self._confident(sample.views)
         added = self.positive.offer(seen.label, seen.feature, seen.entropy, sample.id)
-        if c.entropy_low < seen.entropy / math.log2(task.n_classes) < c.entropy_high:
+        if c.entropy_low < seen.entropy / math.log2(self.task.n_classes) < c.entropy_high:
             noted = self.negative.offer(seen.label, seen.feature, seen.entropy, sample.id)
             if noted is not None:
                 self.masks[noted.label, noted.place, :] = seen.probs > c.mask_above
@@ -85,15 +82,12 @@ class TDA(Method):
 
     def answer(self, sample: Sample) -> Prediction:
         """Add what the caches say to the zero-shot logits; nothing is cached."""
-        task, share = self.task, self.config.view_share
-        seen = confident_views(sample.views, task.text_features, task.logit_scale, share)
-        return self._answered(seen, cached=False)
+        return self._answered(self._confident(sample.views), cached=False)
 
     def _answered(self, seen: Confident, cached: bool) -> Prediction:
         """s f . t + positive - negative."""
-        task = self.task
-        logits = task.logit_scale * (task.text_features @ seen.feature)
-        logits = logits + self._positive(seen.feature) - self._negative(seen.feature)
+        f = seen.feature
+        logits = self._zero_shot(f) + self._positive(f) - self._negative(f)
         facts = Diagnostics(seen.entropy, seen.label, cached, self.positive.fill)
         return self._predicted(logits, facts)
 

@@ -26,10 +26,9 @@ from dataclasses import dataclass
 from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
-from crg.ops import softmax_and_entropy
 from crg.parts.cache import labelled_queues
 from crg.resources import FEW
-from crg.types import Diagnostics, Prediction, Sample, namespace
+from crg.types import Prediction, Sample, namespace
 
 
 @register
@@ -49,26 +48,21 @@ class TipAdapter(Method):
     class Config:
         """One setting for all datasets."""
 
-        shots: int = option(
-            16, "labelled images per class, the first ones; 0 takes all", at_least=0
-        )
+        shots: int = option(16, "labelled images per class; 0 takes all", at_least=0)
         alpha: float = option(1.0, "weight of the cache", at_least=0, at_most=1e6)
         beta: float = option(5.5, "sharpness of the affinity", at_least=0, at_most=50)
 
     def reset(self) -> None:
         """There is nothing to forget, only the labelled images."""
-        self._derive()
-
-    def _derive(self) -> None:
-        """Read the labelled images; a class that was added has none."""
         self.keys = labelled_queues(self.task, self.config.shots)  # F, (K, M, D)
+
+    _derive = reset  # a class that was added has no labelled images
 
     def step(self, sample: Sample) -> Prediction:
         """logits = s f . t + alpha sum over the class's keys of exp(-beta (1 - f . key))."""
         f = sample.views[0, :]
-        logits = self.task.logit_scale * (self.task.text_features @ f)
-        _, entropy = softmax_and_entropy(logits)
-        facts = Diagnostics(float(entropy), int(namespace(logits).argmax(logits)))
+        logits = self._zero_shot(f)
+        facts, _ = self._facts(logits)
         affinity = self.keys.affinity(f, self.config.beta)
         cached = namespace(affinity).sum(affinity, axis=1)  # phi(f F^T) L, one-hot L
         return self._predicted(logits + self.config.alpha * cached, facts)

@@ -33,7 +33,7 @@ from crg.methods.registry import register
 from crg.ops import Confident, confident_views
 from crg.parts.prompting import PromptTuning
 from crg.resources import TEXT_ENCODER
-from crg.types import Diagnostics, Prediction, Sample
+from crg.types import Array, Diagnostics, Prediction, Sample
 
 _AT_ONCE = 16  # images that share a pass through the text encoder
 
@@ -60,17 +60,13 @@ class TPT(Method):
         lr: float = option(5e-3, "size of the AdamW step", at_least=0, at_most=1)
         steps: int = option(1, "AdamW steps per image", at_least=0, at_most=1000)
         weight_decay: float = option(0.01, "AdamW's weight decay", at_least=0, at_most=1)
-        chunk: int = option(
-            256, "classes at a time in the text encoder, which bounds memory; 0 for all", at_least=0
-        )
+        chunk: int = option(256, "classes at a time, which bounds memory; 0 for all", at_least=0)
 
     def reset(self) -> None:
         """There is nothing to forget, only text features that all images start from."""
-        self._derive()
-
-    def _derive(self) -> None:
-        """Encode the class names under the words that every image starts from."""
         self._tuning = PromptTuning(self.task, self.config)
+
+    _derive = reset  # class names have changed
 
     def step(self, sample: Sample) -> Prediction:
         """Tune the prompt, predict the original view with it."""
@@ -81,14 +77,15 @@ class TPT(Method):
         answers: list[Prediction] = []
         for start in range(0, len(samples), _AT_ONCE):
             group = samples[start : start + _AT_ONCE]
-            seen = [self._confident(sample) for sample in group]
-            texts = self._tuning.tune([each.kept for each in seen])
-            for sample, each, text in zip(group, seen, texts, strict=True):
+            seen = [self._confident(sample.views) for sample in group]
+            contexts = self._tuning.tuned_contexts([each.kept for each in seen])
+            for sample, each, context in zip(group, seen, contexts, strict=True):
+                text = self._tuning.text_under(context)
                 logits = self.task.logit_scale * (text @ sample.views[0, :])
                 answers.append(self._predicted(logits, Diagnostics(each.entropy, each.label)))
         return answers
 
-    def _confident(self, sample: Sample) -> Confident:
+    def _confident(self, views: Array) -> Confident:
         """Equation (4): the views of lowest entropy under the initial context."""
         text, scale = self._tuning.text, self.task.logit_scale
-        return confident_views(sample.views, text, scale, self.config.view_share)
+        return confident_views(views, text, scale, self.config.view_share)

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from crg.methods.base import Method
 from crg.methods.options import option
 from crg.methods.registry import register
-from crg.ops import confident_views
-from crg.types import Array, Prediction, Sample
+from crg.types import Prediction, Sample
 
 
 @register
@@ -37,25 +36,15 @@ class ZeroShot(Method):
     class Config:
         """Which view is predicted."""
 
-        predict_on: str = option(
-            "original", "view that is predicted", choices=("original", "confident")
-        )
-        view_share: float = option(
-            0.1, "fraction of views kept, where confident ones are predicted", above=0, at_most=1
-        )
+        predict_on: str = option("original", "view to predict", choices=("original", "confident"))
+        view_share: float = option(0.1, "fraction of confident views", above=0, at_most=1)
 
     def reset(self) -> None:
         """There is no state."""
 
     def step(self, sample: Sample) -> Prediction:
         """logits = s f . t."""
-        feature = self._feature(sample.views)
-        return self._predicted_plainly(self.task.logit_scale * (self.task.text_features @ feature))
-
-    def _feature(self, views: Array) -> Array:
-        """f: the original view, or the normalised mean of the confident ones, (D,)."""
-        if self.config.predict_on == "original":
-            return views[0, :]
-        task = self.task
-        share = self.config.view_share
-        return confident_views(views, task.text_features, task.logit_scale, share).feature
+        views = sample.views
+        original = self.config.predict_on == "original"
+        f = views[0, :] if original else self._confident(views).feature
+        return self._predicted_plainly(self._zero_shot(f))

@@ -1,8 +1,7 @@
-"""Cache: one priority queue per class that keeps the most confident images.
+"""Cache: one priority queue per class that keeps the M most confident images.
 
-A queue has M slots. It holds the M offers of lowest entropy so far; of equal entropies
-the earlier stays. A queue may start with a seed, the text feature of its class at
-infinite entropy, which is the first to go.
+Of equal entropies the earlier stays. A queue may start with a seed, the text feature of its
+class at infinite entropy, which is the first to go.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from crg.parts.state import Stateful, without
+from crg.parts.state import Stateful
 from crg.resources import FEW, FewShot
 from crg.types import Array, InputError, SampleId, Task, like, namespace
 
@@ -53,18 +52,6 @@ class Filing(Protocol):
         ...
 
 
-def filed_softly(filing: Filing | None, weights: Array, label: int, sample_id: SampleId) -> Array:
-    """How much an image counts for each class, (K,): one for the class that ``filing`` gives.
-
-    Without ``filing``, or where it agrees with ``label``, these are the method's own ``weights``.
-    """
-    if filing is None:
-        return weights
-    filed = filing.filed_under(label, sample_id)
-    filing.was_kept(sample_id)
-    return weights if filed == label else one_class(filed, weights)
-
-
 def one_class(label: int, weights: Array) -> Array:
     """One for a class and zero for the others, in the form of ``weights`` (K,)."""
     only = namespace(weights).zeros_like(weights)
@@ -79,6 +66,7 @@ class Cache(Stateful):
     """
 
     _not_saved = frozenset({"size", "seeded", "filing"})
+    _rows = ("features", "entropies", "arrivals", "counts")
 
     def __init__(self, text: Array, size: int, seeded: bool) -> None:
         """Empty queues, or with the rows of ``text`` (K, D) as seeds."""
@@ -107,15 +95,10 @@ class Cache(Stateful):
     def offer(
         self, label: int, feature: Array, entropy: float, sample_id: SampleId
     ) -> Insertion | None:
-        """Put an image into the queue of ``label`` if it is confident enough.
-
-        The change names the queue, which ``filing`` may have made another one.
-        """
-        if self.filing is None:
-            return self._insert(label, feature, entropy, sample_id)
-        label = self.filing.filed_under(label, sample_id)
+        """Put an image into the queue of ``label``, or as filed, if it is confident enough."""
+        label = self.filing.filed_under(label, sample_id) if self.filing else label
         change = self._insert(label, feature, entropy, sample_id)
-        if change is not None:
+        if self.filing and change is not None:
             self.filing.was_kept(sample_id)
         return change
 
@@ -136,11 +119,10 @@ class Cache(Stateful):
                 self.counts[label] = 1
 
     def _is_sound(self) -> bool:
-        lengths = {len(queue) if isinstance(queue, list) else -1 for queue in self.ids}
         counts = self.counts
         return (
             len(self.ids) == len(counts)
-            and lengths == {self.size}
+            and all(isinstance(queue, list) and len(queue) == self.size for queue in self.ids)
             and bool(((counts >= int(self.seeded)) & (counts <= self.size)).all())
             and bool((self.arrivals >= 0).all())
             and bool(namespace(self.features).all(abs(self.features) <= _LONGEST))
@@ -160,12 +142,7 @@ class Cache(Stateful):
         self.n_images -= 1
 
     def _insert(
-        self,
-        label: int,
-        feature: Array,
-        entropy: float,
-        sample_id: SampleId,
-        certain: bool = False,
+        self, label: int, feature: Array, entropy: float, sample_id: SampleId, certain: bool = False
     ) -> Insertion | None:
         self.n_offers += 1
         count, removed = int(self.counts[label]), None
@@ -174,10 +151,12 @@ class Cache(Stateful):
             self.counts[label] = count = count + 1
             self.n_images += 1
         else:
-            place = self._least_confident(label)
+            # The highest entropy; of equal ones the latest arrival.
+            queue = zip(self.entropies[label].tolist(), self.arrivals[label].tolist(), strict=True)
+            place = max(enumerate(queue), key=lambda item: item[1])[0]
             if entropy >= self.entropies[label, place] and not certain:
                 return None
-            removed = self._copy(self.features[label, place, :])
+            removed = _copy(self.features[label, place, :])
             self.n_images += self.ids[label][place] is None
         self.features[label, place, :] = feature
         self.entropies[label, place] = entropy
@@ -189,21 +168,15 @@ class Cache(Stateful):
         """The feature (D,) of the cached image of that id."""
         for label, ids in enumerate(self.ids):
             if sample_id in ids:
-                return self._copy(self.features[label, ids.index(sample_id), :])
+                return _copy(self.features[label, ids.index(sample_id), :])
         return None
 
     def entries(self, label: int) -> tuple[Entry, ...]:
         """The queue of one class, most confident first."""
         count = int(self.counts[label])
         order = np.lexsort((self.arrivals[label, :count], self.entropies[label, :count]))
-        return tuple(
-            Entry(
-                self._copy(self.features[label, place, :]),
-                float(self.entropies[label, place]),
-                self.ids[label][place],
-            )
-            for place in order.tolist()
-        )
+        rows, entropies, ids = self.features[label], self.entropies[label].tolist(), self.ids[label]
+        return tuple(Entry(_copy(rows[k, :]), entropies[k], ids[k]) for k in order.tolist())
 
     def mean(self, label: int) -> Array:
         """Mean of the entries of one class (D,); zero while there are none."""
@@ -220,36 +193,27 @@ class Cache(Stateful):
 
     def add_class(self, text: Array) -> None:
         """Add one queue, empty or with its seed."""
-        fresh = Cache(text[None, :], self.size, self.seeded)
-        xp = namespace(self.features)
-        self.features = xp.concat([self.features, fresh.features], axis=0)
-        self.entropies = np.concatenate([self.entropies, fresh.entropies])
-        self.arrivals = np.concatenate([self.arrivals, fresh.arrivals])
-        self.counts = np.concatenate([self.counts, fresh.counts])
-        self.ids += fresh.ids
+        super().add_class(text)
+        self.entropies[-1], self.counts[-1] = math.inf, int(self.seeded)
+        self.features[-1, 0, :] = text if self.seeded else 0.0
+        self.ids.append([None] * self.size)
 
     def remove_class(self, index: int) -> None:
         """Drop one queue, with its images."""
         self.n_images -= sum(not math.isinf(h) for h in self.entropies[index].tolist())
-        for name in ("features", "entropies", "arrivals", "counts"):
-            setattr(self, name, without(getattr(self, name), index))
+        super().remove_class(index)
         del self.ids[index]
 
-    def _least_confident(self, label: int) -> int:
-        """Slot of the highest entropy; of equal ones the latest arrival."""
-        queue = zip(self.entropies[label].tolist(), self.arrivals[label].tolist(), strict=True)
-        return max(enumerate(queue), key=lambda item: item[1])[0]
 
-    @staticmethod
-    def _copy(row: Array) -> Array:
-        return namespace(row).asarray(row, copy=True)
+def _copy(row: Array) -> Array:
+    return namespace(row).asarray(row, copy=True)
 
 
 def labelled_queues(task: Task, shots: int) -> Cache:
     """A queue per class with its first ``shots`` labelled images, or with all for 0.
 
-    A class without labelled images has an empty queue. They come from ``Task.resources``, which
-    is saved with the task and follows when classes are removed, so a method need not save them.
+    They come from ``Task.resources``, which is saved with the task and follows when classes are
+    removed, so a method need not save them.
     """
     few: FewShot = task.resources[FEW]
     if not few.labels:  # the last class that had any was removed

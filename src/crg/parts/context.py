@@ -22,7 +22,9 @@ Numbers: TypeAlias = np.ndarray[Any, Any]
 
 SPREAD = 0.02  # standard deviation of a random start
 WARM_UP_LR = 1e-5  # during the first epoch
+MOMENTUM, WEIGHT_DECAY = 0.9, 5e-4
 _SLOTS = 8  # trainings that the memo holds
+_learnt: OrderedDict[str, Tensor] = OrderedDict()
 
 
 def starting_context(
@@ -42,9 +44,8 @@ def starting_context(
 
 
 def _number(name: str) -> int:
-    return int.from_bytes(
-        hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()[:8], "little"
-    )
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:8], "little")
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,6 @@ class TrainingPlan:
     epochs: int
     lr: float = 0.002
     batch: int = 32
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
     seed: int = 0  # of the order of images
 
 
@@ -103,58 +102,47 @@ def learn_context(
     labels: Sequence[int],
     scale: float,
     plan: TrainingPlan,
-) -> tuple[Tensor, list[float]]:
+) -> Tensor:
     """Train from ``start``; ``encode(context)`` gives one unit feature per class, (C, D).
 
-    ``images`` is (F, D) and ``labels`` F numbers in 0..C-1. Returns the learnt context and the
-    mean loss of each epoch. If a gradient overflows, training ends with the last finite context.
+    ``images`` is (F, D) and ``labels`` F numbers in 0..C-1. If a gradient overflows, training ends
+    with the last finite context. Equal input gets the earlier outcome from the memo.
     """
-    import torch
-
-    answers = torch.tensor(labels, device=images.device)
-    losses: list[float] = []
-    with gradients_enabled():
-        context = start.detach().clone().requires_grad_(True)
-        optimizer = torch.optim.SGD(
-            [context], plan.lr, momentum=plan.momentum, weight_decay=plan.weight_decay
-        )
-        rates = learning_rates(plan.epochs, plan.lr)
-        for lr, epoch in zip(rates, batches(len(labels), plan), strict=True):
-            optimizer.param_groups[0]["lr"] = lr
-            total = 0.0
-            for rows in epoch:
-                loss = cross_entropy(encode(context), images[rows], answers[rows], scale)
-                (context.grad,) = torch.autograd.grad(loss, [context])
-                if not bool(torch.isfinite(context.grad).all()):
-                    return context.detach(), losses
-                optimizer.step()
-                total += float(loss.detach())
-            losses.append(total / len(epoch))
-    return context.detach(), losses
-
-
-_learnt: OrderedDict[str, Tensor] = OrderedDict()
-
-
-def learn_once(
-    encode: Callable[[Tensor], Tensor],
-    start: Tensor,
-    images: Tensor,
-    labels: Sequence[int],
-    scale: float,
-    plan: TrainingPlan,
-) -> Tensor:
-    """The context that ``learn_context`` gives, from the memo if the input is the same."""
     import torch
 
     with gradients_enabled(), torch.no_grad():
         begin = encode(start)  # identifies the encoder and its classes
     key = _training_key([begin, start, images], f"{list(labels)} {scale!r} {astuple(plan)}")
     if key not in _learnt:
-        _learnt[key], _ = learn_context(encode, start, images, labels, scale, plan)
+        answers = torch.tensor(labels, device=images.device)
+
+        def loss(context: Tensor, rows: Numbers) -> Tensor:
+            return cross_entropy(encode(context), images[rows], answers[rows], scale)
+
+        _learnt[key] = descend(loss, start, len(labels), plan)
         if len(_learnt) > _SLOTS:
             _learnt.popitem(last=False)
     return _learnt[key]
+
+
+def descend(
+    loss: Callable[[Tensor, Numbers], Tensor], start: Tensor, n_images: int, plan: TrainingPlan
+) -> Tensor:
+    """Minimise ``loss(context, rows)`` by SGD, batch after batch; stop if a gradient overflows."""
+    import torch
+
+    with gradients_enabled():
+        context = start.detach().clone().requires_grad_(True)
+        optimizer = torch.optim.SGD([context], plan.lr, MOMENTUM, weight_decay=WEIGHT_DECAY)
+        rates = learning_rates(plan.epochs, plan.lr)
+        for lr, epoch in zip(rates, batches(n_images, plan), strict=True):
+            optimizer.param_groups[0]["lr"] = lr
+            for rows in epoch:
+                (context.grad,) = torch.autograd.grad(loss(context, rows), [context])
+                if not bool(torch.isfinite(context.grad).all()):
+                    return context.detach()
+                optimizer.step()
+    return context.detach()
 
 
 def forget() -> None:

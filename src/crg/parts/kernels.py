@@ -2,15 +2,12 @@
 
 ``parts.fused`` runs ``move``, ``confident_views``, ``drift``, ``take_terms`` and ``expand`` in
 place of the plain functions of these names, which say what they compute. The algorithm is the
-same, without the some forty (K, D) arrays that array code makes on the way.
-
-The loops stay in small functions over few arrays because the compiler vectorises them only
-then: as one large function they ran several times slower.
+same, without the some forty (K, D) arrays that array code makes on the way. The loops stay in
+small functions over few arrays: the compiler does not vectorise one large function.
 
 Letters as in ``residual``: K classes, D width, m kept views. Sums over D are in the type of the
-arrays; sums over classes, and whatever is one number per class, in double precision. In the
-loops over views arrays have the classes first, (K, V): the product of text and views is quicker
-in that order.
+arrays; sums over classes, and whatever is one number per class, in double precision. In loops
+over views the classes come first, (K, V), which makes the product of text and views quicker.
 """
 
 from __future__ import annotations
@@ -31,15 +28,10 @@ Numbers = np.ndarray[Any, Any]
 # Arrays of any precision come in, so the loops are untyped; the functions around them are not.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
 
-
 # Sums may be reordered, which is what lets them be vectorised; NaN and infinity stay what
 # they are. The error model of NumPy drops the test for zero before every division.
-compiled: Any = njit(
-    cache=True,
-    nogil=True,
-    error_model="numpy",
-    fastmath={"reassoc", "contract", "arcp", "nsz"},
-)
+_REORDERED = {"reassoc", "contract", "arcp", "nsz"}
+compiled: Any = njit(cache=True, nogil=True, error_model="numpy", fastmath=_REORDERED)
 _SHORTEST = 1e-12  # as in ops.lengths
 _SMALLEST = 1e-300  # so that the logarithm of a probability is finite
 
@@ -59,15 +51,6 @@ def mix(x, y, of_x, of_y, out):
     a, b = out.dtype.type(of_x), out.dtype.type(of_y)
     for d in range(out.shape[0]):
         out[d] = a * x[d] + b * y[d]
-
-
-@compiled
-def row_lengths(rows):
-    """|row| for each of ``rows``, never zero."""
-    sizes = np.empty(rows.shape[0])
-    for k in range(rows.shape[0]):
-        sizes[k] = max(math.sqrt(dot(rows[k], rows[k])), _SHORTEST)
-    return sizes
 
 
 @compiled
@@ -138,12 +121,12 @@ def compare(v, total, share):
 
 
 @compiled
-def measure(views, text_lengths, positive, total):
+def measure(views, text, positive, total):
     """|t|, |v+|, |v-| and v+ . v- as rows of (4, K), and f . v+ for each kept view (K, m)."""
     n_classes = positive.shape[0]
     sizes, along = np.empty((4, n_classes)), np.empty((n_classes, views.shape[0]))
-    sizes[0] = text_lengths
     for k in range(n_classes):
+        sizes[0, k] = max(math.sqrt(dot(text[k], text[k])), _SHORTEST)
         own, other, both = compare(positive[k], total, 1.0 / (n_classes - 1))
         sizes[1, k], sizes[2, k], sizes[3, k] = own, other, both
         dot_views(positive[k], views, along[k])
@@ -223,14 +206,14 @@ def move(
     """``residual.move``, set by set."""
     views, positive, total = seen.kept, visual.positive, visual.total.astype(text.dtype)
     moved_text, means, cosines = np.empty_like(text), np.empty_like(text), np.empty((3, len(text)))
-    long, xi1, xi2 = row_lengths(text), rule.text_separation, rule.cache_separation
-    sizes, along = measure(views, long, positive, total)
+    xi1, xi2 = rule.text_separation, rule.cache_separation
+    sizes, along = measure(views, text, positive, total)
     factors, onto, stir = weigh(
         views, np.ascontiguousarray(seen.logits), total, sizes, along, rule.scale,
         rule.positive_weight, rule.negative_weight, rule.sharpness, xi2,
     )  # fmt: skip
     move_text(
-        views, factors[0], onto[0], long, text, separation,
+        views, factors[0], onto[0], sizes[0], text, separation,
         f, xi1, rule.text_rate, rule.eps, moved_text, cosines[0],
     )  # fmt: skip
     move_visual(

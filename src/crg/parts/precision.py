@@ -17,7 +17,8 @@ features themselves while they are few.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ _COLUMNS = 64  # rank-one terms held beside the base before they are folded in
 _REBUILD_AFTER = 1024  # rank-one terms after which the inverse is recomputed from S
 _NO_TRACE = 1e-12  # below this all entries of a class coincide up to rounding
 _BLOCK = 64  # rows below which a matrix is factorised directly
+_TRIES = 20  # ridges, each ten times the last, before a matrix counts as damaged
 _SAFE_GROWTH = 1e-6  # 1 + a u.B u, which is zero where a term would make S + r I singular
 
 
@@ -44,7 +46,8 @@ class Precision(Stateful):
         width = features.shape[2]
         f64 = {"dtype": xp.float64, "device": features.device}
         self.events: list[str] = []  # numerical fallbacks not yet reported
-        self.scatter = _scatter(cache)  # S, without the terms below
+        rows = _centred_rows(cache)
+        self.scatter = rows.T @ rows  # S, without the terms below
         self.terms = xp.zeros((_COLUMNS, width), **f64)  # u_j of S = scatter + sum a_j u_j u_j^T
         self.term_weights = xp.zeros(_COLUMNS, **f64)  # a_j
         self.base = xp.zeros((width, width), **f64)  # B
@@ -65,10 +68,7 @@ class Precision(Stateful):
         self._narrow_base = None
 
     def update(self, cache: Cache, change: Insertion) -> list[tuple[float, Array]] | None:
-        """Follow one change of the cache.
-
-        The terms (c, y) that were taken from the inverse, or None if it was recomputed.
-        """
+        """Follow one change: the terms (c, y) taken from the inverse; None if it was rebuilt."""
         self.n_entries += change.removed is None
         terms = list(_scatter_terms(cache, change))
         self.trace = max(0.0, self.trace + sum(a * float(u @ u) for a, u in terms))
@@ -84,8 +84,7 @@ class Precision(Stateful):
 
     def solve(self, rows: Array) -> Array:
         """(S + r I)^-1 applied to one vector (D,) or to rows (J, D)."""
-        n = self.n_columns
-        columns = self.columns[:n, :]
+        n, columns = self.n_columns, self.columns[: self.n_columns, :]
         # The base is symmetric, and a matrix times a vector is quicker than a vector times it.
         onto_base = self.base @ rows if rows.ndim == 1 else rows @ self.base
         return onto_base - ((rows @ columns.T) * self.column_weights[:n]) @ columns
@@ -151,19 +150,32 @@ class Precision(Stateful):
             self.diagonal = xp.asarray(xp.linalg.diagonal(self.base), copy=True)
 
     def _inverse(self, cache: Cache) -> Array:
-        """(S + r I)^-1; if it cannot be factorised, with ten times the ridge, and again."""
-        xp, width, ridge = namespace(self.scatter), self.scatter.shape[0], self.ridge
-        rows = _centred_rows(cache) if 2 * _n_centred(cache) < width else None
+        """(S + r I)^-1, from the rows of S if they are few."""
+        xp, width = namespace(self.scatter), self.scatter.shape[0]
         eye = xp.eye(width, dtype=xp.float64, device=self.scatter.device)
-        while True:
-            if rows is not None:
-                found = inverse_from_rows(rows, xp.ones_like(rows[:, 0]), ridge)
-            else:
-                found = inverse(self.scatter + ridge * eye)
-            if found is not None:
-                return found
-            ridge = ridge * 10.0
-            self.events.append("the covariance needed ten times the ridge to be inverted")
+
+        def invert(ridge: float) -> Array | None:
+            return inverse(self.scatter + ridge * eye)
+
+        if 2 * int(np.sum(cache.counts[cache.counts > 1])) < width:
+            rows = _centred_rows(cache)
+            invert = partial(inverse_from_rows, rows, xp.ones_like(rows[:, 0]))
+        found, times = ridged(invert, self.ridge, eye)
+        self.events += times * ["the covariance needed ten times the ridge to be inverted"]
+        return found
+
+
+def ridged(invert: Callable[[float], Array | None], ridge: float, eye: Array) -> tuple[Array, int]:
+    """``invert(ridge)`` with the ridge made ten times as large until there is an inverse.
+
+    Also returns how often. If nothing helps, it is the inverse of the ridge alone.
+    """
+    for times in range(_TRIES):
+        found = invert(ridge)
+        if found is not None:
+            return found, times
+        ridge = ridge * 10.0
+    return eye / ridge, _TRIES
 
 
 def on_grid(ridge: float) -> float:
@@ -190,17 +202,6 @@ def _scatter_terms(cache: Cache, change: Insertion) -> Iterator[tuple[float, Arr
     m, removed = change.count, xp.astype(change.removed, xp.float64)
     yield m / (m + 1), added - (others + removed) / m
     yield -(m + 1) / m, removed - (others + removed + added) / (m + 1)
-
-
-def _scatter(cache: Cache) -> Array:
-    """S from scratch, (D, D)."""
-    rows = _centred_rows(cache)
-    return rows.T @ rows
-
-
-def _n_centred(cache: Cache) -> int:
-    """How many entries are not alone in their queue."""
-    return int(np.sum(cache.counts[cache.counts > 1]))
 
 
 def _centred_rows(cache: Cache) -> Array:

@@ -3,11 +3,6 @@
 The text encoder runs over ``chunk`` classes at a time (0 for all at once) and recomputes its
 activations in the backward pass, so that memory is that of one chunk. M context vectors of
 width E, K classes, D feature width.
-
-From words such as "a photo of a", AdamW lowers the entropy of the mean prediction of the kept
-views, H(mean over v of softmax(s f_v . t(c))), with the gradient carried through the text
-encoder to the context c. Every image starts from the same context, so all images share its
-text features and the forward pass.
 """
 
 from __future__ import annotations
@@ -81,34 +76,6 @@ def prompt_features(
     return torch.cat([again(encoder.encode, *piece) for piece in pieces])
 
 
-def pull_back(
-    encoder: PromptableTextEncoder,
-    context: Tensor,
-    endings: Sequence[str],
-    gradients: Tensor,
-    chunk: int = 0,
-) -> Tensor:
-    """For each of N gradients (N, K, D) of text features, the gradient of the context.
-
-    One pass forwards through the encoder serves all N, one backwards each; returns N times
-    the shape of the context, which is shared by all classes, (M, E).
-    """
-    import torch
-
-    with gradients_enabled():
-        total, start = context.new_zeros((len(gradients), *context.shape)), 0
-        for _, names in _chunks(context, endings, chunk):
-            leaf = context.detach().clone().requires_grad_()
-            features = encoder.encode(leaf, names)
-            part = gradients[:, start : start + len(names)].to(features)
-            start += len(names)
-            for n, gradient in enumerate(part):
-                more = n + 1 < len(part)
-                (found,) = torch.autograd.grad(features, leaf, gradient, retain_graph=more)
-                total[n] += found
-    return total
-
-
 @contextlib.contextmanager
 def gradients_enabled() -> Iterator[None]:
     """Record gradients, also inside ``torch.no_grad`` or ``torch.inference_mode``."""
@@ -131,8 +98,11 @@ def _chunks(
 class PromptTuning:
     """Tunes a context for each image; keeps nothing but what all images share.
 
-    ``options`` has ``context`` (the words to start from), ``lr``, ``steps``, ``weight_decay``
-    and ``chunk``.
+    From words such as "a photo of a", AdamW lowers the entropy of the mean prediction of the kept
+    views, H(mean over v of softmax(s f_v . t(c))), with the gradient carried through the text
+    encoder to the context c. Every image starts from the same context, so all images share its
+    text features and the forward pass. ``options`` has ``context`` (the words to start from),
+    ``lr``, ``steps``, ``weight_decay`` and ``chunk``.
     """
 
     def __init__(self, task: Task, options: Any) -> None:
@@ -151,10 +121,6 @@ class PromptTuning:
             features = prompt_features(self.encoder, context, self.endings, self.options.chunk)
         return like(features, self._like)
 
-    def tune(self, kept: Sequence[Array]) -> list[Array]:
-        """Text features (K, D) under the context tuned for each image's kept views (m, D)."""
-        return [self.text_under(context) for context in self.tuned_contexts(kept)]
-
     def tuned_contexts(self, kept: Sequence[Array]) -> Tensor:
         """The context of each image after the steps of AdamW, (N, M, E)."""
         import torch
@@ -165,31 +131,44 @@ class PromptTuning:
             # AdamW works entry by entry, so all images' contexts can share one tensor.
             optimiser = torch.optim.AdamW([context], c.lr, weight_decay=c.weight_decay)
             for step in range(c.steps):
-                context.grad = self._first(kept) if step == 0 else self._further(context, kept)
+                context.grad = self._gradients(context.detach(), kept, shared=step == 0)
                 optimiser.step()
         return context.detach()
+
+    def _gradients(self, contexts: Tensor, kept: Sequence[Array], shared: bool) -> Tensor:
+        """dH / dc at each image's context, (N, M, E); one pass for all while it is ``shared``."""
+        import torch
+
+        if shared:
+            slopes = [self.gradient(views, self.text) for views in kept]
+            return self.pull_back(self.start, slopes)
+        return torch.cat([
+            self.pull_back(context, [self.gradient(views, self.text_under(context))])
+            for context, views in zip(contexts, kept, strict=True)
+        ])  # fmt: skip
 
     def gradient(self, views: Array, text: Array) -> Array:
         """dH / dt (K, D) for kept views (m, D): s slope^T f with slope = dH / dlogits."""
         slope = entropy_gradient(self.scale * (views @ text.T))  # (m, K)
         return self.scale * (slope.T @ views)
 
-    def _first(self, kept: Sequence[Array]) -> Tensor:
-        """Gradients at the shared start, (N, M, E)."""
-        xp = namespace(self.text)
-        slopes = xp.stack([self.gradient(views, self.text) for views in kept])
-        return self._pull_back(self.start, slopes)
+    def pull_back(self, context: Tensor, slopes: list[Array]) -> Tensor:
+        """For each of N gradients (K, D) of text features, the gradient of ``context``, (N, M, E).
 
-    def _further(self, contexts: Tensor, kept: Sequence[Array]) -> Tensor:
-        """Gradients at each image's current context, (N, M, E)."""
+        One pass forwards through the encoder serves all N, one backwards each.
+        """
         import torch
 
-        parts = [
-            self._pull_back(context, self.gradient(views, self.text_under(context))[None])
-            for context, views in zip(contexts.detach(), kept, strict=True)
-        ]
-        return torch.cat(parts)
-
-    def _pull_back(self, context: Tensor, slopes: Array) -> Tensor:
-        slopes = as_tensor(slopes, context)
-        return pull_back(self.encoder, context, self.endings, slopes, self.options.chunk)
+        gradients = as_tensor(namespace(self.text).stack(slopes), context)
+        with gradients_enabled():
+            total, start = context.new_zeros((len(gradients), *context.shape)), 0
+            for _, names in _chunks(context, self.endings, self.options.chunk):
+                leaf = context.detach().clone().requires_grad_()
+                features = self.encoder.encode(leaf, names)
+                part = gradients[:, start : start + len(names)].to(features)
+                start += len(names)
+                for n, gradient in enumerate(part):
+                    more = n + 1 < len(part)
+                    (found,) = torch.autograd.grad(features, leaf, gradient, retain_graph=more)
+                    total[n] += found
+        return total

@@ -10,7 +10,7 @@ from __future__ import annotations
 from crg.ops import lengths
 from crg.parts import fused
 from crg.parts.cache import Cache, Insertion
-from crg.parts.state import Stateful, without
+from crg.parts.state import Stateful
 from crg.types import Array, namespace
 
 
@@ -43,6 +43,8 @@ class VisualPrototypes(Stateful):
 class TextPrototypes(Stateful):
     """Text prototypes that drift with confident predictions."""
 
+    _rows = ("rows",)
+
     def __init__(self, text: Array) -> None:
         self.rows = namespace(text).asarray(text, copy=True)  # (K, D)
         self.n_updates = 0  # n_t
@@ -54,11 +56,8 @@ class TextPrototypes(Stateful):
 
     def add_class(self, text: Array) -> None:
         """The new class starts at its prompt feature and drifts at the pace of the others."""
-        self.rows = namespace(text).concat([self.rows, text[None, :]], axis=0)
-
-    def remove_class(self, index: int) -> None:
-        """Drop the class's row."""
-        self.rows = without(self.rows, index)
+        super().add_class(text)
+        self.rows[-1, :] = text
 
 
 @fused
@@ -67,8 +66,3 @@ def drift(rows: Array, moved: Array, share: float) -> float:
     way = share * (moved - rows)
     rows += way
     return float(namespace(way).max(lengths(way)))
-
-
-def farthest_move(rows: Array, reference: Array) -> float:
-    """The largest distance that a row has moved from its reference."""
-    return float(namespace(rows).max(lengths(rows - reference)))

@@ -69,20 +69,18 @@ class RecentImages(Stateful):
         self.counted = self.counted[:, keep]
 
 
-_SAME = 1e-6  # squared distance below which an image cannot be told from the mean of all
+_SAME = 1e-6  # squared distance below which an image counts as the mean of all
 
 
 class Shifts(Stateful):
     """A linear shift of the logits, W c for an image with c = x - mean, learnt from corrections."""
 
+    _rows = ("rows",)
+
     def __init__(self, text: Array) -> None:
         """No correction yet, for classes with the text features ``text`` (K, D)."""
         self.rows = namespace(text).zeros_like(text)  # W, (K, D)
         self.n_steps = 0
-
-    def of(self, c: Array) -> Array:
-        """The shift of the logits of an image, (K,)."""
-        return self.rows @ c
 
     def learn(self, logits: Array, label: int, c: Array, margin: float) -> None:
         """The least change of W that puts ``label`` ahead of any other class by ``margin``.
@@ -99,11 +97,3 @@ class Shifts(Stateful):
             self.rows[label, :] += step
             self.rows[other, :] -= step
         self.n_steps += 1
-
-    def add_class(self, text: Array) -> None:
-        """No correction has named the new class."""
-        self.rows = namespace(text).concat([self.rows, 0.0 * text[None, :]])
-
-    def remove_class(self, index: int) -> None:
-        """Drop the row of a class."""
-        self.rows = self.rows[[k for k in range(self.rows.shape[0]) if k != index], :]

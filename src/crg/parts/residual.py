@@ -25,7 +25,7 @@ from typing import Any
 
 from crg.ops import Confident, lengths, log_probs, normalize, softmax
 from crg.parts import fused
-from crg.parts.prototypes import VisualPrototypes, farthest_move
+from crg.parts.prototypes import VisualPrototypes
 from crg.parts.state import Stateful
 from crg.types import Array, Task, namespace
 
@@ -94,20 +94,15 @@ class Residual(Stateful):
         self.way = 0.0  # no row has moved farther than this since
 
     def follow(self, text: Array, way: float) -> None:
-        """Refresh the text separation gradient if ``text`` has moved too far from the reference.
+        """Refresh the gradient if a row of ``text`` is too far from the reference.
 
-        ``way`` is how far the row that moved most has just gone. The sum of these bounds the
-        distance, which is computed only when the bound is passed.
+        ``way`` is how far the one that moved most has just gone; the sum bounds the distance.
         """
         self.way += way
         if self.rule.text_separation and self.way > _REFRESH_ABOVE:
-            self.way = farthest_move(text, self.reference)
+            self.way = float(namespace(text).max(lengths(text - self.reference)))
             if self.way > _REFRESH_ABOVE:
                 self.refresh(text)
-
-    def move(self, seen: Confident, f: Array, text: Array, visual: VisualPrototypes) -> Moved:
-        """Take one step on the kept views of ``seen``; ``f`` (D,) is the view to predict."""
-        return move(text, visual, seen, f, self.separation, self.rule)
 
 
 @fused
@@ -145,18 +140,13 @@ def residuals(
     b = repulsion(views @ w.rows.T, rule.negative_weight, rule.sharpness)  # (m, K)
     slope = entropy_gradient(rule.scale * (views @ t.rows.T) + a + b)  # dL_TPT / dz, (m, K)
     g_text = t.pull_back(rule.scale * (slope.T @ views))
-    g_positive = v.pull_back(
-        rule.sharpness * ((slope * a).T @ views) + rule.cache_separation * w.rows
-    )
-    g_negative = w.pull_back(
-        -rule.sharpness * ((slope * b).T @ views) + rule.cache_separation * v.rows
-    )
+    beta, xi2 = rule.sharpness, rule.cache_separation
+    g_positive = v.pull_back(beta * ((slope * a).T @ views) + xi2 * w.rows)
+    g_negative = w.pull_back(-beta * ((slope * b).T @ views) + xi2 * v.rows)
     g_text = g_text + rule.text_separation * separation
-    return (
-        adamw_from_zero(g_text, rule.text_rate, rule.eps),
-        adamw_from_zero(g_positive, rule.rate, rule.eps),
-        adamw_from_zero(g_negative, rule.rate, rule.eps),
-    )
+    gradients = (g_text, rule.text_rate), (g_positive, rule.rate), (g_negative, rule.rate)
+    r_text, r_positive, r_negative = (adamw_from_zero(g, lr, rule.eps) for g, lr in gradients)
+    return r_text, r_positive, r_negative
 
 
 @dataclass(frozen=True, slots=True, eq=False)

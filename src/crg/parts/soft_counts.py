@@ -31,6 +31,8 @@ _TRACE = 1e-9  # a count below this is what rounding left after an undo
 class SoftCounts(Stateful):
     """The sums; C and all small ones in double precision, M in that of the features."""
 
+    _rows = ("counts", "count_squares", "sums")
+
     def __init__(self, text: Array) -> None:
         """No image yet, for classes with the text features ``text`` (K, D)."""
         xp, (n_classes, width) = namespace(text), text.shape
@@ -57,10 +59,7 @@ class SoftCounts(Stateful):
         self.gaps += xp.astype(gap, xp.float64)
 
     def count(self, x: Array, r: Array, sign: float = 1.0) -> Array:
-        """Let ``x`` (D,) count ``r`` (K,) for each class, or undo that with ``sign`` -1.
-
-        Returns the classes that it counts for.
-        """
+        """Let ``x`` (D,) count ``r`` (K,), or undo that with ``sign`` -1; the classes concerned."""
         xp = namespace(x)
         touched = xp.nonzero(r)[0]
         share = sign * r[touched]
@@ -118,13 +117,6 @@ class SoftCounts(Stateful):
         sampling = xp.clip(self.count_squares[known] / (counts * counts), max=1.0)
         return max(0.0, float(counts @ (form - width * sampling)) / float(xp.sum(counts)))
 
-    def add_class(self, text: Array) -> None:
-        """One more class that no image has counted for."""
-        xp = namespace(text)
-        self.counts = xp.concat([self.counts, xp.zeros_like(self.counts[:1])])
-        self.count_squares = xp.concat([self.count_squares, xp.zeros_like(self.counts[:1])])
-        self.sums = xp.concat([self.sums, xp.zeros_like(self.sums[:1, :])])
-
     def remove_class(self, index: int) -> None:
         """Forget a class; the spread of its images around their mean stays in the scatter."""
         xp = namespace(self.sums)
@@ -132,9 +124,7 @@ class SoftCounts(Stateful):
         if count > 0.0:  # S keeps its part of the class, and so do the degrees of freedom
             self._add_square(xp.astype(self.sums[index, :], xp.float64), -1.0 / count)
             self.weight += 1.0 / count - count / (count + 1.0)
-        keep = [k for k in range(self.counts.shape[0]) if k != index]
-        self.counts, self.count_squares = self.counts[keep], self.count_squares[keep]
-        self.sums = self.sums[keep, :]
+        super().remove_class(index)
 
     def _is_sound(self) -> bool:
         xp = namespace(self.sums)

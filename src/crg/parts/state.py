@@ -21,6 +21,7 @@ class Stateful:
     """Attributes in, flat dictionary out, and back."""
 
     _not_saved: ClassVar[frozenset[str]] = frozenset()
+    _rows: ClassVar[tuple[str, ...]] = ()  # arrays with one row per class
 
     def state(self) -> dict[str, Any]:
         """Everything that the next step depends on, under dotted names."""
@@ -43,7 +44,8 @@ class Stateful:
             )
         for name, value in list(self._saved()):
             if isinstance(value, Stateful):
-                value.restore(_below(name, state))
+                below = {key: saved for key, saved in state.items() if key.startswith(f"{name}.")}
+                value.restore({key[len(name) + 1 :]: saved for key, saved in below.items()})
             elif array_api_compat.is_array_api_obj(value):
                 setattr(self, name, _fitted(name, state[name], value))
             else:
@@ -56,12 +58,18 @@ class Stateful:
         return True
 
     def add_class(self, text: Array) -> None:
-        """Make room for one more class whose text feature is ``text`` (D,)."""
+        """Make room for one more class whose text feature is ``text`` (D,): rows of zeros."""
+        for name in self._rows:
+            rows = getattr(self, name)
+            xp = namespace(rows)
+            setattr(self, name, xp.concat([rows, xp.zeros_like(rows[:1, ...])], axis=0))
         for part in self._parts():
             part.add_class(text)
 
     def remove_class(self, index: int) -> None:
         """Forget the class at ``index``."""
+        for name in self._rows:
+            setattr(self, name, without(getattr(self, name), index))
         for part in self._parts():
             part.remove_class(index)
 
@@ -77,16 +85,13 @@ def without(rows: Array, index: int) -> Array:
     return namespace(rows).concat([rows[:index, ...], rows[index + 1 :, ...]], axis=0)
 
 
-def _below(prefix: str, state: Mapping[str, Any]) -> dict[str, Any]:
-    cut = len(prefix) + 1
-    return {key[cut:]: value for key, value in state.items() if key.startswith(prefix + ".")}
-
-
 def _fitted(name: str, saved: Any, current: Array) -> Array:
-    if not array_api_compat.is_array_api_obj(saved) or saved.shape != tuple(current.shape):
-        raise _unfit(name)
-    same_kind = saved.dtype.name == str(current.dtype).removeprefix("torch.")
-    if not same_kind or not _is_in_range(saved, current):
+    if (
+        not array_api_compat.is_array_api_obj(saved)
+        or saved.shape != tuple(current.shape)
+        or saved.dtype.name != str(current.dtype).removeprefix("torch.")
+        or not _is_in_range(saved, current)
+    ):
         raise _unfit(name)
     return like(saved, current)
 
@@ -103,10 +108,10 @@ def _is_in_range(saved: Array, current: Array) -> bool:
 def _plain(name: str, saved: Any, current: Any) -> Any:
     """A plain value of the kind that is there; numbers that count are not below zero."""
     kind = type(current)
-    if current is None or kind in (str, bool):
-        fits = saved is None or type(saved) in (str, bool, int, list) if current is None else (
-            type(saved) is kind
-        )  # fmt: skip
+    if current is None:
+        fits = saved is None or type(saved) in (str, bool, int, list)
+    elif kind in (str, bool):
+        fits = type(saved) is kind
     elif kind is int:
         fits = type(saved) is int and 0 <= saved < 2**63
     elif kind is float:

@@ -25,7 +25,7 @@ STRENGTHS = {
     **{"dirichlet": 0.1, "imbalanced": 20.0, "few_present": 0.2, "out_of_distribution": 0.2},
     "many_names": 0.0,
 }
-_SHARES = ("few_present", "out_of_distribution")
+_POSITIVE, _FRACTION = "positive number", "fraction above 0 and at most 1"
 
 
 class Scenario(Struct, frozen=True, omit_defaults=True):
@@ -69,13 +69,10 @@ class Scenario(Struct, frozen=True, omit_defaults=True):
 def _check_strength(order: str, strength: float) -> None:
     if order not in STRENGTHS:
         raise InputError(f"The order {order!r} has no strength: leave it out.")
-    if order in _SHARES and not 0.0 < strength <= 1.0:
-        raise InputError(
-            f"The strength of {order!r} is {strength}: give a fraction above 0 and at most 1."
-        )
-    if order == "imbalanced" and not strength >= 1.0:
-        raise InputError(f"The strength of 'imbalanced' is {strength}: give a factor from 1 on.")
-    if order == "many_names" and strength == 0.0:
-        return
-    if not strength > 0.0:
-        raise InputError(f"The strength of {order!r} is {strength}: give a positive number.")
+    allowed, fits = {
+        "dirichlet": (_POSITIVE, strength > 0.0),
+        "imbalanced": ("factor from 1 on", strength >= 1.0),
+        "many_names": (_POSITIVE, strength >= 0.0),
+    }.get(order, (_FRACTION, 0.0 < strength <= 1.0))
+    if not fits:
+        raise InputError(f"The strength of {order!r} is {strength}: give a {allowed}.")

@@ -44,7 +44,11 @@ class LabelNoise:
         >>> LabelNoise(1.0, {"photo": 0}, n_classes=3, seed=0).filed_under(1, "photo")
         2
         """
-        chance, choice = _two_numbers(self._seed, sample_id)
+        digest = hashlib.blake2b(f"{self._seed} {sample_id!r}".encode(), digest_size=16).digest()
+        # two numbers in [0, 1) that are the same in any process
+        chance, choice = (
+            (int.from_bytes(half) >> 11) * 2.0**-53 for half in (digest[:8], digest[8:])
+        )
         # hits that are missing so far, with this image; a whole one is made up for at once
         missing = self.fraction * (self.insertions + 1) - self.mislabelled
         wrong = label if chance >= missing else self._wrong(label, sample_id, choice)
@@ -73,10 +77,3 @@ class LabelNoise:
         for each in shut:
             wrong += wrong >= each  # step over the classes that it must not be
         return wrong
-
-
-def _two_numbers(seed: int, sample_id: SampleId) -> tuple[float, float]:
-    """Two numbers in [0, 1) that follow from a seed and an image's name, in any process."""
-    digest = hashlib.blake2b(f"{seed} {sample_id!r}".encode(), digest_size=16).digest()
-    first, second = int.from_bytes(digest[:8]) >> 11, int.from_bytes(digest[8:]) >> 11
-    return first * 2.0**-53, second * 2.0**-53

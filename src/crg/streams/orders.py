@@ -38,7 +38,9 @@ class Stream:
 
 def lay_out(features: Features, scenario: Scenario, seed: int) -> Stream:
     """The stream of a scenario; the seed decides the shuffle and the choice of classes."""
-    offered = _subset(features, scenario.images)
+    domains = features.domains
+    groups = [as_stored(len(features))] if domains is None else _members(domains)
+    offered = _some_of(groups, scenario.images)
     if scenario.order == SHUFFLED:
         return Stream(features, offered[shuffled(len(offered), seed)], features.labels)
     if scenario.order in SEVERAL_FILES:
@@ -55,12 +57,11 @@ def lay_out(features: Features, scenario: Scenario, seed: int) -> Stream:
         return Stream(_without(features, gone), rows, _renumbered(features.labels, gone, k))
     if scenario.order == "by_class":
         rows = by_class(labels, seed)
-    elif scenario.order == "dirichlet":
-        rows = dirichlet(labels, seed, strength)
-    elif scenario.order == "imbalanced":
-        rows = imbalanced(labels, seed, strength)
-    else:
+    elif scenario.order == "few_present":
         rows = few_present(labels, k, seed, strength)
+    else:
+        order = dirichlet if scenario.order == "dirichlet" else imbalanced
+        rows = order(labels, seed, strength)
     return Stream(features, offered[rows], features.labels)
 
 
@@ -73,7 +74,7 @@ def _of_several_files(features: Features, offered: Rows, scenario: Scenario, see
     if scenario.order == "domains":
         rows = offered[by_domain(features.domains[offered], seed)]
         return Stream(features, rows, features.labels)
-    first = _subset_of(np.flatnonzero(features.domains == 0), scenario.images)
+    first = _some_of([np.flatnonzero(features.domains == 0)], scenario.images)
     task = _with_names(features.task, int(scenario.chosen_strength or 0))
     rows = first[shuffled(len(first), seed)]
     return Stream(dataclasses.replace(features, task=task), rows, features.labels)
@@ -114,8 +115,7 @@ def by_class(labels: Numbers, seed: int) -> Rows:
     >>> labels[by_class(labels, seed=0)].tolist()
     [0, 0, 1, 1]
     """
-    rng = _generator(seed)
-    members = _members(labels)
+    rng, members = _generator(seed), _members(labels)
     return _in_turn(rng.permutation(members[k]) for k in rng.permutation(len(members)))
 
 
@@ -140,8 +140,7 @@ def dirichlet(labels: Numbers, seed: int, strength: float = STRENGTHS["dirichlet
     >>> sorted(dirichlet(np.array([0, 1, 0, 1, 1]), seed=3).tolist())
     [0, 1, 2, 3, 4]
     """
-    rng = _generator(seed)
-    members = _members(labels)
+    rng, members = _generator(seed), _members(labels)
     slots: list[list[Rows]] = [[] for _ in members]
     for rows in members:
         parts = rng.dirichlet(np.full(len(slots), strength))
@@ -161,8 +160,7 @@ def imbalanced(labels: Numbers, seed: int, factor: float = STRENGTHS["imbalanced
     >>> sorted(np.bincount(labels[imbalanced(labels, seed=0, factor=25)]).tolist())
     [4, 20, 100]
     """
-    rng = _generator(seed)
-    members = _members(labels)
+    rng, members = _generator(seed), _members(labels)
     largest, last = max(len(rows) for rows in members), max(1, len(members) - 1)
     kept = []
     for rank, place in enumerate(rng.permutation(len(members))):
@@ -180,8 +178,7 @@ def few_present(
     >>> len(few_present(labels, 10, seed=0)), len(set(labels[few_present(labels, 10, seed=0)]))
     (20, 2)
     """
-    rng = _generator(seed)
-    members = _members(labels)
+    rng, members = _generator(seed), _members(labels)
     count = max(2, math.ceil(fraction * n_classes - 1e-9))
     chosen = rng.permutation(len(members))[:count]
     return rng.permutation(np.concatenate([members[k] for k in chosen])).astype(np.int64)
@@ -226,22 +223,15 @@ def _in_turn(parts: Iterable[Rows]) -> Rows:
     return np.concatenate(list(parts)).astype(np.int64)
 
 
-def _subset(features: Features, count: int | None) -> Rows:
-    """The rows that take part, sorted: all, or ``count`` at random, the same for every seed.
+def _some_of(groups: Sequence[Rows], count: int | None) -> Rows:
+    """Sorted rows: all, or ``count`` at random, the same for every seed.
 
-    Where several files were joined, each gives the same number as far as it has enough.
+    Of several groups, files that were joined, each gives the same number if it has enough.
     """
-    everything = as_stored(len(features))
-    groups = [everything] if features.domains is None else _members(features.domains)
-    return _subset_of(everything, count, groups)
-
-
-def _subset_of(everything: Rows, count: int | None, groups: Sequence[Rows] = ()) -> Rows:
-    """``count`` of the rows at random, sorted; of several groups the same number of each."""
-    if count is None or count >= len(everything):
-        return everything
-    rng = np.random.Generator(np.random.PCG64([_SUBSET_SEED, len(everything)]))
-    groups = groups or [everything]
+    total = sum(map(len, groups))
+    if count is None or count >= total:
+        return np.sort(np.concatenate(groups))
+    rng = np.random.Generator(np.random.PCG64([_SUBSET_SEED, total]))
     sizes = _equal_parts(count, [len(rows) for rows in groups])
     drawn = [rng.permutation(rows)[:size] for rows, size in zip(groups, sizes, strict=True)]
     return np.sort(np.concatenate(drawn)).astype(np.int64)
