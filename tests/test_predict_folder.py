@@ -19,8 +19,7 @@ import crg
 from colour_encoder import ColourEncoder, save_image, save_stream
 from crg.classifier import Answer, Classifier
 from crg.cli import main
-from crg.predict import stream
-from crg.predict.answers import read_answers
+from crg.predict.answers import AnswerFile, read_answers
 from crg.predict.sorting import Sorter
 from documents import ROOT, code_blocks, commands
 
@@ -65,16 +64,16 @@ def refused(said: str, *words: str) -> None:
 
 def stopped(count: int, *words: str, after: bool = True) -> Result:
     """The command, stopped by Ctrl-C at this image, before or after its line is written."""
-    answer, calls = stream.Output.answer, iter(range(1, 100))
+    answer, calls = AnswerFile.answer, iter(range(1, 100))
 
-    def stopping(self: stream.Output, path: Path, given: Answer) -> None:
+    def stopping(self: AnswerFile, path: str, given: Answer) -> None:
         number = next(calls)
         if number != count or after:
             answer(self, path, given)
         if number == count:
             raise KeyboardInterrupt
 
-    with mock.patch.object(stream.Output, "answer", stopping):
+    with mock.patch.object(AnswerFile, "answer", stopping):
         outcome = called(*words)
     assert outcome.exit_code == 130, outcome.output
     return outcome
@@ -129,7 +128,7 @@ FILES = {  # of other people
         (["--out", "-"], "leave --out out"),
         (["--clases", "a"], "did you mean '--classes' or '--passes'?"),
         (["--zzz"], "There is no option --zzz: see"),
-        (["--corrections", "c.csv"], "has no column 'label'"),
+        (["--corrections", "c.csv"], "required field `label`"),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )

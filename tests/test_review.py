@@ -130,7 +130,7 @@ def test_a_corrected_line_says_so(folder: Path) -> None:
     write_corrections("one.jsonl", {image: SHAPES.class_names[3]})
     done(predict("in", "--passes", "1", "--corrections", "one.jsonl", "--out", "new.csv"))
     line, *others = read_answers(Path("new.csv"), "csv")
-    assert line == {"path": image, "label": SHAPES.class_names[3], "probability": "1.0",
+    assert line == {"path": image, "label": SHAPES.class_names[3], "probability": 1.0,
                     "step": 0, "corrected": True}  # fmt: skip
     assert [each["step"] for each in others] == list(range(1, len(TRUTH)))
     same = (
@@ -192,7 +192,7 @@ def test_other_corrections_are_not_resumed_with(folder: Path) -> None:
         ("path,label\nin/000.png,a\nin/000.png,b\n", "gives in/000.png two labels, 'a' and 'b'"),
         ("path,label\nin/000.png\n", "holds no corrections"),
         ("path,label\n", "holds no corrections"),
-        ("name,class\nin/000.png,a\n", "has no column 'path'"),
+        ("name,class\nin/000.png,a\n", "required field `path`"),
     ],
     ids=["class", "image", "twice", "no label", "empty", "columns"],
 )

@@ -16,7 +16,7 @@ from attacks.base import Outcome, bent, bent_json, edited, refused, require
 from colour_encoder import COLOURS, ColourEncoder, save_stream
 from crg.classifier import Classifier
 from crg.predict.answers import AnswerFile, Layout, resume_folder
-from crg.predict.stream import ImageStream, Journal, Output
+from crg.predict.stream import ImageStream, Journal
 from crg.types import InputError
 
 NAMES = (  # what file systems allow and programs stumble over
@@ -37,18 +37,11 @@ def stream(
     known: dict[str, Any] = {"state": state} if state.exists() else {"classes": list(COLOURS)}
     classifier = Classifier(ColourEncoder(), views=2, **known)
     with AnswerFile(out, layout, True, classifier.settings) as answers:
-        images = ImageStream(
-            classifier,
-            Output(answers),
-            state,
-            Journal(kept / "journal"),
-            save_every=4,
-            started_at=0,
-        )
-        images.skip_unreadable = True
+        journal = Journal(kept / "journal")
+        images = ImageStream(classifier, answers, [state], journal, 4, True, started_at=0)
         for number, _ in enumerate(images.run(paths), start=1):
             if number == stop_after:
-                images.state = None  # killed: nothing is saved any more
+                images.states = ()  # killed: nothing is saved any more
                 return
 
 

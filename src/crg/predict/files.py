@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import errno
 import glob
@@ -10,12 +11,12 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from crg.images.reading import IMAGE_SUFFIXES
+from crg.datasets.folder import TABLE_SUFFIXES, files_below
+from crg.datasets.layout import is_image_name
 from crg.types import InputError, printable
 
 STANDARD_INPUT = "-"
 LIST_SUFFIX = ".txt"
-TABLE_SUFFIXES = {".csv": ",", ".tsv": "\t"}
 _GLOB_CHARACTERS = frozenset("*?[")
 
 
@@ -44,22 +45,6 @@ def iter_lines(lines: Iterable[str]) -> Iterator[Path]:
             yield Path(name)
 
 
-def images_below(folder: Path) -> list[Path]:
-    """The images in a folder and its folders, sorted; hidden ones are left out."""
-    found: list[Path] = []
-    for place, folders, files in os.walk(folder, onerror=_unreadable):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [Path(place, name) for name in sorted(files) if _is_image_name(name)]
-    return found
-
-
-def _unreadable(error: OSError) -> None:
-    raise InputError(
-        f"The folder {printable(str(error.filename))} cannot be read ({error.strerror}): allow "
-        "reading it, or name the folders that count."
-    )
-
-
 def _meant(argument: str) -> Sequence[Path]:
     path = Path(argument)
     try:
@@ -71,7 +56,7 @@ def _meant(argument: str) -> Sequence[Path]:
                 f"{printable(argument[:80])} cannot be read ({why}): check the name."
             ) from None
     if path.is_dir():
-        return images_below(path)
+        return [path / name for name in files_below(path) if is_image_name(name)]
     if path.is_file():
         suffix = path.suffix.lower()
         if suffix in (".json", ".jsonl", ".parquet"):
@@ -83,8 +68,8 @@ def _meant(argument: str) -> Sequence[Path]:
             return [path.parent / name for name in read_lines(path, "image")]
         return _listed(path, TABLE_SUFFIXES[suffix]) if suffix in TABLE_SUFFIXES else [path]
     if _GLOB_CHARACTERS & set(argument):
-        return [Path(each) for each in sorted(glob.glob(argument, recursive=True))
-                if _is_image_name(os.path.basename(each))]  # fmt: skip
+        found = sorted(glob.glob(argument, recursive=True))  # without hidden files
+        return [Path(each) for each in found if is_image_name(each)]
     raise InputError(
         f"{argument} does not exist: give a folder, a glob in quotes, a CSV file, "
         "a list of paths in a .txt file, images, or - for a list on standard input."
@@ -150,10 +135,6 @@ def _listed(table: Path, delimiter: str) -> list[Path]:
         ) from None
 
 
-def _is_image_name(name: str) -> bool:
-    return not name.startswith(".") and Path(name).suffix.lower() in IMAGE_SUFFIXES
-
-
 _Stamp = tuple[int, int]  # bytes and time of the last change
 
 
@@ -174,7 +155,10 @@ def iter_arrivals(
     given: dict[Path, _Stamp] = {}
     waited = 0.0
     while True:
-        stamps = ((path, _stamp(path)) for path in _present(list_now))
+        listed: Iterable[Path] = ()
+        with contextlib.suppress(InputError):  # it was there when the watch began
+            listed = list_now()
+        stamps = ((path, _stamp(path)) for path in listed)
         now = {path: stamp for path, stamp in stamps if stamp and given.get(path) != stamp}
         settled = [path for path, stamp in now.items() if before.get(path) == stamp]
         before = now
@@ -187,13 +171,6 @@ def iter_arrivals(
         if idle is not None and waited > idle:
             return
         sleep(interval)
-
-
-def _present(list_now: Callable[[], Iterable[Path]]) -> Iterable[Path]:
-    try:
-        return list_now()
-    except InputError:  # it was there when the watch began
-        return ()
 
 
 def _stamp(path: Path) -> _Stamp | None:
