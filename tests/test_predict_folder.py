@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -19,6 +17,7 @@ import crg
 from colour_encoder import ColourEncoder, save_image, save_stream
 from crg.classifier import Answer, Classifier
 from crg.cli import main
+from crg.cli.progress import Display
 from crg.predict.answers import AnswerFile, read_answers
 from crg.predict.sorting import Sorter
 from documents import ROOT, code_blocks, commands
@@ -81,17 +80,13 @@ def stopped(count: int, *words: str, after: bool = True) -> Result:
 
 def stop_between(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """Ctrl-C after the image of this number, while progress is drawn."""
-    calls = iter(range(1, 100))
+    calls = iter([None] * (count - 1))
 
-    @contextlib.contextmanager
-    def drawn(*_: Any, **__: Any) -> Iterator[Any]:
-        def advance() -> None:
-            if next(calls) == count:
-                raise KeyboardInterrupt
+    def advance(_: Display) -> None:
+        if next(calls, KeyboardInterrupt):
+            raise KeyboardInterrupt
 
-        yield advance
-
-    monkeypatch.setattr("crg.cli.predict.progress", drawn)
+    monkeypatch.setattr(Display, "advance", advance)
 
 
 FILES = {  # of other people
@@ -301,17 +296,12 @@ def test_a_watch_does_not_continue_two_passes() -> None:
 
 def test_progress_names_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each pass has its own bar, which counts all images."""
-    bars: list[tuple[str, int]] = []
-
-    @contextlib.contextmanager
-    def drawn(what: str, total: int, shown: bool) -> Iterator[Any]:
-        bars.append((what, total))
-        yield lambda: None
-
-    monkeypatch.setattr("crg.cli.predict.progress", drawn)
+    bars: list[Display] = []
+    monkeypatch.setattr(Display, "__exit__", lambda self, *_: bars.append(self))
     finished()
     finished("--passes", "1")
-    assert bars == [(name, N_IMAGES) for name in ("first pass", "second pass", "images")]
+    names = ("first pass", "second pass", "images")
+    assert [(each._what, each._total) for each in bars] == [(name, N_IMAGES) for name in names]
 
 
 def test_a_stop_without_a_file_of_answers_keeps_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
