@@ -81,17 +81,6 @@ def stopped(count: int, *words: str, after: bool = True) -> Result:
     return outcome
 
 
-def stop_between(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """Ctrl-C after the image of this number, while progress is drawn."""
-    calls = iter([None] * (count - 1))
-
-    def advance(_: Display) -> None:
-        if next(calls, KeyboardInterrupt):
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Display, "advance", advance)
-
-
 FILES = {  # of other people
     "notes.txt": b"my notes\n1\n", "notes.csv": b"my notes\n1\n", "table.csv": b"a,b\n1,2\n",
     "head.csv": b"a,b\n", "thesis.jsonl": b"once upon\n", "data.jsonl": b'{"a": 1}\n',
@@ -170,14 +159,6 @@ def test_overwrite_removes_nothing_before_all_is_checked() -> None:
         assert Path("a.csv").read_bytes() == before and Path("a.csv.resume").is_dir()
     finished("--out", "a.csv", "--overwrite")
     assert Path("a.csv").read_bytes() == before
-
-
-def test_a_stop_between_two_images_saves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C outside of the stream, as while progress is drawn, still saves what was learnt."""
-    stop_between(monkeypatch, 3)
-    assert called("--passes", "1", "--out", "a.jsonl").exit_code == 130
-    assert crg.load("a.jsonl.resume/state").n_steps == 3
-    assert not Path("a.jsonl.resume/journal").exists()  # the state has it all
 
 
 def test_top_and_unsure_answers() -> None:
@@ -291,6 +272,18 @@ def test_resume_keeps_the_passes_of_the_file(passes: str) -> None:
     assert Path("a.jsonl").read_bytes() == Path("whole.jsonl").read_bytes()
 
 
+def test_a_stop_between_two_images_saves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C outside of the stream, as while progress is drawn, still saves what was learnt."""
+    for words in (("--passes", "1", "--out", "a.jsonl"), ("--save-state", "kept.crg")):
+        advance = mock.Mock(side_effect=[None, None, KeyboardInterrupt])
+        monkeypatch.setattr(Display, "advance", advance)
+        outcome = called(*words)
+        assert outcome.exit_code == 130 and outcome.stdout == ""
+    assert "What was learnt is in kept.crg" in outcome.stderr
+    assert crg.load("a.jsonl.resume/state").n_steps == crg.load("kept.crg").n_steps == 3
+    assert not Path("a.jsonl.resume/journal").exists()  # the state has it all
+
+
 def test_progress_names_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each pass has its own bar, which counts all images."""
     bars: list[Display] = []
@@ -299,14 +292,6 @@ def test_progress_names_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     finished("--passes", "1")
     names = ("first pass", "second pass", "images")
     assert [(each._what, each._total) for each in bars] == [(name, N_IMAGES) for name in names]
-
-
-def test_a_stop_without_a_file_of_answers_keeps_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C in the first pass leaves what was learnt where --save-state says."""
-    stop_between(monkeypatch, 5)
-    outcome = called("--save-state", "kept.crg")
-    assert outcome.exit_code == 130 and "What was learnt is in kept.crg" in outcome.stderr
-    assert crg.load("kept.crg").n_steps == 5 and outcome.stdout == ""
 
 
 @pytest.mark.parametrize("after", [False, True])
