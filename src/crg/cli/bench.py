@@ -201,8 +201,7 @@ def _print_results(experiments: Sequence[Any], path: Path) -> None:
     missing = [source for experiment in experiments for source in experiment.missing]
     for source in missing[:_SHOWN_MISSING]:
         click.secho(f"{source.name}: {source.missing}", dim=True)
-    if len(missing) > _SHOWN_MISSING:
-        more = len(missing) - _SHOWN_MISSING
+    if (more := len(missing) - _SHOWN_MISSING) > 0:
         click.secho(f"{more} more are not there either; --list names them all.", dim=True)
     click.echo(f"The runs are in {path}; crg report {path} --out report.html draws them.", err=True)
 
@@ -232,5 +231,4 @@ def _rerun(line: str, results: Path | None, data: Sequence[Path], folder: Path) 
 
 
 def _brief(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}..."
+    return repr(value) if len(repr(value)) <= _WIDEST else f"{value!r:.{_WIDEST}}..."

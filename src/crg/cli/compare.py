@@ -202,11 +202,8 @@ def run_missing(
     except KeyboardInterrupt:
         done = known.refresh().runs  # a run may have been written at the moment of Ctrl-C
         kept = f"{sum(spec.key in done for spec in planned.specs)} of {len(planned.specs)} runs"
-        message = f"Stopped after {kept}, of which none is kept."
-        if is_kept:
-            message = f"Stopped: {kept} are kept in {known.path}, "
-            message += "and the same command continues from there."
-        click.echo(message, err=True)
+        where = f"are kept in {known.path}, and the same command continues from there"
+        click.echo(f"Stopped: {kept} {where if is_kept else 'were done, none is kept'}.", err=True)
         click.get_current_context().exit(shared.INTERRUPTED)
     return shown.failed
 
@@ -214,8 +211,7 @@ def run_missing(
 def end_with(failed: int) -> None:
     """Say how many runs failed, and exit with 1 if any did."""
     if failed:
-        runs = "1 run" if failed == 1 else f"{failed} runs"
-        again = "it" if failed == 1 else "them"
+        runs, again = ("1 run", "it") if failed == 1 else (f"{failed} runs", "them")
         click.echo(f"{runs} failed: the same command tries {again} again.", err=True)
         click.get_current_context().exit(FAILED)
 

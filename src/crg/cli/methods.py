@@ -75,12 +75,11 @@ def _describe(name: str | None, as_json: bool) -> None:
         return
     console = output()
     if name:
-        console.print(Text(f"{name}: {facts[0]['paper']}"))
-        console.print(_options_table(facts[0]["options"]))
-        if facts[0]["needs"]:
-            console.print(Text(f"It needs: {', '.join(facts[0]['needs'])}."))
-        if facts[0]["presets"]:
-            console.print(Text(f"Presets, chosen with labels: {', '.join(facts[0]['presets'])}."))
+        [fact] = facts
+        console.print(Text(f"{name}: {fact['paper']}"), _options_table(fact["options"]), sep="\n")
+        for title, names in (("It needs", "needs"), ("Presets, chosen with labels", "presets")):
+            if fact[names]:
+                console.print(Text(f"{title}: {', '.join(fact[names])}."))
         return
     table = Table("method", "paper", "needs", "options and defaults", show_lines=True)
     for fact in facts:

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import errno
 import glob
+import itertools
 import os
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -17,7 +18,6 @@ from crg.types import InputError, printable
 
 STANDARD_INPUT = "-"
 LIST_SUFFIX = ".txt"
-_GLOB_CHARACTERS = frozenset("*?[")
 
 
 def list_images(arguments: Iterable[str], gone: Container[str] = ()) -> list[Path]:
@@ -27,20 +27,15 @@ def list_images(arguments: Iterable[str], gone: Container[str] = ()) -> list[Pat
     ``path``, a ``.txt`` file those of its lines, a glob whatever it matches, and any other file
     itself. Files that may be ``gone`` by now need not be there.
     """
-    found = [
-        path
-        for argument in arguments
-        for path in ([Path(argument)] if argument in gone else _meant(argument))
-    ]
-    return list(dict.fromkeys(found))
+    found = ([Path(each)] if each in gone else _meant(each) for each in arguments)
+    return list(dict.fromkeys(itertools.chain.from_iterable(found)))
 
 
 def iter_lines(lines: Iterable[str]) -> Iterator[Path]:
     """One path per line, each once, as soon as its line is there."""
-    seen = set()
-    for line in lines:
-        name = line.rstrip("\r\n")
-        if name and name not in seen:
+    seen = {""}
+    for name in (line.rstrip("\r\n") for line in lines):
+        if name not in seen:
             seen.add(name)
             yield Path(name)
 
@@ -67,7 +62,7 @@ def _meant(argument: str) -> Sequence[Path]:
         if suffix == LIST_SUFFIX:
             return [path.parent / name for name in read_lines(path, "image")]
         return _listed(path, TABLE_SUFFIXES[suffix]) if suffix in TABLE_SUFFIXES else [path]
-    if _GLOB_CHARACTERS & set(argument):
+    if glob.has_magic(argument):
         found = sorted(glob.glob(argument, recursive=True))  # without hidden files
         return [Path(each) for each in found if is_image_name(each)]
     raise InputError(
@@ -135,9 +130,6 @@ def _listed(table: Path, delimiter: str) -> list[Path]:
         ) from None
 
 
-_Stamp = tuple[int, int]  # bytes and time of the last change
-
-
 def iter_arrivals(
     list_now: Callable[[], Iterable[Path]],
     interval: float = 0.5,
@@ -151,15 +143,17 @@ def iter_arrivals(
     the next one. One that changes after it was given is given again: it may have been taken
     in the middle of a slow copy. After ``idle`` seconds without an image the watch ends.
     """
-    before: dict[Path, _Stamp] = {}
-    given: dict[Path, _Stamp] = {}
+    before: dict[Path, tuple[int, int]] = {}  # bytes and time of the last change
+    given: dict[Path, tuple[int, int]] = {}
     waited = 0.0
     while True:
-        listed: Iterable[Path] = ()
+        now = {}
         with contextlib.suppress(InputError):  # it was there when the watch began
-            listed = list_now()
-        stamps = ((path, _stamp(path)) for path in listed)
-        now = {path: stamp for path, stamp in stamps if stamp and given.get(path) != stamp}
+            for path in list_now():
+                with contextlib.suppress(OSError):  # it went away again
+                    facts = path.stat()
+                    now[path] = facts.st_size, facts.st_mtime_ns
+        now = {path: stamp for path, stamp in now.items() if given.get(path) != stamp}
         settled = [path for path, stamp in now.items() if before.get(path) == stamp]
         before = now
         for path in sorted(settled, key=lambda path: (now[path][1], path)):
@@ -171,11 +165,3 @@ def iter_arrivals(
         if idle is not None and waited > idle:
             return
         sleep(interval)
-
-
-def _stamp(path: Path) -> _Stamp | None:
-    try:
-        facts = path.stat()
-    except OSError:  # it went away again
-        return None
-    return facts.st_size, facts.st_mtime_ns

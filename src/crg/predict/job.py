@@ -102,12 +102,10 @@ class PredictJob:
 
     def how_to_continue(self) -> str:
         """Name the files that a stopped job leaves behind, and how to continue."""
-        saved = [f"the answers are in {self.out}"] if self.out else []
-        if self.save_state is not None:
-            saved.append(f"what was learnt is in {self.save_state}")
-        said = ", and ".join(saved)
-        said = f" {said[0].upper()}{said[1:]}." if said else ""
-        return f"{said} The same command with --resume continues." if self.out else said
+        said = f" What was learnt is in {self.save_state}." if self.save_state else ""
+        if self.out is None:
+            return said
+        return f" The answers are in {self.out}.{said} The same command with --resume continues."
 
     def _default_passes(self) -> int:
         """As many as the file was begun with; else two where they can be made and help."""
@@ -179,12 +177,10 @@ class PredictJob:
         check_place(path)
         if path.suffix.lower() in IMAGE_SUFFIXES:
             raise InputError(f"--save-state {path} is named like an image: choose another name.")
-        if not path.exists():
-            return
-        if not state_file.is_state(path):
+        if path.exists() and not state_file.is_state(path):
             raise InputError(f"{path} exists and is not a saved state: choose another name.")
         same = self.load_state is not None and self.load_state.resolve() == path.resolve()
-        if not (same or self.resume or self.overwrite):
+        if path.exists() and not (same or self.resume or self.overwrite):
             raise InputError(f"{path} exists already: continue with it by --load-state or "
                              "--resume, or replace it by --overwrite.")  # fmt: skip
 
