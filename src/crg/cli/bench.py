@@ -9,18 +9,10 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
+from crg.bench import sources as data_sources
 from crg.bench.design import Design, read_design, with_methods
 from crg.bench.plan import count_runs, narrowed, plan
 from crg.bench.run import EngineOptions, append_new, galleries, no_longer_shown
-from crg.bench.sources import (
-    FOLDER,
-    VARIABLE,
-    OnEncoding,
-    discover,
-    find_sources,
-    named_paths,
-    unknown_datasets,
-)
 from crg.cli import shared
 from crg.cli.compare import end_with, parse_methods, print_experiments, run_missing
 from crg.cli.progress import Display
@@ -40,10 +32,10 @@ _WIDEST = 60  # characters of a value
 _OPTIONS = shared.options(
     click.option("--data", multiple=True, metavar="PATH", type=click.Path(path_type=Path),
                  help="Feature file, store, or folder of them; may be repeated.  "
-                      f"[default: the variable {VARIABLE}]"),
+                      f"[default: the variable {data_sources.VARIABLE}]"),
     click.option("--only", metavar="TEXT",
                  help="Only datasets whose name contains this, in capitals or not."),
-    click.option("--folder", default=FOLDER, show_default=True, type=shared.FOLDER,
+    click.option("--folder", default=data_sources.FOLDER, show_default=True, type=shared.FOLDER,
                  help="Where rendered shapes are encoded."),
     click.option("--root", type=shared.FOLDER,
                  help="Folder that holds the datasets of the catalogue, for the gallery."),
@@ -136,7 +128,7 @@ def bench(
     end_with(failed)
 
 
-def encoding_shown(shown: Any) -> OnEncoding:
+def encoding_shown(shown: Any) -> data_sources.OnEncoding:
     """Show how much of each dataset is encoded."""
     return lambda name, now: shown.running(f"encoding {name}", now.done, now.total)
 
@@ -166,8 +158,9 @@ def _sources(design: Design, data: Sequence[Path], folder: Path, only: str | Non
         if is_asked_for(path.name):
             shared.note(why)
 
-    sources = find_sources(design, discover(named_paths(data), leave_out), folder)
-    for sentence in unknown_datasets(design, [each.dataset for each in sources]):
+    discovered = data_sources.discover(data_sources.named_paths(data), leave_out)
+    sources = data_sources.find_sources(design, discovered, folder)
+    for sentence in data_sources.unknown_datasets(design, [each.dataset for each in sources]):
         shared.note(sentence)
     if not sources:
         raise InputError(
@@ -212,7 +205,7 @@ def _rerun(line: str, results: Path | None, data: Sequence[Path], folder: Path) 
 
     usual = [Path(ledger.DEFAULT_PATH), *sorted(Path("results").glob("*.jsonl"))]
     files = [results] if results else [path for path in usual if path.exists()]
-    own, paths = shared.loaded_plugins(), named_paths(data)
+    own, paths = shared.loaded_plugins(), data_sources.named_paths(data)
     with Display("datasets", None) as shown:
         found = rerun(line, files, paths, folder, own, shared.note, encoding_shown(shown))
     place, run, same, differences = found

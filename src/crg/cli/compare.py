@@ -145,10 +145,8 @@ def compare(
     The last one compares CRG with a variant of it that is called "bare".
     """
     named = _expanded(files)
-    first: dict[Path, str] = {}
-    for each in named:
-        first.setdefault(Path(each).resolve(), each)
-    paths = list(first.values())
+    first = {Path(each).resolve(): each for each in reversed(named)}
+    paths = [each for each in dict.fromkeys(named) if each in first.values()]
     if len(paths) < len(named):
         shared.note("a file that was given twice counts once.")
     rows = parse_methods(texts, pairs)

@@ -14,15 +14,7 @@ from rich.text import Text
 
 from crg.cli.progress import Display
 from crg.cli.shared import json_option, output, print_json
-from crg.datasets import load_dataset
-from crg.datasets.catalog import (
-    SAMPLE_SEED,
-    SAMPLE_SIZE,
-    DatasetEntry,
-    catalogue,
-    get_entry,
-    layout,
-)
+from crg.datasets import catalog, load_dataset
 from crg.datasets.check import CheckReport, check_dataset
 from crg.shapes.shifts import SEVERITIES, SHIFTS
 from crg.threads import processors
@@ -64,13 +56,13 @@ def datasets(
         case ["shapes"]:
             _describe_shapes(as_json)
         case [name]:
-            _describe(get_entry(name), as_json)
+            _describe(catalog.get_entry(name), as_json)
         case _:
             raise click.UsageError("crg datasets takes one name")
 
 
 def _list(as_json: bool) -> None:
-    entries = list(catalogue().values())
+    entries = list(catalog.catalogue().values())
     if as_json:
         print_json({"datasets": [_facts(entry) for entry in entries]})
         return
@@ -79,7 +71,7 @@ def _list(as_json: bool) -> None:
         table.add_column(heading, justify="right")
     table.add_column("reader")
     for entry in entries:
-        sample = f"{SAMPLE_SIZE:,}" if entry.sampled else "all"
+        sample = f"{catalog.SAMPLE_SIZE:,}" if entry.sampled else "all"
         numbers = f"{entry.classes:,}", f"{entry.test:,}", sample
         table.add_row(entry.name, entry.title, *numbers, entry.reader)
     output().print(table)
@@ -89,7 +81,7 @@ def _list(as_json: bool) -> None:
     )
 
 
-def _describe(entry: DatasetEntry, as_json: bool) -> None:
+def _describe(entry: catalog.DatasetEntry, as_json: bool) -> None:
     if as_json:
         print_json(_facts(entry))
         return
@@ -98,13 +90,13 @@ def _describe(entry: DatasetEntry, as_json: bool) -> None:
         f"source: {entry.source}",
         f"licence: {entry.licence or 'see the source'}",
         "\ntemplates:\n" + "\n".join(f"  {each}" for each in entry.templates),
-        "\nfiles below the root:\n" + "\n".join(f"  {each}" for each in layout(entry)),
+        "\nfiles below the root:\n" + "\n".join(f"  {each}" for each in catalog.layout(entry)),
     ]
     if entry.class_names:
         lines.append("\nclass names: " + ", ".join(entry.class_names))
     if entry.sampled:
-        drawn = f"limit {SAMPLE_SIZE}, seed {SAMPLE_SEED}, sha256 of the indices"
-        drawn = f"{SAMPLE_SIZE:,} at random; ours: {drawn} {entry.sample_sha256}"
+        drawn = f"limit {catalog.SAMPLE_SIZE}, seed {catalog.SAMPLE_SEED}, sha256 of the indices"
+        drawn = f"{catalog.SAMPLE_SIZE:,} at random; ours: {drawn} {entry.sample_sha256}"
         lines.append(f"\nThe paper draws {drawn}")
     output().print(*map(Text, lines), sep="\n")
 
@@ -122,10 +114,11 @@ def _describe_shapes(as_json: bool) -> None:
     console.print(Text(f"shapes:SHIFT:SEVERITY is the same shifted, where {kinds}."))
 
 
-def _facts(entry: DatasetEntry) -> dict[str, Any]:
-    facts = dataclasses.asdict(entry)
-    sample = {"size": SAMPLE_SIZE, "seed": SAMPLE_SEED, "sha256": facts.pop("sample_sha256")}
-    return {**facts, "sample": sample if facts.pop("sampled") else None, "layout": layout(entry)}
+def _facts(entry: catalog.DatasetEntry) -> dict[str, Any]:
+    facts = {**dataclasses.asdict(entry), "layout": catalog.layout(entry)}
+    drawn = {"size": catalog.SAMPLE_SIZE, "seed": catalog.SAMPLE_SEED}
+    drawn["sha256"] = facts.pop("sample_sha256")
+    return {**facts, "sample": drawn if facts.pop("sampled") else None}
 
 
 @contextlib.contextmanager
