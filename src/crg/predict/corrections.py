@@ -80,7 +80,5 @@ def learn(classifier: Classifier, corrections: Mapping[str, str], workers: int =
 
 
 def _unreadable(why: str) -> InputError:
-    return InputError(
-        f"A corrected image cannot be read ({why}): put it back, call crg where the answers were "
-        "made, or take its line out of the corrections."
-    )
+    remedy = "put it back, call crg where the answers were made, or take its line out"
+    return InputError(f"A corrected image cannot be read ({why}): {remedy} of the corrections.")

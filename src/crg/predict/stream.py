@@ -37,10 +37,9 @@ _MOST = 1 << 30  # bytes in one record; a larger one is damage
 class Journal:
     """The features of images that were answered after the state was saved last.
 
-    After a crash the state is older than the answers. The journal brings it up to them without the
-    images, which may have been moved away since. It is a file of records, each with its step, its
-    shape, a checksum and the features; a record that a crash cut off is left out. With ``keep_all``
-    it holds the features of the whole stream, for a second pass, and is read record by record.
+    It brings the state up to the answers without the images, which may have been moved away since.
+    A record has its step, its shape, a checksum and the features; one that a crash cut off is left
+    out. With ``keep_all`` the features of the whole stream are there, for a second pass.
     """
 
     def __init__(self, path: Path, keep_all: bool = False) -> None:
