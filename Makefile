@@ -11,10 +11,12 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 HASHED := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
 	--only-binary :all: --require-hashes --requirement
 OURS := $(PIP) --no-deps --no-build-isolation --editable .
+# Waiting BLAS threads of several workers would spin against each other.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 PINS := pyproject.toml constraints.txt $(wildcard requirements/*.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench soak lint style golden pins dist clean
+.PHONY: help demo test bench soak docs lint style golden pins dist clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12 | sed 's/^/make /'
@@ -26,7 +28,7 @@ demo: $(VENV)/.core ## install what is needed and show the methods at work
 # Style and types are checked beside the tests, which check the layers; what they say comes after.
 test: $(VENV)/.all ## install everything, then lint, types, layers and tests
 	@said=$$(mktemp); $(MAKE) --no-print-directory style >"$$said" 2>&1 & style=$$!; \
-	echo "== pytest"; tests=0; $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder || tests=$$?; \
+	echo "== pytest"; tests=0; $(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder || tests=$$?; \
 	failed=0; wait $$style || failed=$$?; cat "$$said"; rm -f "$$said"; \
 	if [ $$failed != 0 ]; then echo "Style or types failed: see above."; fi; \
 	if [ $$tests != 0 ]; then exit $$tests; fi; exit $$failed
@@ -50,8 +52,13 @@ bench: $(VENV)/.all ## measure the cost of a step and write docs/performance.*
 soak: $(VENV)/.all ## attack the package for an hour and count what was handled
 	@$(BIN)/python tools/soak.py --minutes $(or $(MINUTES),60) --seed $(or $(SEED),0)
 
-golden: $(VENV)/.all ## rewrite the golden runs after an intended change
+docs: $(VENV)/.all ## build the documents and an API reference as a site in site/
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	@echo "Open it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site"
+
+golden: $(VENV)/.all ## rewrite golden runs and outputs of notebooks after an intended change
 	@$(BIN)/python tests/golden_runs.py
+	@$(BIN)/python tools/notebooks.py docs/notebooks/*.ipynb
 
 dist: $(VENV)/.core ## build the wheel and the source archive into dist/
 	@$(PIP) build
@@ -68,7 +75,7 @@ pins: $(VENV)/bin/python ## rewrite requirements/*.txt from constraints.txt and 
 	@$(LOCK) --all-extras --output-file requirements/test.txt
 
 clean: ## remove the virtual environment and every cache
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist report.html
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist site report.html
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

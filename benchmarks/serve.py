@@ -146,9 +146,6 @@ def _pace(
 def _served(data: Path, options: Sequence[str]) -> Iterator[tuple[int, int]]:
     """A service of its own; its port and its process."""
     command = [sys.executable, "-m", "crg", "serve", "--port", "0", "--data", str(data)]
-    data.mkdir(parents=True)
-    (data / "serve.toml").write_text("max_rate = 1000000\n")
-    command += ["--config", str(data / "serve.toml")]
     with subprocess.Popen(
         [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as server:

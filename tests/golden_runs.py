@@ -18,7 +18,7 @@ from streams import clustered
 PATH = Path(__file__).parent / "golden.json"
 METHODS = (
     "zero_shot", "tda", "dpe", "crg", "anchored",
-    "dota", "oga", "onzeta", "logit_bias", "class_prior",
+    "dota", "oga", "onzeta", "freetta", "logit_bias", "class_prior",
 )  # fmt: skip
 CHECKPOINTS = (0, 1, 5, 30, 149)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ from selenium.webdriver import ActionChains, Chrome
 from selenium.webdriver.support.expected_conditions import alert_is_present
 from selenium.webdriver.support.wait import WebDriverWait
 
-from browsers import SIZES, chromium, emulate
+from browsers import SIZES, emulate
 from crg.shapes import ShapeImage, class_things
 from served import Process
 
@@ -61,6 +59,11 @@ return [...document.querySelectorAll("body *")].filter(hasText).map(element => {
 }).filter(([ratio]) => ratio < 4.5);
 """
 
+# Fields without a label for assistive technology.
+NAMELESS = """return [...document.querySelectorAll("input, select, textarea, button")]
+  .filter(each => !(each.labels?.length || each.getAttribute("aria-label")
+    || each.textContent.trim())).map(each => each.outerHTML)"""
+
 
 def drawn(folder: Path) -> list[Path]:
     """Six noisy images of four classes."""
@@ -71,17 +74,43 @@ def drawn(folder: Path) -> list[Path]:
 
 
 class Page:
-    """A session in the browser, as a person sees and uses it."""
+    """A session in the browser, as a person sees and uses it, with six images to send."""
 
-    def __init__(self, browser: Chrome, address: str) -> None:
-        self.browser, self.api = browser, address
+    def __init__(self, browser: Chrome, server: Process, images: list[Path]) -> None:
+        self.browser, self.server, self.images = browser, server, images
+        self.sessions = f"{server.address}/v1/sessions"
+
+    def open(self, classes: list[str]) -> None:
+        """Show a new session of these classes, wide and light."""
+        session = httpx.post(self.sessions, json={"classes": classes}).json()["id"]
+        emulate(self.browser, SIZES["wide"])
+        self.browser.get("about:blank")
+        self.browser.get(f"{self.server.address}/#{session}")
+        self.api = f"{self.sessions}/{session}"
+        until(self.is_live)
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        """The result of a script in the page."""
+        return self.browser.execute_script(script, *arguments)
+
+    def go_home(self) -> None:
+        """Open the page on which sessions start."""
+        self.browser.get(f"{self.server.address}/#")
+        until(lambda: self.text("#start h1") == "Start a session")
+
+    def type(self, field: str, *keys: str) -> None:
+        """Type into the field with this id."""
+        self.browser.find_element("id", field).send_keys(*keys)
+
+    def other(self, card: int) -> str:
+        """A class that the card of this place does not show."""
+        return next(name for name in CLASSES if name != self.cards(".label")[card])
 
     def texts(self, selector: str) -> list[str]:
         """Texts of visible elements."""
         script = """return [...document.querySelectorAll(arguments[0])]
           .filter(each => each.checkVisibility()).map(each => each.innerText.trim())"""
-        found: list[str] = self.browser.execute_script(script, selector)
-        return found
+        return list(self.run(script, selector))
 
     def text(self, selector: str) -> str:
         """Text of the first visible element; empty if there is none."""
@@ -90,7 +119,7 @@ class Page:
     def click(self, selector: str) -> None:
         """Click an element, wherever it is on the page."""
         element = self.browser.find_element("css selector", selector)
-        self.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
+        self.run("arguments[0].scrollIntoView({block: 'center'})", element)
         element.click()
 
     def accept(self) -> None:
@@ -99,7 +128,7 @@ class Page:
 
     def choose(self, *paths: Path) -> None:
         """Choose files as images."""
-        self.browser.find_element("id", "files").send_keys("\n".join(map(str, paths)))
+        self.type("files", "\n".join(map(str, paths)))
 
     def send(self, *paths: Path) -> None:
         """Choose images, and wait for their cards."""
@@ -114,48 +143,26 @@ class Page:
     def correct(self, card: int, label: str) -> None:
         """Correct the card of this place with the mouse."""
         self.click(f"#grid li:nth-child({card + 1}) .card")
-        [option] = [
-            each for each in self.browser.find_elements("css selector", "#options li")
-            if each.text.split("\n")[0] == label
-        ]  # fmt: skip
-        option.click()
+        self.choose_option("#options li", label)
         until(lambda: "learning" not in self.text(f"#grid li:nth-child({card + 1}) .mark"))
+
+    def choose_option(self, options: str, text: str) -> None:
+        """Click the option whose first line is this text."""
+        found = self.browser.find_elements("css selector", options)
+        [option] = [each for each in found if each.text.split("\n")[0] == text]
+        option.click()
+
+    def answers(self) -> list[dict[str, Any]]:
+        """All answers of the session, as they are downloaded."""
+        return [json.loads(line) for line in httpx.get(f"{self.api}/answers").text.splitlines()]
+
+    def press(self, *keys: str) -> None:
+        """Type, wherever the focus is."""
+        ActionChains(self.browser).send_keys(*keys).perform()
 
     def is_live(self) -> bool:
         """Whether the page says that it sees what happens."""
         return self.text("#connection") == "live"
-
-
-@dataclass
-class Stage:
-    """A server and a browser, with six images to send."""
-
-    server: Process
-    browser: Chrome
-    images: list[Path]
-
-    def opened(self, classes: list[str]) -> Page:
-        """The page on a new session of these classes, wide and light."""
-        sessions = f"{self.server.address}/v1/sessions"
-        session = httpx.post(sessions, json={"classes": classes}).json()["id"]
-        emulate(self.browser, SIZES["wide"])
-        self.browser.get("about:blank")
-        self.browser.get(f"{self.server.address}/#{session}")
-        page = Page(self.browser, f"{sessions}/{session}")
-        until(page.is_live)
-        return page
-
-
-@contextlib.contextmanager
-def staged(folder: Path) -> Iterator[Stage]:
-    """A server that keeps its sessions in a folder, and Chromium."""
-    with Process(folder / "data") as server, chromium() as browser:
-        yield Stage(server, browser, drawn(folder))
-
-
-def answers_of(page: Page) -> list[dict[str, Any]]:
-    """All answers of the session, as they are downloaded."""
-    return [json.loads(line) for line in httpx.get(f"{page.api}/answers").text.splitlines()]
 
 
 def until(holds: Callable[[], Any]) -> None:
@@ -169,8 +176,3 @@ def until(holds: Callable[[], Any]) -> None:
             pass  # the page has just redrawn it
         time.sleep(0.02)
     assert holds()
-
-
-def press(page: Page, *keys: str) -> None:
-    """Type, wherever the focus is."""
-    ActionChains(page.browser).send_keys(*keys).perform()

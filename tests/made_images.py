@@ -39,29 +39,22 @@ def encoded(image: Image.Image, form: str, **options: Any) -> bytes:
 
 def claiming(width: int, height: int) -> bytes:
     """A PNG of a few bytes that says it is this large."""
-    return _png(width, height, 8, 2, b"\0" * 16)
+    return png(width, height, 8, 2, b"\0" * 16)
 
 
-def grey_16_bit_png(values: np.ndarray[Any, np.dtype[np.uint16]]) -> bytes:
-    """A PNG of (H, W) grey values."""
-    return _png(values.shape[1], values.shape[0], 16, 0, _lines(values))
+def png_16_bit(values: np.ndarray[Any, np.dtype[np.uint16]]) -> bytes:
+    """A PNG of (H, W) grey or (H, W, 3) coloured values."""
+    lines = b"".join(b"\0" + line.astype(">u2").tobytes() for line in values)
+    return png(values.shape[1], values.shape[0], 16, 2 if values.ndim == 3 else 0, lines)
 
 
-def rgb_16_bit_png(values: np.ndarray[Any, np.dtype[np.uint16]]) -> bytes:
-    """A PNG of (H, W, 3) values."""
-    return _png(values.shape[1], values.shape[0], 16, 2, _lines(values))
-
-
-def _lines(values: np.ndarray[Any, np.dtype[np.uint16]]) -> bytes:
-    return b"".join(b"\0" + line.astype(">u2").tobytes() for line in values)
-
-
-def _png(width: int, height: int, bits: int, colour: int, lines: bytes) -> bytes:
+def png(
+    width: int, height: int, bits: int, colour: int, lines: bytes, *more: tuple[bytes, bytes]
+) -> bytes:
+    """A PNG of these lines, with more chunks behind its header."""
     header = struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, 0)
-    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(lines)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*chunk) for chunk in chunks)
-
-
-def _chunk(name: bytes, content: bytes) -> bytes:
-    checksum = zlib.crc32(name + content)
-    return struct.pack(">I", len(content)) + name + content + struct.pack(">I", checksum)
+    content = b"\x89PNG\r\n\x1a\n"
+    for name, data in ((b"IHDR", header), *more, (b"IDAT", zlib.compress(lines)), (b"IEND", b"")):
+        checksum = struct.pack(">I", zlib.crc32(name + data))
+        content += struct.pack(">I", len(data)) + name + data + checksum
+    return content

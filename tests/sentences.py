@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,14 @@ def refused_in_one_sentence(*words: str) -> Iterator[None]:
     assert not re.search(r"[a-z)]\. [A-Z]", sentence), f"more than one sentence: {sentence}"
     for word in words:
         assert word in sentence, f"{word!r} is not in: {sentence}"
+
+
+def check_refused(
+    words: str | tuple[str, ...], work: Callable[..., object], *given: Any, **options: Any
+) -> None:
+    """Calling ``work`` is refused in one sentence that names a remedy and holds ``words``."""
+    with refused_in_one_sentence(*([words] if isinstance(words, str) else words)):
+        work(*given, **options)
 
 
 def check_sentence(sentence: str) -> None:

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -36,10 +37,7 @@ def png(colour: str = "red", size: tuple[int, int] = (24, 20), noise: int = 0) -
 
 @contextlib.contextmanager
 def client(
-    data: Path,
-    encoder: Encoder | None = None,
-    token: str | None = None,
-    **config: Any,
+    data: Path, encoder: Encoder | None = None, token: str | None = None, **config: Any
 ) -> Iterator[TestClient]:
     """A client of a service in this process."""
     app = create_app(data, ServerConfig(**config), encoder or ColourEncoder(), token)
@@ -55,10 +53,14 @@ def start(served: TestClient, **more: Any) -> str:
     return answer.headers["location"]
 
 
+def headers_of(key: str | None = None) -> dict[str, str]:
+    """The headers of a request whose body is one image."""
+    return {"Content-Type": "image/png"} | ({"Idempotency-Key": key} if key else {})
+
+
 def send(served: Any, session: str, content: bytes, key: str | None = None) -> Any:
     """Send one image as the whole body; the answer to it."""
-    headers = {"Content-Type": "image/png"} | ({"Idempotency-Key": key} if key else {})
-    answer = served.post(f"{session}/images", content=content, headers=headers)
+    answer = served.post(f"{session}/images", content=content, headers=headers_of(key))
     assert answer.status_code == 200, answer.text
     [one] = answer.json()["answers"]
     return one
@@ -79,30 +81,25 @@ class Process:
     """``crg serve`` with the bundled model, as a separate process."""
 
     def __init__(self, data: Path, *options: str, token: str = "", **config: Any) -> None:
-        command = [sys.executable, "-m", "crg", "serve", "--port", "0", "--data", str(data)]
-        if config:
-            data.mkdir(parents=True, exist_ok=True)
-            lines = [f"{name} = {json.dumps(value)}\n" for name, value in config.items()]
-            (data / "serve.toml").write_text("".join(lines))
-            command += ["--config", str(data / "serve.toml")]
-        self._command = [*command, *options]
+        data.mkdir(parents=True, exist_ok=True)
+        lines = [f"{name} = {json.dumps(value)}\n" for name, value in config.items()]
+        (data / "serve.toml").write_text("".join(lines))
+        self._command = [
+            *(sys.executable, "-m", "crg", "serve", "--port", "0", "--data", str(data)),
+            *("--config", str(data / "serve.toml"), *options),
+        ]
         self._environment = {**os.environ, "CRG_TOKEN": token}
         self.start()
 
     def start(self, *options: str) -> None:
         """Start it, with some more options."""
         self.process = subprocess.Popen(
-            [*self._command, *options],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            [*self._command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env=self._environment,
-        )
+        )  # fmt: skip
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        if not line:
-            _, said = self.process.communicate()
-            raise AssertionError(said)
+        assert line, self.process.communicate()[1]
         self.address = line.split()[-1].rstrip("/")
         self.port = int(self.address.rpartition(":")[2])
 
@@ -122,6 +119,12 @@ class Process:
     def client(self) -> httpx.Client:
         """A client of it."""
         return httpx.Client(base_url=self.address, timeout=60)
+
+    def request(self, line: str, headers: str = "") -> socket.socket:
+        """A connection on which the head of a request was sent."""
+        made = socket.create_connection(("127.0.0.1", self.port), timeout=30)
+        made.sendall(f"{line}\r\nHost: localhost\r\n{headers}\r\n".encode())
+        return made
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """Send a signal; the exit code and what was said on stderr."""

@@ -16,15 +16,9 @@ from colour_encoder import COLOURS, ColourEncoder, save_image, save_stream
 from crg import InputError
 from crg.classifier import Answer, Classifier
 from crg.cli import main
-from sentences import refused_in_one_sentence
+from sentences import check_refused, refused_in_one_sentence
 
 NAMES = tuple(COLOURS)
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Text features are kept beside the test."""
-    monkeypatch.setenv("CRG_CACHE", str(tmp_path / "cache"))
 
 
 def classifier(**settings: Any) -> Classifier:
@@ -39,46 +33,37 @@ def facts(answer: Answer | InputError) -> tuple[Any, ...]:
 
 
 def test_every_kind_of_image_is_taken(tmp_path: Path) -> None:
-    """A path, its text, a Pillow image, bytes and an array of one image get one answer."""
+    """A path, its text, a Pillow image, bytes and an array get one answer beside zero-shot."""
     path = save_image(tmp_path / "green.png", "green")
     image = Image.open(path)
     kinds: list[Any] = [path, str(path), image, path.read_bytes(), np.asarray(image)]
-    answers = [classifier().predict(kind) for kind in kinds]
-    assert {answer.label for answer in answers} == {"green"}
+    answers = [classifier(method="zero_shot").predict(kind) for kind in kinds]
+    assert {(a.label, a.zero_shot_label, a.changed) for a in answers} == {("green", "green", False)}
     assert len({np.asarray(a.prediction.logits).tobytes() for a in answers}) == 1
-
-
-def test_answers_name_both_sides(tmp_path: Path) -> None:
-    """An answer holds the adapted and the zero-shot label with their probabilities."""
-    answer = classifier(method="zero_shot").predict(save_image(tmp_path / "a.png", "blue"))
-    assert (answer.label, answer.zero_shot_label, answer.changed) == ("blue", "blue", False)
-    assert answer.probability == pytest.approx(answer.zero_shot_probability, abs=1e-6)
+    assert answers[0].probability == pytest.approx(answers[0].zero_shot_probability, abs=1e-6)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("views", [1, 5])
 def test_many_give_what_single_ones_give(tmp_path: Path, views: int, workers: int) -> None:
-    """A stream in batches gives the answers of one image at a time."""
+    """A stream in batches gives the answers of one image at a time, whatever came before."""
     paths = save_stream(tmp_path)
     single, many = classifier(views=views), classifier(views=views)
     expected = [facts(single.predict(path)) for path in paths]
-    assert [facts(each) for each in many.predict_many(paths, workers=workers)] == expected
+    answers = list(many.predict_many(paths, workers=workers))
+    assert [facts(each) for each in answers] == expected
+    alone = classifier(views=views).encode(paths[7], str(paths[7]))  # by the name only
+    assert np.array_equal(alone, answers[7].features)  # type: ignore[union-attr]
 
 
 def test_images_are_encoded_in_batches(tmp_path: Path) -> None:
-    """The encoder is called for many views at once, and with whole images."""
-    shared = classifier(views=4)
-    list(shared.predict_many(save_stream(tmp_path, 20)))
-    assert shared.encoder.calls == [64, 16]  # type: ignore[attr-defined]
-
-
-def test_a_broken_image_does_not_end_a_stream(tmp_path: Path) -> None:
-    """An image that cannot be read yields its error and leaves the adapter as it was."""
-    paths = save_stream(tmp_path, 5)
+    """The encoder gets many views at once; an image that cannot be read yields its error."""
+    paths, shared = save_stream(tmp_path, 21), classifier(views=4)
     paths[2].write_bytes(b"no image")
-    answers = list((shared := classifier()).predict_many(paths))
+    answers = list(shared.predict_many(paths))
+    assert shared.encoder.calls == [64, 16]  # type: ignore[attr-defined]
     assert isinstance(answers[2], InputError) and "002.png" in str(answers[2])
-    assert shared.adapter.n_steps == 4
+    assert shared.adapter.n_steps == 20
 
 
 def test_two_passes_answer_with_what_all_images_taught(tmp_path: Path) -> None:
@@ -103,20 +88,19 @@ def test_two_passes_begin_with_nothing_learnt(tmp_path: Path) -> None:
     seen.predict(path)
     corrected.correct(path, "red")
     for learnt in (seen, corrected):
-        with refused_in_one_sentence("passes=1"):
-            list(learnt.predict_many([path], passes=2))
-    with refused_in_one_sentence("1 or 2"):
-        list(classifier().predict_many([path], passes=3))
+        check_refused("passes=1", list, learnt.predict_many([path], passes=2))
+    check_refused("1 or 2", list, classifier().predict_many([path], passes=3))
 
 
 def test_a_saved_state_continues(tmp_path: Path) -> None:
-    """A classifier that was saved and loaded answers as one that never stopped."""
+    """A saved classifier answers as one that never stopped, by its own order of the classes."""
     paths = save_stream(tmp_path)
     whole = [facts(each) for each in classifier().predict_many(paths)]
     first = classifier()
     halves = [facts(each) for each in first.predict_many(paths[:6])]
     first.save(tmp_path / "state")
-    second = Classifier(ColourEncoder(), state=tmp_path / "state")
+    second = Classifier(ColourEncoder(), NAMES[::-1], state=tmp_path / "state")
+    assert tuple(second.task.class_names) == NAMES
     assert halves + [facts(each) for each in second.predict_many(paths[6:])] == whole
 
 
@@ -125,21 +109,11 @@ def test_a_state_must_fit(tmp_path: Path) -> None:
     state = tmp_path / "state"
     classifier().save(state)
     encoder = ColourEncoder()
-    with refused_in_one_sentence("'anchored'", "'tda'"):
-        Classifier(encoder, NAMES, method="tda", state=state)
-    with refused_in_one_sentence("memory=1000"):
-        Classifier(encoder, NAMES, options={"memory": "3"}, state=state)
-    with refused_in_one_sentence("3 other classes"):
-        Classifier(encoder, ["black", "white"], state=state)
+    check_refused(("'anchored'", "'tda'"), Classifier, encoder, NAMES, method="tda", state=state)
+    check_refused("memory=1000", Classifier, encoder, NAMES, options={"memory": "3"}, state=state)
+    check_refused("3 other classes", Classifier, encoder, ["black", "white"], state=state)
     with refused_in_one_sentence("other prompts"):
         Classifier(encoder, NAMES, templates=["a blue thing that is {}."], state=state)
-
-
-def test_a_state_takes_classes_in_any_order(tmp_path: Path) -> None:
-    """The classes of a state may be named in another order; its own order counts."""
-    classifier().save(tmp_path / "state")
-    again = Classifier(ColourEncoder(), NAMES[::-1], state=tmp_path / "state")
-    assert tuple(again.task.class_names) == NAMES
 
 
 def test_classes_of_a_state_come_and_go(tmp_path: Path) -> None:
@@ -150,13 +124,11 @@ def test_classes_of_a_state_come_and_go(tmp_path: Path) -> None:
     live.save(tmp_path / "state")
     live.add_class("grey")
     live.remove_class("green")
-    again = Classifier(
-        ColourEncoder(), ["red", "grey", "blue"], state=tmp_path / "state", on_note=notes.append
-    )
+    names, state = ["red", "grey", "blue"], tmp_path / "state"
+    again = Classifier(ColourEncoder(), names, state=state, on_note=notes.append)
     assert list(again.task.class_names) == ["red", "blue", "grey"]
-    assert [facts(a) for a in again.predict_many(paths)] == [
-        facts(a) for a in live.predict_many(paths)
-    ]
+    answers, expected = ([facts(a) for a in each.predict_many(paths)] for each in (again, live))
+    assert answers == expected
     assert len(notes) == 1 and "added grey; removed green" in notes[0]
 
 
@@ -177,17 +149,16 @@ def test_classes_of_a_state_come_and_go_on_the_command_line(
     assert kept.task.class_names == ("red circle", "green star") and kept.adapter.n_steps == 2
 
 
-def test_a_class_is_added_by_the_same_prompts(tmp_path: Path) -> None:
+def test_a_class_is_added_by_the_same_prompts() -> None:
     """An added class has the text features that it would have had from the start."""
     sentences = {name: [f"{name} all over"] for name in NAMES}
     given: dict[str, Any] = {"descriptions": sentences, "prompts": "both"}
     early, late = classifier(**given), Classifier(ColourEncoder(), NAMES[:2], **given)
     late.add_class(NAMES[2])
     assert np.array_equal(early.task.text_features, late.task.text_features)
-    with refused_in_one_sentence("'blue'", "more than once"):
-        late.add_class("blue")
-    with refused_in_one_sentence("lack 1 class"):
-        late.add_class("grey")
+    check_refused(("'blue'", "more than once"), late.add_class, "blue")
+    check_refused("lack 1 class", late.add_class, "grey")
+    check_refused("no text", late.add_class, 3)
 
 
 def test_a_correction_is_learnt(tmp_path: Path) -> None:
@@ -202,22 +173,15 @@ def test_a_correction_is_learnt(tmp_path: Path) -> None:
 
 
 def test_a_path_is_known_again_by_its_name(tmp_path: Path) -> None:
-    """What an image had been taken for is taken back: it stays in one queue."""
+    """The earlier label of an image is undone; a correction that is refused changes nothing."""
     shared = classifier(method="tda")
     path = save_image(tmp_path / "a.png", "blue")
     shared.predict(path)
     shared.correct(str(path), "red")
+    check_refused("no class 'grey'", shared.correct, path, "grey")
+    check_refused("does not exist", shared.correct, tmp_path / "b.png", "red")
     held = {name: [e.sample_id for e in kept] for name, kept in shared.adapter.cache.items()}
     assert held == {"red": [str(path)], "green": [], "blue": []}
-
-
-def test_bad_corrections_change_nothing(tmp_path: Path) -> None:
-    """A correction with an unknown class or of no image is refused in a sentence."""
-    shared = classifier()
-    with refused_in_one_sentence("no class 'grey'"):
-        shared.correct(save_image(tmp_path / "a.png", "blue"), "grey")
-    with refused_in_one_sentence("does not exist"):
-        shared.correct(tmp_path / "b.png", "red")
 
 
 def test_load_needs_the_file_alone(tmp_path: Path) -> None:
@@ -242,20 +206,17 @@ def test_a_state_never_names_a_file_to_load(
     encoder = ColourEncoder()
     encoder.name = name
     Classifier(encoder, NAMES).save(tmp_path / "state")
-    with refused_in_one_sentence(name, "name the model too"):
-        Classifier.load(tmp_path / "state")
+    check_refused((name, "name the model too"), Classifier.load, tmp_path / "state")
     assert tuple(Classifier.load(tmp_path / "state", encoder).task.class_names) == NAMES
 
 
 def test_an_edited_state_is_refused(tmp_path: Path) -> None:
     """Settings in a state that are not of their kind are refused in a sentence."""
-    shared = classifier()
-    edited: list[dict[str, Any]] = [{"views": "many"}, {"workers": 3}]
-    for about in edited:
-        shared.adapter.about = about
-        shared.save(tmp_path / "state")
-        with refused_in_one_sentence("damaged", *about):
-            Classifier.load(tmp_path / "state", ColourEncoder())
+    shared, state = classifier(), tmp_path / "state"
+    for name, value in (("views", "many"), ("workers", 3)):
+        shared.adapter.about = {name: value}
+        shared.save(state)
+        check_refused(("damaged", name), Classifier.load, state, ColourEncoder())
 
 
 def test_a_with_block_saves(tmp_path: Path) -> None:
@@ -289,42 +250,32 @@ def test_threads_take_turns(tmp_path: Path) -> None:
         assert len(answer.zero_shot_probs) == len(np.asarray(answer.prediction.logits))
 
 
-def test_class_names_are_checked() -> None:
-    """No names, one text, and a name twice are refused."""
-    with refused_in_one_sentence("no class names"):
-        Classifier(ColourEncoder())
-    with refused_in_one_sentence("list of names"):
-        Classifier(ColourEncoder(), "red, green")
-    with refused_in_one_sentence("'red'", "more than once"):
-        Classifier(ColourEncoder(), ["red", "blue", "red"])
-
-
-def test_views_depend_on_the_name_only(tmp_path: Path) -> None:
-    """The same image under the same name has the same views, whatever came before."""
-    paths = save_stream(tmp_path)
-    alone = classifier(views=6, method="zero_shot").predict(paths[7])
-    after = list(classifier(views=6, method="zero_shot").predict_many(paths))[7]
-    assert isinstance(after, Answer)
-    assert np.array_equal(alone.prediction.logits, after.prediction.logits)
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (None, "no class names"),
+        ("red, green", "list of names"),
+        (["red", "blue", "red"], "'red' occurs more than once"),
+        (["red", 3], "3 is no text"),
+    ],
+)
+def test_class_names_are_checked(names: Any, words: str) -> None:
+    """No names, one text, a name twice and one that is no text are refused."""
+    check_refused(words, Classifier, ColourEncoder(), names)
 
 
 def test_labelled_images_serve_few_shot_methods(tmp_path: Path) -> None:
     """A method that needs labelled images gets them from a feature file."""
-    encoder = ColourEncoder()
-    paths = save_stream(tmp_path, 9)
-    pixels = np.stack([np.asarray(Image.open(path).resize((16, 16))) for path in paths])
-    task = crg.Task(NAMES, encoder.encode_texts(NAMES), encoder.logit_scale)
-    labels = np.arange(9) % 3
-    crg.write_features(
-        tmp_path / "few.npz", crg.Features(encoder.encode_images(pixels), task, labels)
-    )
-    few = Classifier(encoder, NAMES, few=tmp_path / "few.npz").task.resources["few"]
+    shared, labels = classifier(), np.arange(9) % 3
+    rows = [shared.encode(path, "")[0] for path in save_stream(tmp_path, 9)]
+    crg.write_features(tmp_path / "few.npz", crg.Features(np.stack(rows), shared.task, labels))
+    few = classifier(few=tmp_path / "few.npz").task.resources["few"]
     assert few.labels == tuple(labels.tolist()) and few.features.shape == (9, 4)
 
 
 def test_one_image_is_no_list_of_images(tmp_path: Path) -> None:
     """A path given to predict_many is refused, and not taken for a list of letters."""
     [path] = save_stream(tmp_path, 1)
-    for image in (path, str(path), Image.new("RGB", (8, 8))):
-        with refused_in_one_sentence("a single one", "predict"):
-            list(classifier().predict_many(image))  # type: ignore[arg-type]
+    kinds: list[Any] = [path, str(path), Image.new("RGB", (8, 8))]
+    for image in kinds:
+        check_refused(("a single one", "predict"), list, classifier().predict_many(image))

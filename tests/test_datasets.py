@@ -14,7 +14,7 @@ from crg.datasets.catalog import SAMPLE_SEED, SAMPLE_SIZE, catalogue, find_entry
 from crg.datasets.folder import count_ignored, read_folder
 from crg.prompts import check_template
 from made_datasets import put, put_all
-from sentences import refused_in_one_sentence
+from sentences import check_refused
 
 IMAGENET = (
     "itap of a {}.",
@@ -51,7 +51,7 @@ def test_the_catalogue_is_that_of_the_paper() -> None:
 
 
 def test_the_catalogue_is_consistent() -> None:
-    """Listed class names are as many as said and distinct; every dataset says where to get it."""
+    """Class names are distinct and as many as said; published hashes are those of our draws."""
     for entry in catalogue().values():
         assert len(set(entry.class_names)) == len(entry.class_names)
         assert len(entry.class_names) in (0, entry.classes)
@@ -62,6 +62,8 @@ def test_the_catalogue_is_consistent() -> None:
         assert entry.source.startswith("http")
         for template in entry.templates:
             check_template(template)
+        drawn = drawn_indices(entry.test, SAMPLE_SIZE, SAMPLE_SEED) if entry.sampled else None
+        assert entry.sample_sha256 == (indices_sha256(drawn) if drawn else ""), entry.name
 
 
 def test_names_are_found_however_they_are_written() -> None:
@@ -69,18 +71,8 @@ def test_names_are_found_however_they_are_written() -> None:
     for entry in catalogue().values():
         for name in (entry.name, entry.title, entry.title.upper(), *entry.aliases):
             assert find_entry(name) is entry
-    with refused_in_one_sentence("did you mean 'imagenet'"):
-        get_entry("imagnet")
-    with refused_in_one_sentence("crg datasets lists them"):
-        get_entry("zzz")
-
-
-def test_the_published_draws_are_what_is_drawn() -> None:
-    """The hashes in the catalogue are those of 2,000 indices drawn with our seed."""
-    for entry in catalogue().values():
-        drawn = drawn_indices(entry.test, SAMPLE_SIZE, SAMPLE_SEED)
-        expected = indices_sha256(drawn) if entry.sampled else ""
-        assert entry.sample_sha256 == expected, entry.name
+    check_refused("did you mean 'imagenet'", get_entry, "imagnet")
+    check_refused("crg datasets lists them", get_entry, "zzz")
 
 
 def test_draws_are_random_subsets() -> None:
@@ -104,8 +96,7 @@ def test_a_limit_draws_images_with_their_labels(tmp_path: Path) -> None:
     assert some.sources == tuple(tmp_path / name for name in some.ids)
     assert some.labels == tuple("ab".index(name[0]) for name in some.ids)
     assert load_dataset(str(tmp_path), limit=20) == whole
-    with refused_in_one_sentence("limit is 0"):
-        load_dataset(str(tmp_path), limit=0)
+    check_refused("limit is 0", load_dataset, str(tmp_path), limit=0)
 
 
 def test_shapes_are_rendered() -> None:
@@ -116,21 +107,16 @@ def test_shapes_are_rendered() -> None:
     assert clean.fingerprint() != foggy.fingerprint()
     assert load_dataset("shapes:fog", limit=5) == load_dataset("shapes:fog:1", limit=5)
     assert load_dataset("shapes:clean", limit=5) == clean
-    with refused_in_one_sentence("write shapes:clean."):
-        load_dataset("shapes:clean:2")
+    check_refused("write shapes:clean.", load_dataset, "shapes:clean:2")
     for name in ("shapes:fog:x", "shapes:fog:1:2"):
-        with refused_in_one_sentence("shapes:SHIFT:SEVERITY"):
-            load_dataset(name)
-    with refused_in_one_sentence("no split 'train'"):
-        load_dataset("shapes", split="train")
+        check_refused("shapes:SHIFT:SEVERITY", load_dataset, name)
+    check_refused("no split 'train'", load_dataset, "shapes", split="train")
 
 
 def test_a_folder_per_class(tmp_path: Path) -> None:
     """Classes are sorted folders; nested images count, hidden and other files do not."""
     put_all(tmp_path / p for p in ("b cat/2.JPG", "b cat/deep/er/1.png", "ä/x.webp", "ä/.x.jpg"))
-    put(tmp_path / ".git/x.jpg")
-    put(tmp_path / "ä/notes.txt", "x")
-    put(tmp_path / "loose.jpg")
+    put_all(tmp_path / p for p in (".git/x.jpg", "ä/notes.txt", "loose.jpg"))
     images = load_dataset(str(tmp_path))
     assert images.class_names == ("b cat", "ä")
     assert images.ids == ("b cat/2.JPG", "b cat/deep/er/1.png", "ä/x.webp")
@@ -141,11 +127,9 @@ def test_a_folder_per_class(tmp_path: Path) -> None:
 
 def test_a_link_to_a_folder_above_does_not_trap(tmp_path: Path) -> None:
     """Linked folders are followed, once."""
-    put(tmp_path / "set/cat/1.jpg")
-    put(tmp_path / "elsewhere/2.jpg")
+    put_all(tmp_path / name for name in ("set/cat/1.jpg", "elsewhere/2.jpg", "set/dog/1.jpg"))
     (tmp_path / "set/cat/more").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "set/cat/loop").symlink_to(tmp_path / "set/cat")
-    put(tmp_path / "set/dog/1.jpg")
     images = read_folder(tmp_path / "set")
     assert images.ids == ("cat/1.jpg", "cat/more/2.jpg", "dog/1.jpg")
 
@@ -164,8 +148,7 @@ def test_a_folder_that_cannot_be_listed_is_reported(
             return real(path)
 
         monkeypatch.setattr(os, "scandir", scandir)
-        with refused_in_one_sentence(str(locked), "Permission denied"):
-            load_dataset(str(tmp_path))
+        check_refused((str(locked), "Permission denied"), load_dataset, str(tmp_path))
 
 
 @pytest.mark.parametrize(("suffix", "mark"), [("csv", ","), ("TSV", "\t")])
@@ -211,8 +194,7 @@ def test_odd_tables_are_refused(content: str, words: str, tmp_path: Path) -> Non
     """Each fault of a table is reported in a sentence that names the line."""
     put_all([tmp_path / "1.jpg", tmp_path / "2.jpg"])
     table = put(tmp_path / "set.csv", content.encode("utf-8", "surrogateescape"))
-    with refused_in_one_sentence("set.csv", words):
-        load_dataset(str(table))
+    check_refused(("set.csv", words), load_dataset, str(table))
 
 
 def test_other_places_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,8 +202,7 @@ def test_other_places_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
 
     def refused(name: str, *words: str, **options: Any) -> None:
-        with refused_in_one_sentence(*words):
-            load_dataset(name, **options)
+        check_refused(words, load_dataset, name, **options)
 
     refused(".", "neither folders nor images")
     put(tmp_path / "1.jpg")

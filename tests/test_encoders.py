@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,30 +15,60 @@ from crg.cli.encoders import encoders
 from crg.encoders import list_encoders, load_encoder
 from crg.encoders.mini import Mini
 from sentences import refused_in_one_sentence
+from small_models import exported, saved, some_pixels
 from torchvision_operators import open_clip
 
 
-def test_mini_is_loaded_by_name() -> None:
-    """mini is bundled: it loads, and its features have unit length."""
-    encoder = load_encoder("mini", device="cpu", precision="fp32")
-    assert isinstance(encoder, Mini)
-    features = encoder.encode_texts(["a red square"])
-    assert features.shape == (1, encoder.width)
-    assert np.linalg.norm(features) == pytest.approx(1, abs=1e-5)
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("mini", {"device": "cuda"}, ["mini", "leave"]),
+        ("mini", {"precision": "bf16"}, ["mini", "leave"]),
+        ("onnx:.", {}, ["crg encoders export"]),
+    ],
+)
+def test_impossible_models_are_refused(
+    name: str, options: dict[str, str], words: list[str]
+) -> None:
+    """mini computes on the processor in fp32, and a folder must be an exported one."""
+    assert isinstance(load_encoder("mini", device="cpu", precision="fp32"), Mini)
+    with refused_in_one_sentence(*words):
+        load_encoder(name, **options)
 
 
-@pytest.mark.parametrize("options", [{"device": "cuda"}, {"precision": "bf16"}])
-def test_mini_has_no_choice_of_device(options: dict[str, str]) -> None:
-    """mini computes on the processor, and says so."""
-    with refused_in_one_sentence("mini", "leave"):
-        load_encoder("mini", **options)
+@pytest.fixture(params=["mini", "openclip", "onnx"])
+def encoder(request: pytest.FixtureRequest) -> Any:
+    """One encoder of each library."""
+    if request.param == "mini":
+        return load_encoder("mini", device="cpu")
+    open_clip()
+    onnx = request.param == "onnx"
+    return load_encoder(f"onnx:{exported('small-vit')}" if onnx else saved("small-vit"))
 
 
-def test_a_folder_that_is_no_export_is_refused(tmp_path: Path) -> None:
-    """onnx:FOLDER names the command that makes such a folder."""
-    pytest.importorskip("onnxruntime")
-    with refused_in_one_sentence(str(tmp_path), "crg encoders export"):
-        load_encoder(f"onnx:{tmp_path}")
+def test_features_are_unit_rows_whatever_the_batch(encoder: Any) -> None:
+    """Alone or among others, images and texts have the same features up to rounding."""
+    pixels, texts = some_pixels(70, encoder.preprocessing.size), ["red star", "", "a " * 99]
+    for encode, rows in ((encoder.encode_images, pixels), (encoder.encode_texts, texts)):
+        whole, last = encode(rows), encode(rows[-1:])
+        assert whole.dtype == np.float32 and whole.shape == (len(rows), encoder.width)
+        assert np.allclose(np.linalg.norm(whole, axis=1), 1, atol=1e-5)
+        assert np.allclose(whole[-1:], last, atol=1e-5)
+        assert encode(rows[:0]).shape == (0, encoder.width)
+    long, longer = encoder.encode_texts(["word " * 100, "word " * 100 + "and more"])
+    assert np.array_equal(long, longer)
+
+
+def test_wrong_inputs_are_refused(encoder: Any) -> None:
+    """Pixels of another size or type, one text, a number or half a character are refused."""
+    side = encoder.preprocessing.size
+    with refused_in_one_sentence("(1, 31, 31, 3)", f"(B, {side}, {side}, 3)"):
+        encoder.encode_images(some_pixels(1, 31))
+    with refused_in_one_sentence("float64", "uint8"):
+        encoder.encode_images(some_pixels(1, side).astype(np.float64))
+    for texts in ("cat", ["cat", 3], ["cat", "\ud800"]) if encoder.name != "mini" else ():
+        with refused_in_one_sentence("text"):
+            encoder.encode_texts(texts)
 
 
 def test_the_list_begins_with_mini_and_the_papers_models() -> None:

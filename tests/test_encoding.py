@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from crg.atomic import locked
 from crg.encoders.base import Vectors
 from crg.encoding import EncodingProgress, Wording, encode
 from crg.engine.ray import encode_on_ray
@@ -65,11 +65,16 @@ def test_workers_and_batches_do_not_change_the_bytes(out: Path, options: dict[st
 
 @pytest.mark.parametrize("after", [0, 5, 8, 13, 19])
 def test_a_stopped_job_continues_where_it_was(out: Path, after: int) -> None:
-    """Whole blocks are not encoded again, and the end is as if nothing had happened."""
+    """Whole blocks are not encoded again, and the end is as if nothing had happened.
+
+    Progress never goes back, and counts earlier work apart.
+    """
     stop_after(after, dots(20), out, batch=3)
-    encoder = HashEncoder()
-    assert run(dots(20), out, encoder).n_reused == after // 8 * 8
-    assert encoder.encoded == 3 * (20 - after // 8 * 8)
+    encoder, kept, seen = HashEncoder(), after // 8 * 8, list[EncodingProgress]()
+    assert run(dots(20), out, encoder, on_progress=seen.append).n_reused == kept
+    assert encoder.encoded == 3 * (20 - kept)
+    assert (seen[0], seen[-1]) == (EncodingProgress(kept, kept, 20), EncodingProgress(kept, 20, 20))
+    assert [at.done for at in seen] == sorted(at.done for at in seen)
     assert is_as_in_one_go(out, dots(20))
 
 
@@ -116,15 +121,6 @@ def test_damage_to_an_unfinished_store_costs_only_time(
     assert is_as_in_one_go(out, dots(20))
 
 
-def test_progress_begins_with_what_is_kept(out: Path) -> None:
-    """Progress never goes back, and counts earlier work apart."""
-    stop_after(9, dots(20), out)
-    seen: list[EncodingProgress] = []
-    run(dots(20), out, on_progress=seen.append)
-    assert seen[0] == EncodingProgress(8, 8, 20) and seen[-1] == EncodingProgress(8, 20, 20)
-    assert [at.done for at in seen] == sorted(at.done for at in seen)
-
-
 def test_a_block_is_on_disk_before_it_has_its_name(
     out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,8 +162,7 @@ def test_a_replaced_image_is_encoded_again(tmp_path: Path, out: Path) -> None:
     """Blocks with images that changed since they were encoded do not count."""
     images = dot_files(tmp_path / "p", 20)
     stop_after(17, images, out)
-    noise = np.random.default_rng(0).integers(0, 255, (30, 30, 3), np.uint8)
-    Image.fromarray(noise).save(tmp_path / "p" / "dot 02.png")
+    Image.linear_gradient("L").save(tmp_path / "p" / "dot 02.png")
     assert run(images, out).n_reused == 8
     assert is_as_in_one_go(out, images)
 
@@ -202,26 +197,19 @@ def test_skipping_continues_a_job_but_is_never_silent(tmp_path: Path, out: Path)
 @pytest.mark.parametrize("files", [0, 1, 3, 6, 7, 8])
 def test_a_full_disk_loses_nothing(out: Path, monkeypatch: pytest.MonkeyPatch, files: int) -> None:
     """When no byte fits any more one sentence says so, and with room the job continues."""
-    with _full_after(monkeypatch, files), refused_in_one_sentence("No space left", "make room"):
-        run(dots(40), out)
-    assert run(dots(40), out).n_reused == min(max(files - 1, 0), 5) * 8
-    assert is_as_in_one_go(out, dots(40))
-
-
-@contextlib.contextmanager
-def _full_after(monkeypatch: pytest.MonkeyPatch, files: int) -> Iterator[None]:
-    """The disk is full after so many files, as the system says when one is synced."""
     count = 0
 
     def limited(handle: int) -> None:
         nonlocal count
         count += not stat.S_ISDIR(os.fstat(handle).st_mode)
-        if count > files:
+        if count > files:  # the system says so when a file is synced
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, refused_in_one_sentence("No space left", "make room"):
         patch.setattr(os, "fsync", limited)
-        yield
+        run(dots(40), out)
+    assert run(dots(40), out).n_reused == min(max(files - 1, 0), 5) * 8
+    assert is_as_in_one_go(out, dots(40))
 
 
 def test_a_disk_that_is_too_small_is_refused_at_once(
@@ -236,19 +224,12 @@ def test_a_disk_that_is_too_small_is_refused_at_once(
     assert encoder.encoded == 0
 
 
-def test_two_jobs_do_not_write_to_one_store(tmp_path: Path) -> None:
-    """A second process is refused while the first one lives, and not once it was killed."""
-    code = (
-        "import sys, time; from crg.atomic import locked\n"
-        "with locked(sys.argv[1]): print('held', flush=True); time.sleep(60)"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path / store.HEADER)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
-        with refused_in_one_sentence("is being written by another process"):
-            run(dots(), tmp_path)
-        holder.kill()
-    assert run(dots(), tmp_path).n_images == 40
+def test_two_jobs_do_not_write_to_one_store(out: Path) -> None:
+    """A second job is refused while the first one runs."""
+    out.mkdir()
+    with locked(out / store.HEADER), refused_in_one_sentence("written by another process"):
+        run(dots(), out)
+    assert run(dots(), out).n_images == 40
 
 
 def test_other_folders_are_left_alone(tmp_path: Path) -> None:
@@ -263,31 +244,21 @@ def test_other_folders_are_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
-class _Broken(HashEncoder):
-    """Gives useless features for one view, or for all."""
-
-    def __init__(self, view: int | slice, value: float) -> None:
-        super().__init__()
-        self.view, self.value = view, value
-
-    def encode_images(self, pixels: Pixels) -> Vectors:
-        """Features (B, D), some of them useless."""
-        features = super().encode_images(pixels)
-        features[self.view] = self.value
-        return features
-
-
 @pytest.mark.parametrize(
-    ("encoder", "words"),
-    [
-        (_Broken(slice(None), np.nan), ("dot 0", "--precision")),
-        (_Broken(7, 0), ("dot 2", "--model")),
-    ],
+    ("view", "value", "words"),
+    [(slice(None), np.nan, ["dot 0", "--precision"]), (7, 0, ["dot 2", "--model"])],
 )
-def test_useless_features_are_refused(out: Path, encoder: Any, words: tuple[str, ...]) -> None:
+def test_useless_features_are_refused(out: Path, view: Any, value: float, words: list[str]) -> None:
     """NaN, or a single view of zeros, is reported with the image's name instead of being kept."""
+
+    class Broken(HashEncoder):
+        def encode_images(self, pixels: Pixels) -> Vectors:
+            features = super().encode_images(pixels)
+            features[view] = value
+            return features
+
     with refused_in_one_sentence(*words):
-        run(dots(), out, encoder)
+        run(dots(), out, Broken())
 
 
 def test_odd_settings_are_refused(

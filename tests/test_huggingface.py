@@ -11,9 +11,7 @@ from urllib.error import URLError
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from crg.cli.encoders import encoders as command
 from crg.encoders import load_encoder, torch_encoder
 from crg.images.views import Recipe, make_views
 from sentences import refused_in_one_sentence
@@ -133,14 +131,10 @@ def test_features_are_those_of_transformers(folders: dict[str, Path], kind: str)
     assert encoder.logit_scale == pytest.approx(float(model.logit_scale.exp().item()))
     assert encoder.logit_bias == (0.0 if kind == "clip" else -9.5)
     assert (encoder.width, texts.shape[1]) == ((24, 24) if kind == "clip" else (32, 32))
-
-
-def test_the_preprocessing_is_the_folders(folders: dict[str, Path]) -> None:
-    """Size, crop, mean, deviation and kernel are taken from the preprocessor's file."""
-    clip, siglip = (load_encoder(f"hf:{folders[kind]}").preprocessing for kind in folders)
-    assert (clip.size, clip.fit, clip.interpolation) == (32, "shortest", "bicubic")
-    assert (siglip.size, siglip.fit, siglip.interpolation) == (32, "squash", "bilinear")
-    assert siglip.mean == siglip.std == (0.5, 0.5, 0.5) != clip.mean
+    ours = encoder.preprocessing
+    expected = ("shortest", "bicubic") if kind == "clip" else ("squash", "bilinear")
+    assert (ours.size, ours.fit, ours.interpolation) == (32, *expected)
+    assert (ours.mean == ours.std == (0.5, 0.5, 0.5)) == (kind == "siglip")
 
 
 def test_old_preprocessor_files_are_read(clip: Path) -> None:
@@ -192,24 +186,18 @@ def test_pickled_weights_are_read_as_tensors_only(clip: Path) -> None:
     """A folder with pytorch_model.bin is read, and a pickle that calls something is refused."""
     from safetensors.torch import load_file
 
+    class Runs:
+        def __reduce__(self) -> Any:
+            return Path.mkdir, (clip / "run",)
+
     expected = load_encoder(f"hf:{clip}")
     torch.save(load_file(clip / "model.safetensors"), clip / "pytorch_model.bin")
     (clip / "model.safetensors").unlink()
     assert load_encoder(f"hf:{clip}").fingerprint == expected.fingerprint
-    (clip / "pytorch_model.bin").write_bytes(pickle.dumps(_Runs(clip)))
+    (clip / "pytorch_model.bin").write_bytes(pickle.dumps(Runs()))
     with refused_in_one_sentence(str(clip), "cannot be loaded"):
         load_encoder(f"hf:{clip}")
     assert not (clip / "run").exists()
-
-
-class _Runs:
-    """What would make a folder if it were unpickled."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __reduce__(self) -> Any:
-        return Path.mkdir, (self.folder / "run",)
 
 
 def test_code_in_a_folder_is_never_run(clip: Path) -> None:
@@ -281,8 +269,3 @@ def test_models_downloaded_before_need_no_network(
     encoder = load_encoder("hf:someone/small")
     assert encoder.source == "https://huggingface.co/someone/small"
     assert encoder.fingerprint == load_encoder(f"hf:{folders['clip']}").fingerprint
-
-
-def test_the_command_lists_them() -> None:
-    """``crg encoders`` says how models of Hugging Face are named."""
-    assert "hf:USER/MODEL" in CliRunner().invoke(command, []).output

@@ -20,7 +20,7 @@ from crg.prompts import (
     read_descriptions,
 )
 from letter_counts import LetterCounts
-from sentences import refused_in_one_sentence
+from sentences import check_refused
 
 NAMES = ["sea_lion", "Red Fox"]
 TEMPLATES = ["a photo of a {}.", "art of the {}."]
@@ -36,29 +36,20 @@ def _by_hand(texts: list[str]) -> Vectors:
     return _unit(np.mean([_unit(row) for row in rows], axis=0)).astype(np.float32)
 
 
+PROMPTED = [[each.format(name) for each in TEMPLATES] for name in ("sea lion", "Red Fox")]
+DESCRIBED = list(SENTENCES.values())
+BOTH = [[*some, *more] for some, more in zip(PROMPTED, DESCRIBED, strict=True)]
+
+
 @pytest.mark.parametrize(
-    ("mode", "first", "second"),
-    [
-        (
-            "template",
-            ["a photo of a sea lion.", "art of the sea lion."],
-            ["a photo of a Red Fox.", "art of the Red Fox."],
-        ),
-        ("descriptions", ["It barks."], ["It is red.", "It runs."]),
-        (
-            "both",
-            ["a photo of a sea lion.", "art of the sea lion.", "It barks."],
-            ["a photo of a Red Fox.", "art of the Red Fox.", "It is red.", "It runs."],
-        ),
-    ],
+    ("mode", "prompts"), [("template", PROMPTED), ("descriptions", DESCRIBED), ("both", BOTH)]
 )
-def test_features_are_what_the_field_computes(
-    mode: Mode, first: list[str], second: list[str]
-) -> None:
+def test_features_are_what_the_field_computes(mode: Mode, prompts: list[list[str]]) -> None:
     """Normalise each prompt, average, normalise: against the same by hand."""
     features = encode_classes(LetterCounts(), NAMES, TEMPLATES, SENTENCES, mode, None)
-    np.testing.assert_allclose(features, [_by_hand(first), _by_hand(second)], rtol=1e-6)
+    np.testing.assert_allclose(features, [_by_hand(texts) for texts in prompts], rtol=1e-6)
     assert features.dtype == np.float32
+    assert class_prompts(NAMES, TEMPLATES, SENTENCES, mode) == prompts
 
 
 def test_a_long_prompt_weighs_no_more_than_a_short_one() -> None:
@@ -80,45 +71,28 @@ def test_each_sentence_is_encoded_once_and_in_batches() -> None:
     assert len(encoder.calls) == 2
 
 
-def test_braces_in_a_class_name_are_left_alone() -> None:
-    """A class name is put in as it is, whatever characters it has."""
-    assert class_prompts(["{0} {x}"], ["the {}."]) == [["the {0} {x}."]]
-
-
-def test_a_task_has_the_scale_of_the_encoder() -> None:
-    """make_task gives names, features and logit scale together."""
-    task = make_task(LetterCounts(), NAMES, TEMPLATES, cache=None)
-    assert (task.class_names, task.logit_scale) == (tuple(NAMES), 50.0)
-    expected = encode_classes(LetterCounts(), NAMES, TEMPLATES, cache=None)
-    np.testing.assert_array_equal(task.text_features, expected)
-
-
 def test_names_that_occur_twice_are_numbered_but_prompted_alike() -> None:
     """ImageNet has two classes called missile: the task numbers them, their prompts are equal."""
     notes: list[str] = []
     names = ["missile", "fox", "missile"]
     task = make_task(LetterCounts(), names, TEMPLATES, cache=None, on_note=notes.append)
-    assert task.class_names == ("missile", "fox", "missile (2)")
-    np.testing.assert_array_equal(task.text_features[0], task.text_features[2])
+    assert (task.class_names, task.logit_scale) == (("missile", "fox", "missile (2)"), 50.0)
+    expected = encode_classes(LetterCounts(), names, TEMPLATES, cache=None)
+    np.testing.assert_array_equal(task.text_features, expected)
+    np.testing.assert_array_equal(expected[0], expected[2])
     assert len(notes) == 1 and "missile (2)" in notes[0]
     assert distinct_names(["a", "a", "a (2)", "a"]) == ("a", "a (2)", "a (2) (2)", "a (3)")
 
 
-def test_extra_descriptions_are_noted_and_missing_ones_refused() -> None:
-    """Extra classes do not stop the work; missing ones do; both are named."""
+def test_descriptions_that_do_not_fit() -> None:
+    """Extra classes and descriptions that are not used are noted; missing ones are refused."""
     notes: list[str] = []
-    more = {**SENTENCES, "owl": ["It hoots."]}
-    class_prompts(NAMES, TEMPLATES, more, "both", notes.append)
-    assert len(notes) == 1 and "The descriptions of 1 class are not used: owl." in notes[0]
-    with refused_in_one_sentence("lack 6 classes (a, b, c, d, e and 1 more)"):
-        class_prompts(list("abcdef"), TEMPLATES, SENTENCES, "descriptions")
-
-
-def test_descriptions_that_are_not_used_are_noted() -> None:
-    """Giving descriptions and asking for templates only is remarked on."""
-    notes: list[str] = []
+    class_prompts(NAMES, TEMPLATES, {**SENTENCES, "owl": ["It hoots."]}, "both", notes.append)
     class_prompts(NAMES, TEMPLATES, SENTENCES, "template", notes.append)
-    assert len(notes) == 1 and "not used" in notes[0]
+    assert "The descriptions of 1 class are not used: owl." in notes[0]
+    assert len(notes) == 2 and "The descriptions are not used" in notes[1]
+    lacking = "lack 6 classes (a, b, c, d, e and 1 more)"
+    check_refused(lacking, class_prompts, list("abcdef"), TEMPLATES, SENTENCES, "descriptions")
 
 
 def test_descriptions_come_from_a_file(tmp_path: Path) -> None:
@@ -148,36 +122,26 @@ def test_odd_description_files_are_refused(content: str, words: str, tmp_path: P
     """Each way to spoil the file is reported in a sentence with the form that is wanted."""
     path = tmp_path / "sentences.json"
     path.write_bytes(content.encode("utf-8", "surrogateescape"))
-    with refused_in_one_sentence(words, "sentences.json"):
-        read_descriptions(path)
+    check_refused((words, "sentences.json"), read_descriptions, path)
 
 
 def test_other_bad_input_is_refused(tmp_path: Path) -> None:
     """Templates, names and modes that cannot work are refused, each in a sentence."""
-    with refused_in_one_sentence("has 0 places", "{} exactly once"):
-        class_prompts(NAMES, ["a photo."])
-    with refused_in_one_sentence("2 places"):
-        class_prompts(NAMES, ["a {} and a {}."])
-    with refused_in_one_sentence("no template"):
-        class_prompts(NAMES, [])
-    with refused_in_one_sentence("one text"):
-        class_prompts(NAMES, "a photo of a {}.")
-    with refused_in_one_sentence("one text"):
-        class_prompts("cat", TEMPLATES)
-    with refused_in_one_sentence("no class names"):
-        class_prompts([], TEMPLATES)
-    with refused_in_one_sentence("empty"):
-        class_prompts(["a", "_"], TEMPLATES)
-    with refused_in_one_sentence("'all'", "template, descriptions, both"):
-        class_prompts(NAMES, TEMPLATES, mode="all")  # type: ignore[arg-type]
-    with refused_in_one_sentence("need descriptions"):
-        class_prompts(NAMES, TEMPLATES, mode="both")
-    with refused_in_one_sentence("'Red Fox' twice"):
-        class_prompts(NAMES, (), {**SENTENCES, "Red Fox": ["x"]}, "descriptions")
-    with refused_in_one_sentence("cannot be read", "No such file"):
-        read_descriptions(tmp_path / "nowhere.json")
-    with refused_in_one_sentence("all zeros"):
-        encode_classes(LetterCounts(), ["12", "ab"], ["{}"], cache=None)
+    check_refused(("has 0 places", "{} exactly once"), class_prompts, NAMES, ["a photo."])
+    check_refused("2 places", class_prompts, NAMES, ["a {} and a {}."])
+    check_refused("no template", class_prompts, NAMES, [])
+    check_refused("one text", class_prompts, NAMES, "a photo of a {}.")
+    check_refused("one text", class_prompts, "cat", TEMPLATES)
+    check_refused("no class names", class_prompts, [], TEMPLATES)
+    check_refused("empty", class_prompts, ["a", "_"], TEMPLATES)
+    modes = "template, descriptions, both"
+    check_refused(("'all'", modes), class_prompts, NAMES, TEMPLATES, mode="all")
+    check_refused("need descriptions", class_prompts, NAMES, TEMPLATES, mode="both")
+    twice = {**SENTENCES, "Red Fox": ["x"]}
+    check_refused("'Red Fox' twice", class_prompts, NAMES, (), twice, "descriptions")
+    check_refused("No such file", read_descriptions, tmp_path / "nowhere.json")
+    check_refused("all zeros", encode_classes, LetterCounts(), ["12", "ab"], ["{}"], cache=None)
+    assert class_prompts(["{0} {x}"], ["the {}."]) == [["the {0} {x}."]]  # which is no bad input
 
 
 def test_the_second_time_comes_from_the_cache(tmp_path: Path) -> None:
@@ -208,36 +172,29 @@ def test_a_damaged_cache_is_computed_again(damage: str, tmp_path: Path) -> None:
         file.unlink()
         file.mkdir()
     encoder = LetterCounts()
-    features = encode_classes(encoder, NAMES, TEMPLATES, cache=tmp_path)
-    np.testing.assert_array_equal(features, right)
-    assert len(encoder.calls) == 1
-
-
-def test_a_cache_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
-    """A file where the folder should be means no cache, not an error."""
-    (tmp_path / "taken").write_text("not a folder")
-    features = encode_classes(LetterCounts(), NAMES, TEMPLATES, cache=tmp_path / "taken")
-    assert features.shape == (2, 26)
+    for place in (tmp_path, file):  # a file where the folder should be means no cache
+        features = encode_classes(encoder, NAMES, TEMPLATES, cache=place)
+        np.testing.assert_array_equal(features, right)
+    assert len(encoder.calls) == 2
 
 
 def test_the_cache_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond its room the files that were not used for longest go first."""
     size = 32 + 2 * 26 * 4
     monkeypatch.setattr(caching, "ROOM", 3 * size)
-    kept = caching.TextCache(tmp_path)
     features = np.ones((2, 26), np.float32)
-    for number, key in enumerate(["old", "used", "third"]):
-        kept.write(key, features)
-        path = tmp_path / "text" / f"{key}.features"
-        os.utime(path, (number, number))
-    assert kept.read("old", (2, 26)) is not None  # and so it is not the oldest any more
-    kept.write("new", features)
-    assert {path.stem for path in (tmp_path / "text").iterdir()} == {"old", "third", "new"}
+    old, *_, new = files = [tmp_path / f"{name}.features" for name in ("old", "used", "3", "new")]
+    for number, file in enumerate(files[:3]):
+        caching.write_cached(file, features)
+        os.utime(file, (number, number))
+    assert caching.read_cached(old, (2, 26)) is not None  # and so it is not the oldest any more
+    caching.write_cached(new, features)
+    assert {path.stem for path in tmp_path.iterdir()} == {"old", "3", "new"}
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """CRG_CACHE comes first, then the platform's variable, then the home folder."""
-    for variable in ("CRG_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+    for variable in ("CRG_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(variable, raising=False)
     home = caching.default_folder()
     assert home is not None and home.name == "crg" and Path.home() in home.parents

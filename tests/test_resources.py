@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +20,14 @@ from crg.features.joining import with_few
 from crg.methods import registry
 from crg.resources import FEW, TEXT_ENCODER, FewShot
 from crg.results import ledger
-from sentences import refused_in_one_sentence
+from sentences import check_refused, refused_in_one_sentence
+from streams import clustered
 
 NAMES = ("cat", "dog", "fox")
+METHODS = ("tip_adapter", "gda")
+TEXT, VIEWS = clustered(seed=5, n=40, n_classes=3, width=8)
+STREAM, ROWS = VIEWS[:22, 0], VIEWS[22:, 0]
+LABELS = tuple(int(k) for k in np.argmax(ROWS @ TEXT.T, axis=1))
 
 
 class FirstImages(Method):
@@ -67,23 +73,11 @@ def features(names: tuple[str, ...] = NAMES, seed: int = 0, views: int | None = 
 
 
 def test_shots_are_the_first_of_each_class() -> None:
-    """So many images of each class stay, in their order, and fewer where there are fewer."""
+    """So many images of each class stay, in their order; each needs a label."""
     few = FewShot(np.eye(5), (0, 1, 0, 0, 1)).shots(2)
     assert few.labels == (0, 1, 0, 1)
     assert few.features.argmax(axis=1).tolist() == [0, 1, 2, 4]
-
-
-def test_labels_belong_to_images() -> None:
-    """A wrong number of labels is refused."""
-    with refused_in_one_sentence("one label each"):
-        FewShot(np.eye(3), (0, 1))
-
-
-def test_images_go_with_their_class() -> None:
-    """When a class is removed its labelled images go, and the others are renumbered."""
-    task = Task(NAMES, np.eye(3, 8)).with_resources({FEW: FewShot(np.eye(3, 8), (0, 1, 2))})
-    left = task.without_class("dog").resources[FEW]
-    assert left.labels == (0, 1) and left.features.argmax(axis=1).tolist() == [0, 2]
+    check_refused("one label each", FewShot, np.eye(3), (0, 1))
 
 
 def test_a_missing_need_is_told_before_any_work(nearest: None) -> None:
@@ -92,41 +86,38 @@ def test_a_missing_need_is_told_before_any_work(nearest: None) -> None:
         crg.create("first_images", Task(NAMES, np.eye(3, 8)))
 
 
-def test_files_bring_their_labelled_images(nearest: None) -> None:
-    """few_features and few_labels of a file reach the method."""
+def test_labelled_images_reach_the_method(nearest: None) -> None:
+    """They come from the file itself, or from another one whatever the order of its classes."""
     given = features()
     rows = np.asarray(given.image_features)
     whole = Features(rows, given.task, given.labels, few_features=rows, few_labels=given.labels)
-    assert crg.evaluate.run(whole, "first_images").metrics["accuracy"] == 1.0
-
-
-def test_labelled_images_come_from_another_file(nearest: None) -> None:
-    """The original views of another file serve, whatever the order of its classes."""
-    other = features(("fox", "cat", "dog"), seed=1, views=3)
-    joined = with_few(features(), other)
-    assert crg.evaluate.run(joined, "first_images").metrics["accuracy"] == 1.0
+    joined = with_few(features(), features(("fox", "cat", "dog"), seed=1, views=3))
+    for each in (whole, joined):
+        assert crg.evaluate.run(each, "first_images").metrics["accuracy"] == 1.0
 
 
 def test_other_classes_widths_and_missing_labels_are_refused() -> None:
     """Labelled images must be labelled, of the same classes and from the same model."""
     given, other = features(), features(seed=1)
-    with refused_in_one_sentence("no labels"):
-        with_few(given, Features(other.image_features, other.task))
-    with refused_in_one_sentence("'fox'"):
-        with_few(given, features(("cat", "dog")))
+    check_refused("no labels", with_few, given, Features(other.image_features, other.task))
+    check_refused("'fox'", with_few, given, features(("cat", "dog")))
     wide = Features(np.eye(4, 9), Task(NAMES, np.eye(3, 9)), np.array([0, 1, 2, 0]))
-    with refused_in_one_sentence("9 wide"):
-        with_few(given, wide)
+    check_refused("9 wide", with_few, given, wide)
 
 
-def test_a_saved_state_keeps_labelled_images(nearest: None, tmp_path: Path) -> None:
-    """An adapter that was saved is loaded with the images that it needs."""
-    joined = with_few(features(), features(seed=1))
-    adapter = crg.create("first_images", joined.task)
-    adapter.save(tmp_path / "state")
-    again = crg.load(tmp_path / "state")
-    views = joined.views(0)
-    assert np.array_equal(adapter.step(views).logits, again.step(views).logits)
+def test_labelled_images_go_with_their_class(nearest: None, tmp_path: Path) -> None:
+    """The others are renumbered and saved, also when none is left, and answer as before."""
+    task = Task(NAMES, np.eye(3, 8)).with_resources({FEW: FewShot(np.eye(3, 8), (0, 1, 1))})
+    adapter = crg.create("first_images", task)
+    for name, left, rows in (("cat", (0, 0), [1, 2]), ("dog", (), [])):
+        adapter.add_class(f"not {name}", np.eye(8)[5 + len(left)])
+        adapter.remove_class(name)
+        adapter.save(tmp_path / "state")
+        again = crg.load(tmp_path / "state")
+        few = again.task.resources[FEW]
+        assert few.labels == left and few.features.argmax(axis=1).tolist() == rows
+        views = np.ones(8)
+        assert np.array_equal(adapter.step(views).logits, again.step(views).logits)
 
 
 def test_the_command_line_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,14 +158,93 @@ def test_models_without_embeddings_are_refused(monkeypatch: pytest.MonkeyPatch) 
     """A text encoder that takes no embeddings is refused by name."""
     load_text_encoder.cache_clear()
     monkeypatch.setattr("crg.encoders.load_encoder", lambda name: object())
-    with refused_in_one_sentence("onnx:here", "open_clip"):
-        load_text_encoder("onnx:here")
+    check_refused(("onnx:here", "open_clip"), load_text_encoder, "onnx:here")
 
 
-def test_no_labelled_images_may_be_left(nearest: None, tmp_path: Path) -> None:
-    """When the last class with labelled images goes, the adapter still works and can be saved."""
-    few = FewShot(np.eye(1, 8), (0,))
-    adapter = crg.create("first_images", Task(NAMES, np.eye(3, 8)).with_resources({FEW: few}))
+def task_with(rows: Any, labels: Any) -> crg.Task:
+    """Three classes with these labelled images."""
+    return crg.Task(NAMES, TEXT, 20.0, {FEW: FewShot(rows, tuple(labels))})
+
+
+def logits_of(adapter: crg.Adapter, stream: Any = STREAM) -> Any:
+    """All logits, (N, K)."""
+    return np.stack([np.asarray(p.logits) for p in adapter.step_many(stream)])
+
+
+def zero_shot(rows: list[int]) -> Any:
+    """The zero-shot logits of some classes."""
+    return 20.0 * STREAM @ TEXT[rows].T
+
+
+@pytest.fixture(params=METHODS)
+def adapter(request: pytest.FixtureRequest) -> crg.Adapter:
+    """Each method at its defaults."""
+    return crg.create(request.param, task_with(ROWS, LABELS))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_bad_input_is_refused(method: str) -> None:
+    """No labelled images, ones that do not fit the task, and options out of range."""
+    task = task_with(ROWS, LABELS)
+    check_refused(("labelled images", "few_features"), crg.create, method, crg.Task(NAMES, TEXT))
+    check_refused(("5 wide", "same model"), crg.create, method, task_with(ROWS[:, :5], LABELS))
+    check_refused("label 3", crg.create, method, task_with(ROWS, (*LABELS[:-1], 3)))
+    check_refused("whole number from 0", task_with, ROWS, (*LABELS[:-1], -1))
+    for name, value in (("shots", -1), ("shots", 1.5), ("alpha", -0.1)):
+        check_refused(repr(name), crg.create, method, task, **{name: value})
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_order_of_labelled_images_does_not_matter(method: str) -> None:
+    """All shots in another order give the same logits up to rounding."""
+    order = np.random.default_rng(1).permutation(len(LABELS))
+    shuffled = task_with(ROWS[order], [LABELS[row] for row in order])
+    expected = logits_of(crg.create(method, task_with(ROWS, LABELS)))
+    np.testing.assert_allclose(logits_of(crg.create(method, shuffled)), expected, rtol=1e-10)
+
+
+def test_labelled_images_are_used_and_others_leave_no_trace(adapter: crg.Adapter) -> None:
+    """The logits are not those of zero-shot, and the same to the last bit when seen again."""
+    first = logits_of(adapter)
+    assert np.abs(first - zero_shot([0, 1, 2])).max() > 0.1
+    np.testing.assert_array_equal(logits_of(adapter), first)
+    assert adapter.cache == {}
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_removed_class_takes_its_images_along(adapter: crg.Adapter, comes_back: bool) -> None:
+    """In mid-stream it counts as if its images, and the class if it stays away, had never been."""
+    logits_of(adapter)
+    adapter.remove_class("dog")
+    kept = [row for row, label in enumerate(LABELS) if label != 1]
+    few = {FEW: FewShot(ROWS[kept], tuple(LABELS[row] // 2 for row in kept))}  # fox is 1 now
+    if comes_back:
+        adapter.add_class("dog", TEXT[1])
+    names, text = ("cat", "fox", "dog")[: 2 + comes_back], TEXT[[0, 2, 1][: 2 + comes_back]]
+    fresh = crg.create(adapter.name, crg.Task(names, text, 20.0, few))
+    np.testing.assert_array_equal(logits_of(adapter), logits_of(fresh))
+
+
+def test_an_added_class_leaves_the_others_alone(adapter: crg.Adapter) -> None:
+    """The logits of classes that have images do not feel one that has none."""
+    before = logits_of(adapter)
+    adapter.add_class("d", -TEXT[0])
+    np.testing.assert_allclose(logits_of(adapter)[:, :3], before, rtol=1e-12)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_without_any_image_left_it_is_zero_shot(method: str) -> None:
+    """When the only class with labelled images goes, the others are classified by text."""
+    adapter = crg.create(method, task_with(ROWS[:4], (0, 0, 0, 0)))
     adapter.remove_class("cat")
-    adapter.save(tmp_path / "state")
-    assert crg.load(tmp_path / "state").task.resources[FEW].labels == ()
+    np.testing.assert_allclose(logits_of(adapter), zero_shot([1, 2]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_images_are_taken_in_the_precision_of_the_task(method: str) -> None:
+    """Labelled images in double precision beside text in single give single logits."""
+    few = {FEW: FewShot(ROWS, LABELS)}
+    single = crg.create(method, crg.Task(NAMES, TEXT.astype(np.float32), 20.0, few))
+    assert single.step(STREAM[0]).logits.dtype == np.float32
+    double = logits_of(crg.create(method, task_with(ROWS, LABELS)))
+    np.testing.assert_allclose(logits_of(single), double, rtol=0, atol=1e-3)

@@ -13,7 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from crg.server.event_log import Change, Log
-from crg.server.learner import Learner
+from crg.server.session import Learner
 from processes import wait_until
 from served import NAMES, client, png, refused, send, start
 
@@ -63,17 +63,6 @@ def test_a_restart_continues_with_the_same_bits(tmp_path: Path, method: str) -> 
             shutil.rmtree(tmp_path / "a" / "states")
 
 
-def test_a_damaged_snapshot_is_passed_over(tmp_path: Path) -> None:
-    """Whatever happens to snapshots, the log brings a session back."""
-    with client(tmp_path, snapshot_every=5) as served:
-        session = busy_session(served)
-        before = served.get(f"{session}/state").content
-    [snapshot] = (tmp_path / "states").rglob("*.crg")
-    snapshot.write_bytes(snapshot.read_bytes()[:-5])
-    with client(tmp_path) as served:
-        assert served.get(f"{session}/state").content == before
-
-
 def test_an_unused_session_leaves_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,8 +97,8 @@ def test_what_cannot_be_kept_is_not_answered(
     """With a full disk requests fail and teach nothing; later ones succeed."""
     plain, full = Log.commit, False
 
-    def commit(log: Log, changes: Sequence[Change]) -> None:
-        plain(log, [*changes, fail] if full else changes)
+    def commit(log: Log, changes: Sequence[Change]) -> list[None]:
+        return plain(log, [*changes, fail] if full else changes)
 
     def fail(_: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
@@ -150,30 +139,29 @@ def test_a_method_that_fails_breaks_no_session(
         assert served.get(f"{session}/state").content == before
 
 
-def test_one_folder_belongs_to_one_process(tmp_path: Path) -> None:
-    """A second service on the same folder is refused in a sentence."""
+def test_a_folder_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    """Neither a second service on a folder nor a foreign file as its log is accepted or changed."""
     with client(tmp_path), pytest.raises(ValueError, match="another process"), client(tmp_path):
         pass
-
-
-def test_a_foreign_database_is_refused(tmp_path: Path) -> None:
-    """A file that is no log of ours is neither used nor changed."""
     (tmp_path / "sessions.sqlite").write_bytes(b"something else" * 100)
     with pytest.raises(ValueError, match="--data"), client(tmp_path):
         pass
     assert (tmp_path / "sessions.sqlite").read_bytes() == b"something else" * 100
 
 
-def test_leftovers_of_a_stop_are_cleared(tmp_path: Path) -> None:
-    """Snapshots of no session and temporary files are removed at the start."""
-    with client(tmp_path, snapshot_every=2) as served:
+def test_damaged_snapshots_and_leftovers_of_a_stop_do_no_harm(tmp_path: Path) -> None:
+    """The log brings a session back; files of no session and temporary files are removed."""
+    with client(tmp_path, snapshot_every=5) as served:
         session = busy_session(served)
-    mine = tmp_path / "states" / session.rpartition("/")[2]
-    (mine / ".9.crg.tmp").write_bytes(b"x")
-    (tmp_path / "states" / ("0" * 32)).mkdir()
-    with client(tmp_path):
-        assert [path.name for path in (tmp_path / "states").iterdir()] == [mine.name]
-        assert not list(mine.glob(".*"))
+        before = served.get(f"{session}/state").content
+    [snapshot] = (tmp_path / "states").rglob("*.crg")
+    snapshot.write_bytes(snapshot.read_bytes()[:-5])
+    (snapshot.parent / ".9.crg.tmp").write_bytes(b"x")
+    (tmp_path / "states" / ("0" * 32) / "images").mkdir(parents=True)
+    with client(tmp_path) as served:
+        assert list((tmp_path / "states").iterdir()) == [snapshot.parent]
+        assert not list(snapshot.parent.glob(".*"))
+        assert served.get(f"{session}/state").content == before
 
 
 def test_thumbnails_are_bounded_and_images_kept_only_if_asked(tmp_path: Path) -> None:
@@ -192,4 +180,4 @@ def test_thumbnails_are_bounded_and_images_kept_only_if_asked(tmp_path: Path) ->
         kept = served.get(f"{session}/images/1")
         assert kept.content == content and kept.headers["content-type"] == "image/png"
         served.delete(session)
-        assert not list((tmp_path / "b" / "images").iterdir())
+        assert not list((tmp_path / "b" / "states").iterdir())

@@ -16,12 +16,8 @@ from schemathesis.specs.openapi.checks import (
 
 from served import Process, png, send
 
-CHECKS = [
-    not_a_server_error,
-    content_type_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-]
+CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance,
+          status_code_conformance]  # fmt: skip
 STREAMS = "/v1/sessions/{id}/events"  # it has no end to wait for
 
 
@@ -44,13 +40,8 @@ def test_nothing_fails_whatever_is_sent(tmp_path: Path) -> None:
 
 def _fuzz(operation: Any, session: str) -> None:
     @seed(16)
-    @settings(
-        max_examples=8,
-        deadline=None,
-        database=None,
-        phases=[Phase.explicit, Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
+    @settings(max_examples=8, deadline=None, database=None, phases=[Phase.explicit, Phase.generate],
+              suppress_health_check=list(HealthCheck))  # fmt: skip
     @given(case=operation.as_strategy())
     def check(case: Any) -> None:
         if "id" in case.path_parameters and case.method != "DELETE":

@@ -18,7 +18,7 @@ import pytest
 
 from crg.encoders import load_encoder
 from crg.server.event_log import Log, brief
-from crg.server.learner import States
+from crg.server.session import States
 from made_images import encoded, noise
 from served import Process
 
@@ -39,6 +39,21 @@ def test_killed_at_random_moments_nothing_is_lost(tmp_path: Path) -> None:
         check_all(tmp_path, server, senders, at_least=9)
 
 
+def test_sigterm_finishes_what_was_accepted(tmp_path: Path) -> None:
+    """Under load with a watcher SIGTERM exits with 0; what was answered stays, in snapshots too."""
+    with Process(tmp_path, **CONFIG) as server:
+        with under_load(server, seed=3) as senders:
+            wait_for_more(senders, 20)
+            watched = f"GET {senders[0].session}/events HTTP/1.1"
+            with server.request(watched) as watcher:
+                assert b" 200 " in watcher.recv(4096)
+                code, said = server.stop()
+            assert code == 0 and "Traceback" not in said
+            assert len(list((tmp_path / "states").rglob("*.crg"))) == 3
+            server.start("--port", str(server.port))
+        check_all(tmp_path, server, senders, at_least=20)
+
+
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds processes in /proc")
 def test_a_lost_encoder_on_ray_loses_nothing(tmp_path: Path) -> None:
     """A replica is killed under load; every request is answered once, and bits agree."""
@@ -46,7 +61,8 @@ def test_a_lost_encoder_on_ray_loses_nothing(tmp_path: Path) -> None:
     with Process(tmp_path, "--engine", "ray", **CONFIG) as server:
         with under_load(server, seed=5) as senders:
             wait_for_more(senders, 12)
-            workers = [id for id, command in below(server.process.pid) if "ray::Worker" in command]
+            commands = {id: Path(f"/proc/{id}/cmdline") for id in below(server.process.pid)}
+            workers = [id for id, path in commands.items() if "ray::Worker" in path.read_text()]
             assert len(workers) == 2
             os.kill(workers[0], signal.SIGKILL)
             wait_for_more(senders, 24)
@@ -64,25 +80,21 @@ class Sender(threading.Thread):
 
     def run(self) -> None:
         """Continue until the end, through any number of servers."""
-        path, content = self._next()
-        while not self.ended:
-            key = f"{self.prefix}-{len(self.given)}"
-            try:
-                answer = httpx.post(
-                    f"{self.address}{self.session}/{path}",
-                    headers={"Idempotency-Key": key},
-                    timeout=60,
-                    **content,
-                )
-            except httpx.HTTPError:  # it was killed: wait until it is back
-                time.sleep(0.02)
-                continue
-            if answer.status_code == 503:  # no encoder answered in time: send it again
-                time.sleep(float(answer.headers["Retry-After"]))
-                continue
-            assert answer.status_code == 200, answer.text
-            self.given[key] = answer.json()
+        with httpx.Client(base_url=f"{self.address}{self.session}/", timeout=60) as client:
             path, content = self._next()
+            while not self.ended:
+                key = f"{self.prefix}-{len(self.given)}"
+                try:
+                    answer = client.post(path, headers={"Idempotency-Key": key}, **content)
+                except httpx.HTTPError:  # it was killed: wait until it is back
+                    time.sleep(0.02)
+                    continue
+                if answer.status_code == 503:  # no encoder answered in time: send it again
+                    time.sleep(float(answer.headers["Retry-After"]))
+                    continue
+                assert answer.status_code == 200, answer.text
+                self.given[key] = answer.json()
+                path, content = self._next()
 
     def _next(self) -> tuple[str, dict[str, Any]]:
         steps = [each["answers"][0]["step"] for each in self.given.values() if "answers" in each]
@@ -92,17 +104,11 @@ class Sender(threading.Thread):
         return "images", {"files": [("i", (self.prefix, self.random.choice(IMAGES)))]}
 
 
-def below(process: int) -> Iterator[tuple[int, str]]:
-    """Id and command of every process that this one started, and that those started."""
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            command = (entry / "cmdline").read_text()
-        except OSError:  # it has ended
-            continue
-        if parent == process:
-            yield int(entry.name), command
-            yield from below(int(entry.name))
+def below(process: int) -> list[int]:
+    """Every process that this one started, and that those started."""
+    tasks = Path(f"/proc/{process}/task").iterdir()
+    started = [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    return [*started, *(each for child in started for each in below(child))]
 
 
 @contextlib.contextmanager
@@ -112,9 +118,9 @@ def under_load(server: Process, seed: int) -> Iterator[list[Sender]]:
         made = [client.post("/v1/sessions", json={"classes": NAMES}) for _ in range(3)]
     sessions = [made[n % 3].headers["location"] for n in range(4)]  # two share one
     senders = [Sender(each, str(n), server.address, seed + n) for n, each in enumerate(sessions)]
+    for sender in senders:
+        sender.start()
     try:
-        for sender in senders:
-            sender.start()
         yield senders
     finally:
         for sender in senders:
@@ -138,18 +144,17 @@ def check_all(folder: Path, server: Process, senders: list[Sender], at_least: in
         for sender in senders:
             lines = client.get(f"{sender.session}/answers").text.splitlines()
             kept = {line["event"]: line for line in map(json.loads, lines)}
-            for answer in [
-                one for each in sender.given.values() for one in each.get("answers", ())
-            ]:
-                line = kept[answer["event"]]
-                assert line.items() >= {k: answer[k] for k in line if k != "corrected"}.items()
+            for given in sender.given.values():
+                for answer in given.get("answers", ()):
+                    line = kept[answer["event"]]
+                    assert line.items() >= {k: answer[k] for k in line if k != "corrected"}.items()
         assert server.stop()[0] == 0
     encoder = load_encoder("mini")
-    log, states = Log(folder / "sessions.sqlite", encoder.width), States(folder, encoder)
+    log = Log(folder / "sessions.sqlite", encoder.width)
     for row in log.newest(2**62, 10):
-        learner = states.fresh(row)
+        learner = States(folder, encoder, log).fresh(row)
         for some in log.events(row.number, 0):
-            assert all(learner.replay(event, log, row.number) for event in some)
+            assert all(learner.replay(event) for event in some)
         keys = log.rows("SELECT key, first, last FROM keys WHERE session = ?", row.number)
         assert len(keys) == learner.seq == sum(last - first + 1 for _, first, last in keys)
         mine = [each for each in senders if each.session.endswith(row.id)]

@@ -7,8 +7,6 @@ import json
 import signal
 import socket
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,13 +15,11 @@ import httpx
 import pytest
 
 from colour_encoder import ColourEncoder
-from crg.encoders import load_encoder
 from crg.server.app import serve
 from crg.server.limits import ServerConfig
 from made_images import encoded, noise
 from sentences import refused_in_one_sentence
 from served import Process, send
-from served import client as client_of
 
 
 def some_png(seed: int) -> bytes:
@@ -49,16 +45,12 @@ def start(client: httpx.Client) -> str:
 
 def events(lines: Iterator[str], count: int) -> list[tuple[int, str, Any]]:
     """The next events of a stream: number, kind and data."""
-    found, fields = [], {}
-    for line in lines:
-        if line and not line.startswith(":"):
-            name, _, value = line.partition(": ")
-            fields[name] = value
-        elif fields:
+    found: list[tuple[int, str, Any]] = []
+    while len(found) < count:
+        block = iter(lambda: next(lines), "")  # up to an empty line
+        fields = dict(line.split(": ", 1) for line in block if not line.startswith(":"))
+        if fields:
             found.append((int(fields["id"]), fields["event"], json.loads(fields["data"])))
-            fields = {}
-            if len(found) == count:
-                break
     return found
 
 
@@ -73,10 +65,8 @@ def test_events_reach_every_watcher_and_resume(server: Process) -> None:
             body = {"image": 1, "label": "blue square"}
             correction = client.post(f"{session}/corrections", json=body).json()
             seen = events(lines, 4)
-        assert [each[:2] for each in seen] == [
-            (1, "answer"), (2, "answer"), (3, "answer"), (4, "correction"),
-        ]  # fmt: skip
-        assert [each[2] for each in seen] == [*sent, correction]
+        answers = [(number, "answer", each) for number, each in enumerate(sent, 1)]
+        assert seen == [*answers, (4, "correction", correction)]
         headers = {"Last-Event-ID": "2"}
         with watching.stream("GET", f"{session}/events?after=0", headers=headers) as stream:
             lines = stream.iter_lines()
@@ -92,7 +82,7 @@ def test_too_many_watchers_are_refused_and_places_come_back(server: Process) -> 
     """Streams beyond the limit get 429; one that is closed makes room."""
     with server.client() as client:
         session = start(client)
-        sockets = [_request(server, f"GET {session}/events HTTP/1.1") for _ in range(8)]
+        sockets = [server.request(f"GET {session}/events HTTP/1.1") for _ in range(8)]
         assert all(b" 200 " in each.recv(4096) for each in sockets)
         assert client.get(f"{session}/events").status_code == 429
         for each in sockets:
@@ -105,12 +95,12 @@ def test_too_many_watchers_are_refused_and_places_come_back(server: Process) -> 
 
 
 def test_slow_and_broken_clients_harm_nobody(server: Process) -> None:
-    """Half-sent and slow bodies end in 408 or a closed socket, and take nothing with them."""
+    """Half-sent and slow bodies end in 408 or a closed socket; a chunked body is read."""
     with server.client() as client:
         session = start(client)
         head = f"POST {session}/images HTTP/1.1"
         kind = "Content-Type: image/png\r\nContent-Length: 1000\r\n"
-        slow = [_request(server, head, kind) for _ in range(5)]
+        slow = [server.request(head, kind) for _ in range(5)]
         for each in slow[:2]:
             each.sendall(b"x" * 500)
             each.close()
@@ -118,74 +108,37 @@ def test_slow_and_broken_clients_harm_nobody(server: Process) -> None:
         assert answer["step"] == 1
         assert b" 408 " in slow[2].recv(4096)
         large = "Content-Type: image/png\r\nContent-Length: 99999999999\r\n"
-        with _request(server, head, large) as refused:
+        with server.request(head, large) as refused:
             assert b" 413 " in refused.recv(4096)
         with socket.create_connection(("127.0.0.1", server.port), timeout=30) as garbage:
             garbage.sendall(b"\x16\x03\x01\x02\x00" * 50 + b"\r\n\r\n")
             assert b" 400 " in garbage.recv(4096)
         for each in slow:
             each.close()
-        assert send(client, session, some_png(2))["step"] == 2
-        assert client.get(session).json()["images"] == 2
+        content, headers = some_png(2), {"Content-Type": "image/png"}
+        chunks = (content[place : place + 100] for place in range(0, len(content), 100))
+        chunked = client.post(f"{session}/images", content=chunks, headers=headers)
+        assert chunked.json()["answers"][0]["step"] == 2 == client.get(session).json()["images"]
 
 
-def test_chunked_bodies_are_read(server: Process) -> None:
-    """A body without a length is taken as it comes."""
-    with server.client() as client:
-        session, content = start(client), some_png(3)
-        parts = (content[place : place + 100] for place in range(0, len(content), 100))
-        headers = {"Content-Type": "image/png"}
-        answer = client.post(f"{session}/images", content=parts, headers=headers)
-        assert answer.status_code == 200
+REFUSED: list[tuple[str, str, dict[str, Any]]] = [  # sentence, token, options
+    ("CRG_TOKEN", "", {"host": "0.0.0.0"}),
+    ("add --engine ray", "", {"address": "127.0.0.1:1"}),
+    ("cannot be listened on", "x" * 16, {"host": "192.0.2.1"}),
+    ("at least 16", "short", {}),
+    ("--data", "", {"data": Path("/dev/null/x")}),
+]
 
 
-def test_sigterm_finishes_what_was_accepted(tmp_path: Path) -> None:
-    """Every request at the time of SIGTERM is answered or cut; what was answered stays; exit 0."""
-    with Process(tmp_path) as server:
-        with server.client() as client:
-            session = start(client)
-        given: list[Any] = []
-        threads = [threading.Thread(target=_flood, args=(server, session, given)) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        while len(given) < 20:
-            time.sleep(0.01)
-        with _request(server, f"GET {session}/events HTTP/1.1") as watcher:
-            assert b" 200 " in watcher.recv(4096)
-            code, said = server.stop()
-        for thread in threads:
-            thread.join()
-        assert code == 0 and "Traceback" not in said
-    assert list((tmp_path / "states").rglob("*.crg"))
-    with client_of(tmp_path, load_encoder("mini")) as client:
-        kept = [json.loads(line) for line in client.get(f"{session}/answers").text.splitlines()]
-        probability = {line["step"]: line["probability"] for line in kept}
-        assert all(probability[each["step"]] == each["probability"] for each in given)
-        assert send(client, session, some_png(0))["step"] == len(kept) + 1
-
-
-@pytest.mark.parametrize(
-    ("options", "token", "words"),
-    [
-        ({"host": "0.0.0.0"}, "", "CRG_TOKEN"),
-        ({"address": "127.0.0.1:1"}, "", "add --engine ray"),
-        ({"host": "192.0.2.1"}, "x" * 16, "cannot be listened on"),
-        ({}, "short", "at least 16"),
-        ({"data": Path("/dev/null/x")}, "", "--data"),
-    ],
-)
 def test_a_server_that_must_not_start_says_why(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    options: dict[str, Any],
-    token: str,
-    words: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Addresses and folders that cannot be used are refused in one sentence."""
-    monkeypatch.setenv("CRG_TOKEN", token)
-    given = {"data": tmp_path, "host": "127.0.0.1", "port": 0, "on_ready": print, **options}
-    with kept_signals(), refused_in_one_sentence(words):
-        serve(ColourEncoder, config=ServerConfig(), **given)
+    for words, token, options in REFUSED:
+        monkeypatch.setenv("CRG_TOKEN", token)
+        given = {"data": tmp_path, "host": "127.0.0.1", "port": 0, "on_ready": print, **options}
+        with kept_signals(), refused_in_one_sentence(words):
+            serve(ColourEncoder, config=ServerConfig(), **given)
 
 
 @contextlib.contextmanager
@@ -199,18 +152,3 @@ def kept_signals() -> Iterator[None]:
         sys.setswitchinterval(interval)
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _flood(server: Process, session: str, given: list[Any]) -> None:
-    with server.client() as client:
-        for seed in range(10_000):
-            try:
-                given.append(send(client, session, some_png(seed % 20)))
-            except (httpx.HTTPError, AssertionError):
-                return
-
-
-def _request(server: Process, line: str, headers: str = "") -> socket.socket:
-    made = socket.create_connection(("127.0.0.1", server.port), timeout=30)
-    made.sendall(f"{line}\r\nHost: localhost\r\n{headers}\r\n".encode())
-    return made

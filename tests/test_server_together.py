@@ -18,10 +18,9 @@ from crg.encoders.base import Vectors
 from crg.images.preprocessing import Pixels
 from crg.server.app import create_app
 from crg.server.batching import Gatherer
-from crg.server.event_log import Event
 from crg.server.limits import ServerConfig
-from crg.server.sse import EventStream, Hub
-from served import HERE, NAMES, png, refused
+from crg.server.sse import EventStream, Message, watch
+from served import HERE, NAMES, headers_of, png, refused
 
 pytestmark = pytest.mark.anyio
 
@@ -76,38 +75,24 @@ async def test_images_of_a_session_are_learnt_in_their_order(tmp_path: Path) -> 
         assert classifier.predict(png(colour)).probability == each["probability"]
 
 
-async def test_images_of_all_sessions_share_batches(tmp_path: Path) -> None:
-    """Images that gather while the encoder is busy go through it at once, from all sessions."""
+async def test_images_that_wait_share_batches_and_a_full_queue_refuses(tmp_path: Path) -> None:
+    """While the encoder is busy images of all sessions gather; beyond the queue they get 429."""
     encoder = HeldEncoder()
-    async with served(tmp_path, encoder) as client:
+    async with served(tmp_path, encoder, max_queue=6) as client:
         sessions = [await _start(client) for _ in range(6)]
         first = asyncio.create_task(_send(client, sessions[0]))
         await asyncio.to_thread(encoder.begun.wait, 30)
         others = [asyncio.create_task(_send(client, each)) for each in sessions[1:]]
-        batcher = client._transport.app.state.service.batcher  # type: ignore[attr-defined]
-        await _until(lambda: len(batcher._gatherer._waiting) == 5)
-        encoder.let.set()
-        answers = await asyncio.gather(first, *others)
-        assert all(each.json()["answers"][0]["step"] == 1 for each in answers)
-    assert encoder.calls == [1, 5]
-
-
-async def test_a_full_queue_refuses_while_it_is_full(tmp_path: Path) -> None:
-    """Images beyond the queue get 429 at once; those in it are answered, and then there is room."""
-    encoder = HeldEncoder()
-    async with served(tmp_path, encoder, max_queue=3) as client:
-        session = await _start(client)
-        waiting = [asyncio.create_task(_send(client, session)) for _ in range(3)]
-        await asyncio.to_thread(encoder.begun.wait, 30)
         service = client._transport.app.state.service  # type: ignore[attr-defined]
-        await _until(lambda: service.queue.used == 3)
-        too_many = await _send(client, session)
+        await _until(lambda: service.batcher._gatherer._waiting.qsize() == 5)
+        too_many = await _send(client, sessions[0])
         refused(too_many, 429, "images are waiting")
         assert too_many.headers["retry-after"] == "1"
         encoder.let.set()
-        answers = await asyncio.gather(*waiting)
-        assert sorted(each.json()["answers"][0]["step"] for each in answers) == [1, 2, 3]
-        assert (await _send(client, session)).json()["answers"][0]["step"] == 4
+        answers = await asyncio.gather(first, *others)
+        assert all(each.json()["answers"][0]["step"] == 1 for each in answers)
+        assert (await _send(client, sessions[0])).json()["answers"][0]["step"] == 2
+    assert encoder.calls == [1, 5, 1]
 
 
 async def test_one_key_from_many_clients_is_learnt_once(tmp_path: Path) -> None:
@@ -120,38 +105,21 @@ async def test_one_key_from_many_clients_is_learnt_once(tmp_path: Path) -> None:
         assert (await client.get(session)).json()["images"] == 1
 
 
-async def nothing(_: int) -> list[tuple[int, str, str]]:
-    """No earlier events."""
-    return []
-
-
-async def test_a_watcher_that_does_not_read_is_disconnected() -> None:
-    """Events beyond what may wait end the stream of a watcher; others see them all."""
-    hub = Hub(10)
-    slow, quick = hub.watch("s", None, nothing), hub.watch("s", None, nothing)
-    await anext(slow)
-    await anext(quick)
-    for number in range(1, 301):
-        hub.publish("s", [Event(number, "answer", 0.0, {"step": number})])
-        assert (await anext(quick)).id == str(number)
-    assert len([frame async for frame in slow]) < 300
-    hub.close()
-    assert [frame async for frame in quick] == [] and not hub.queues
-
-
 async def test_a_watcher_whose_line_is_stuck_gives_its_place_back(monkeypatch: Any) -> None:
     """A watcher that reads nothing for too long is disconnected, and no longer counts."""
     monkeypatch.setattr("crg.server.sse._STUCK", 0.01)
-    hub, stuck = Hub(1), asyncio.Event()
-    hub.budget.take(1)
+    stuck, ended = asyncio.Event(), []
+
+    async def read(_: int) -> list[Message]:
+        return []
 
     async def send(message: Any) -> None:
         if message["type"] == "http.response.body":
             await stuck.wait()
 
-    stream = EventStream(hub.watch("s", None, nothing), hub.budget)
+    stream = EventStream(watch(set(), 0, read), lambda: ended.append(1))
     await stream({"type": "http", "method": "GET"}, stuck.wait, send)  # type: ignore[arg-type]
-    assert hub.budget.used == 0
+    assert ended == [1]
 
 
 async def test_a_failing_batch_fails_each_of_its_items() -> None:
@@ -166,7 +134,7 @@ async def test_a_failing_batch_fails_each_of_its_items() -> None:
     results: list[Any] = []
     for item in (1, 0, 2):
         results += await asyncio.gather(gatherer.submit(item), return_exceptions=True)
-    await asyncio.to_thread(gatherer.close)
+    gatherer.close()
     one, failed, two = results
     assert (one, two) == (2, 4) and isinstance(failed, MemoryError)
 
@@ -177,8 +145,7 @@ async def _start(client: httpx.AsyncClient) -> str:
 
 
 async def _send(client: httpx.AsyncClient, session: str, key: str | None = None) -> httpx.Response:
-    headers = {"Content-Type": "image/png"} | ({"Idempotency-Key": key} if key else {})
-    return await client.post(f"{session}/images", content=png(), headers=headers)
+    return await client.post(f"{session}/images", content=png(), headers=headers_of(key))
 
 
 async def _until(condition: Callable[[], bool]) -> None:

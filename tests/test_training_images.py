@@ -66,19 +66,16 @@ def test_shots_are_a_draw_of_each_class(tmp_path: Path) -> None:
 
 
 def test_shots_need_labels_and_stand_alone(tmp_path: Path) -> None:
-    """Without labels, beside a limit or below one they are refused."""
+    """Without labels, beside a limit or below one they are refused; shapes have them too."""
     dot_files(tmp_path / "files", 2)
     (tmp_path / "bare.csv").write_text("path\nfiles/dot 00.png\nfiles/dot 01.png\n")
-    with refused_in_one_sentence("has no labels"):
-        load_dataset(str(tmp_path / "bare.csv"), shots=1)
-    with refused_in_one_sentence("one of the two"):
-        load_dataset("shapes", limit=4, shots=1)
-    with refused_in_one_sentence("shots is 0"):
-        load_dataset("shapes", shots=0)
-
-
-def test_shapes_have_shots_too() -> None:
-    """Every class of the rendered shapes has as many as were asked for."""
+    for name, limit, shots, words in (
+        (str(tmp_path / "bare.csv"), None, 1, "has no labels"),
+        ("shapes", 4, 1, "one of the two"),
+        ("shapes", None, 0, "shots is 0"),
+    ):
+        with refused_in_one_sentence(words):
+            load_dataset(name, limit=limit, shots=shots)
     labels = load_dataset("shapes", shots=2).labels
     assert labels is not None and set(Counter(labels).values()) == {2}
 
@@ -120,36 +117,28 @@ def test_the_best_labelled_images_are_taken(small_blocks: None, root: Path, tmp_
 
 
 def test_few_shot_rows_run_with_them(small_blocks: None, root: Path, tmp_path: Path) -> None:
-    """The run reads the labelled images, and the source names them."""
+    """The run reads the labelled images, the source names them, and ``--list`` shows them."""
     train = _encode(root, tmp_path / "train", "train", 2)
-    made = _plan(tmp_path, _encode(root, tmp_path / "test", "test"), train)
+    test = _encode(root, tmp_path / "test", "test")
+    made = _plan(tmp_path, test, train)
     [source] = made.outline.sources
     assert source.few == str(train) and all(cell.key for cell in made.outline.cells)
     [spec] = [each for each in made.specs if each.method == "tip_adapter"]
     assert spec.few is not None and spec.few.path == str(train)
     assert run_spec(spec).metrics["n_scored"] == 8
-
-
-def test_the_list_shows_what_was_found(small_blocks: None, root: Path, tmp_path: Path) -> None:
-    """``crg bench --list`` names the labelled images beside their source."""
-    stores = _encode(root, tmp_path / "test", "test"), _encode(root, tmp_path / "train", "train")
     words = ["bench", str(save_experiment(tmp_path, f"{ROWS}{CATALOGUED}")), "--list"]
-    done = CliRunner().invoke(main, [*words, *(f"--data={store}" for store in stores)])
-    assert f"dtd, RN50: {stores[0]}, labelled images {stores[1]}\n" in done.output, done.output
+    done = CliRunner().invoke(main, [*words, f"--data={test}", f"--data={train}"])
+    assert f"dtd, RN50: {test}, labelled images {train}\n" in done.output, done.output
 
 
 def test_the_reason_names_the_command(small_blocks: None, root: Path, tmp_path: Path) -> None:
-    """Where labelled images are missing, a few-shot row says how to make and name them."""
-    outline = _plan(tmp_path, _encode(root, tmp_path / "test", "test")).outline
-    [reason] = {cell.reason for cell in outline.cells if cell.row == 1}
-    assert "crg encode dtd --split train --shots 16" in str(reason)
-    assert "--model RN50" in str(reason) and "name STORE with --data" in str(reason)
-
-
-def test_datasets_without_a_train_split_are_not_sent_for_one(
-    small_blocks: None, tmp_path: Path
-) -> None:
-    """ImageNet-V2 has test images only, so that the remedy is another."""
-    outline = _plan(tmp_path, save_store(tmp_path / "store", "imagenet-v2")).outline
-    [reason] = {cell.reason for cell in outline.cells if cell.row == 1}
-    assert "few_features" in str(reason) and "crg encode" not in str(reason)
+    """Without labelled images a few-shot row says how to make them, if there are any to make."""
+    for store, words, others in (
+        (_encode(root, tmp_path / "test", "test"),
+         ["crg encode dtd --split train --shots 16", "--model RN50", "name STORE with --data"], []),
+        (save_store(tmp_path / "store", "imagenet-v2"), ["few_features"], ["crg encode"]),
+    ):  # fmt: skip
+        outline = _plan(tmp_path, store).outline
+        [reason] = {cell.reason for cell in outline.cells if cell.row == 1}
+        assert all(each in str(reason) for each in words)
+        assert not any(each in str(reason) for each in others)

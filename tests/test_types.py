@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from crg import Task
-from crg.types import as_floats, like, unit_rows
-from sentences import refused_in_one_sentence
+from crg.types import like, unit_rows
+from sentences import check_refused
 
 TEXT = np.eye(3, 4)
 NAMES = ("cat", "dog", "owl")
@@ -29,33 +29,30 @@ NAMES = ("cat", "dog", "owl")
         (NAMES[:2], TEXT, 100.0, "2 class names but 3"),
         (NAMES[:1], TEXT[:1], 100.0, "at least two"),
         (("cat", "dog", "cat"), TEXT, 100.0, "'cat' occurs more than once"),
-        (NAMES, TEXT, 0.0, "logit_scale"),
-        (NAMES, TEXT, -1.0, "logit_scale"),
-        (NAMES, TEXT, float("nan"), "logit_scale"),
-        (NAMES, TEXT, float("inf"), "logit_scale"),
+        *((NAMES, TEXT, scale, "logit_scale") for scale in (0.0, -1.0, np.nan, np.inf, "x")),
+        ("abc", TEXT, 100.0, "list of names"),
+        (3, TEXT, 100.0, "list of names"),
+        (("cat", "", "owl"), TEXT, 100.0, "empty"),
+        (NAMES, np.zeros((3, 0)), 100.0, "shape"),
         (NAMES, [["a", "b"]] * 3, 100.0, "numbers"),
         (NAMES, [[1.0], [1.0, 2.0], [1.0]], 100.0, "equal width"),
         (NAMES, TEXT * 1j, 100.0, "real numbers"),
     ],
 )
-def test_bad_tasks_are_refused(names: Any, text: Any, scale: float, words: str) -> None:
+def test_bad_tasks_are_refused(names: Any, text: Any, scale: Any, words: str) -> None:
     """A task that makes no sense is refused in one sentence that says what is wrong."""
-    with refused_in_one_sentence(words):
-        Task(names, text, scale)
+    check_refused(words, Task, names, text, scale)
 
 
-def test_task_cannot_be_changed() -> None:
-    """A task is frozen."""
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        Task(NAMES, TEXT).logit_scale = 1.0  # type: ignore[misc]
-
-
-def test_task_does_not_keep_the_callers_array() -> None:
-    """Later changes to the caller's text features do not reach the task."""
+def test_a_task_cannot_be_changed() -> None:
+    """A task is frozen and does not share the caller's array."""
     text = TEXT.copy()
-    task = Task(NAMES, text)
+    task = Task(NAMES, text, np.array([50.0]))  # type: ignore[arg-type]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        task.logit_scale = 1.0  # type: ignore[misc]
     text[:] = 5.0
     np.testing.assert_array_equal(task.text_features, TEXT)
+    assert task.logit_scale == 50.0
 
 
 @pytest.mark.parametrize(
@@ -63,8 +60,10 @@ def test_task_does_not_keep_the_callers_array() -> None:
     [("float16", "float32"), ("int64", "float32"), ("float32", "float32"), ("float64", "float64")],
 )
 def test_precision_of_the_task(given_dtype: str, kept: str) -> None:
-    """Single and double precision stay; half precision and integers become single."""
-    assert Task(NAMES, TEXT.astype(given_dtype)).text_features.dtype == kept
+    """Single and double precision stay; half precision, integers and lists become single."""
+    text = TEXT.astype(given_dtype)
+    assert Task(NAMES, text).text_features.dtype == kept
+    assert Task(NAMES, text.tolist()).text_features.dtype == "float32"
 
 
 def test_class_is_added_at_the_end_and_removed_by_name() -> None:
@@ -93,8 +92,7 @@ def test_class_is_added_at_the_end_and_removed_by_name() -> None:
 )
 def test_bad_changes_are_refused(change: Any, words: str) -> None:
     """A change of classes that makes no sense is refused in one sentence."""
-    with refused_in_one_sentence(words):
-        change(Task(NAMES, TEXT))
+    check_refused(words, change, Task(NAMES, TEXT))
 
 
 ROWS = arrays(
@@ -119,20 +117,10 @@ def test_rows_whose_square_leaves_the_range_are_rescued(size: float) -> None:
     np.testing.assert_allclose(unit, [[0.6, 0.8]])
 
 
-@pytest.mark.parametrize(
-    ("bad", "words"), [(np.nan, "Row 1"), (np.inf, "Row 1"), (-np.inf, "Row 1")]
-)
-def test_bad_row_is_named(bad: float, words: str) -> None:
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_bad_row_is_named(bad: float) -> None:
     """The error says which row holds NaN or an infinite value."""
-    rows = np.ones((3, 2))
-    rows[1, 1] = bad
-    with refused_in_one_sentence(words, "views"):
-        unit_rows(rows, "views")
-
-
-def test_as_floats_reads_python_lists() -> None:
-    """Nested lists become an array of numbers."""
-    assert as_floats([[1, 2], [3, 4]], "views").dtype == np.float32
+    check_refused(("Row 1", "views"), unit_rows, np.array([[1.0, 1.0], [1.0, bad]]), "views")
 
 
 def test_like_moves_between_libraries() -> None:

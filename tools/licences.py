@@ -13,9 +13,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "licences.md"
-_HEAD = """# Licences of what crg depends on
+_HEAD = """# Licences of dependencies
 
-Written by `tools/licences.py` from what the packages say of themselves. crg is under Apache-2.0.
+`tools/licences.py` reads them from package metadata. crg is under Apache-2.0.
 
 | package | for | licence |
 | --- | --- | --- |

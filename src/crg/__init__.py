@@ -18,28 +18,9 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Adapter",
-    "Answer",
-    "Classifier",
-    "Diagnostics",
-    "Features",
-    "InputError",
-    "Method",
-    "Prediction",
-    "Sample",
-    "Task",
-    "checks",
-    "create",
-    "evaluate",
-    "get_method",
-    "list_methods",
-    "load",
-    "option",
-    "read_features",
-    "register",
-    "write_features",
-]
+__all__ = ["Adapter", "Answer", "Classifier", "Diagnostics", "Features", "InputError", "Method"]
+__all__ += ["Prediction", "Sample", "Task", "checks", "create", "evaluate", "get_method"]
+__all__ += ["list_methods", "load", "option", "read_features", "register", "write_features"]
 
 # Where each name is defined; it is imported when it is first asked for.
 _HOMES = {
@@ -71,4 +52,4 @@ if not TYPE_CHECKING:  # which would take every name for one of ours
 
 def __dir__() -> list[str]:
     """Every public name, imported or not."""
-    return sorted({*globals(), *__all__})
+    return [*__all__, "__version__"]

@@ -37,7 +37,6 @@ from crg.types import (
     Task,
     as_floats,
     like,
-    printable,
     unit_rows,
 )
 
@@ -67,9 +66,14 @@ def create(method: str, task: Task, **options: Any) -> Adapter:
 def load(path: str | os.PathLike[str], resources: Mapping[str, Any] | None = None) -> Adapter:
     """The adapter that ``Adapter.save`` wrote, ready to continue where it stopped.
 
-    A text encoder is not in the file: a method that needs one finds it among ``resources``.
-    ``Classifier.load`` loads the model, too.
+    A text encoder is not in the file: a method that needs one finds it among ``resources``, as
+    in ``{"text_encoder": encoder.promptable()}``. ``Classifier.load`` loads the model, too.
     """
+    if not isinstance(resources, Mapping | None):
+        raise InputError(
+            f"The resources are a {type(resources).__name__}: leave them out, because the task is "
+            "in the file, or give a mapping of names."
+        )
     return restored(state_file.read(path), resources)
 
 
@@ -79,7 +83,7 @@ def restored(saved: Saved, resources: Mapping[str, Any] | None = None) -> Adapte
     task = saved.task.with_resources(resources or {})
     if TEXT_ENCODER in kind.needs and TEXT_ENCODER not in task.resources:
         raise InputError(
-            f"Method {saved.method!r} needs the text encoder of {printable(str(saved.model))}: "
+            f"Method {saved.method!r} needs the text encoder of {saved.model!r}: "
             "load the model yourself and give its text encoder among the resources."
         )
     adapter = create(saved.method, task, **saved.options)
@@ -98,15 +102,10 @@ class Adapter:
         self._method = method
         self.n_steps = 0
         self.about: Mapping[str, Any] = {}  # saved with the state, for the owner of the adapter
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()  # held by changes; hold it to do several things in one turn
         self._copy: Method | None = None  # the method as it was before the samples below
         self._since: list[Sample] = []
         self._steps_before: int | None = None  # n_steps before a change that is not over
-
-    @property
-    def lock(self) -> threading.RLock:
-        """Held while anything changes; hold it to do several things in one turn."""
-        return self._lock
 
     def __repr__(self) -> str:
         return f"<Adapter {self.name}: {self.task.n_classes} classes, {self.n_steps} images seen>"
@@ -134,17 +133,18 @@ class Adapter:
     @property
     def cache(self) -> dict[str, tuple[Entry, ...]]:
         """Per class the cached images, most confident first; empty without a cache."""
-        with self._lock:
+        with self.lock:
             queues, names = self._method.queues, self.task.class_names
             return {} if queues is None else {n: queues.entries(k) for k, n in enumerate(names)}
 
     def step(self, views: Array, sample_id: SampleId | None = None) -> Prediction:
         """Adapt to one image, (D,) or (V, D) with the original in row 0, and predict it."""
-        with self._changing():
+        with self._changing(_STEPS_PER_COPY):
             sample = self._sample(views, sample_id)
-            self._keep_copy(_STEPS_PER_COPY)
             prediction = self._method.step(sample)
-            self._take_down([sample])
+            self.n_steps += 1
+            if self._copy is not None:  # a copy of the views, too: a caller may write over them
+                self._since.append(Sample(copy.deepcopy(sample.views), sample.id))
         return prediction
 
     def step_many(
@@ -155,11 +155,15 @@ class Adapter:
         If an image is refused or the call is interrupted, none has been taken.
         """
         with self._changing() as signals:
-            return self._step_many(stream, sample_ids, signals)
+            samples = self._samples(stream, sample_ids)
+            predictions = []
+            for some in self._method.batches(samples):
+                predictions += self._method.step_many(some)
+                signals.deliver()
+            self.n_steps += len(samples)
+        return predictions
 
-    def _step_many(
-        self, stream: Array, sample_ids: Sequence[SampleId] | None, signals: HeldSignals
-    ) -> list[Prediction]:
+    def _samples(self, stream: Array, sample_ids: Sequence[SampleId] | None) -> list[Sample]:
         rows = as_floats(stream, "stream")
         if rows.ndim not in (2, 3):
             raise InputError(
@@ -171,24 +175,15 @@ class Adapter:
             raise InputError(f"The ids are a {type(given).__name__}: give a list, one per image.")
         if len(given) != n:
             raise InputError(f"There are {n} images but {len(given)} ids: give one id per image.")
-        if n == 0:
-            return []
         images = rows if rows.ndim == 3 else rows[:, None, :]
-        samples = [
+        return [
             Sample(self._checked(images[i, :, :], f"views of image {i} of the stream"), each)
             for i, each in enumerate(map(_checked_id, given))
         ]
-        self._keep_copy(0)
-        predictions = []
-        for some in self._method.batches(samples):
-            predictions += self._method.step_many(some)
-            signals.deliver()
-        self._take_down(samples)
-        return predictions
 
     def answer(self, views: Array, sample_id: SampleId | None = None) -> Prediction:
         """Predict one image, (D,) or (V, D), with what was learnt so far; nothing is learnt."""
-        with self._lock:
+        with self.lock:
             self._undo()
             return self._method.answer(self._sample(views, sample_id))
 
@@ -206,9 +201,7 @@ class Adapter:
     def finish(self, stream: Iterable[tuple[SampleId, Array]]) -> None:
         """The first half of ``second_pass``: learn the images of a stream better together."""
         with self._changing():
-            self._keep_copy(0)
             self._method.finish(self._sample(views, name) for name, views in stream)
-            self._drop_copy()
 
     def correct(
         self, image: SampleId | Array, class_name: str, sample_id: SampleId | None = None
@@ -220,15 +213,17 @@ class Adapter:
         under its id (with a feature: ``sample_id``).
         """
         with self._changing():
-            label, sample = self.task.index_of(class_name), self._corrected(image, sample_id)
-            self._keep_copy(0)
-            self._method.correct(sample, label)
-            self._drop_copy()
+            label = self.task.index_of(class_name)
+            self._method.correct(self._corrected(image, sample_id), label)
 
     def _corrected(self, image: SampleId | Array, sample_id: SampleId | None) -> Sample:
         if not isinstance(image, (str, int)):
             sample = self._sample(image, sample_id)
-            return sample if sample_id is not None else Sample(sample.views, _id_of(sample.views))
+            if sample_id is not None:
+                return sample
+            content = str(sample.views.tolist()).encode()  # the same name for the same features
+            name = f"image {hashlib.blake2b(content, digest_size=8).hexdigest()}"
+            return Sample(sample.views, name)
         feature = self._method.recall(image)
         if feature is None:
             raise InputError(
@@ -240,74 +235,53 @@ class Adapter:
     def reset(self) -> None:
         """Forget every sample; classes stay as they are."""
         with self._changing():
-            self._keep_copy(0)
             self._method.reset()
-            self._drop_copy()
             self.n_steps = 0
 
     def add_class(self, name: str, text_feature: Array) -> None:
         """Add a class to choose from."""
         with self._changing():
             task = self.task.with_class(name, text_feature)
-            self._keep_copy(0)
             self._method.task = task
             self._method.add_class(task.text_features[-1, :])
-            self._drop_copy()
 
     def remove_class(self, name: str) -> None:
         """Remove a class; what its queue held is forgotten."""
         with self._changing():
             index, task = self.task.index_of(name), self.task.without_class(name)
-            self._keep_copy(0)
             self._method.task = task
             self._method.remove_class(index)
-            self._drop_copy()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file, at once or not at all."""
-        with self._lock:
+        with self.lock:
             self._undo()
             method = self._method
-            state_file.write(
-                path,
-                method.name,
-                asdict(method.config),
-                method.task,
-                self.n_steps,
-                method.state(),
-                self.about,
-            )
+            options, state = asdict(method.config), method.state()
+            saved = Saved(method.name, options, method.task, self.n_steps, state, self.about)
+            state_file.write(path, saved)
 
     @contextlib.contextmanager
-    def _changing(self) -> Iterator[HeldSignals]:
+    def _changing(self, copy_age: int = 0) -> Iterator[HeldSignals]:
         """Whatever is done inside is done wholly or not at all.
 
-        A method that forgets has nothing to lose, and may train for minutes: signals do not wait.
+        An earlier copy of the method serves if it is fewer than ``copy_age`` samples old. A method
+        that forgets has nothing to lose, and may train for minutes: signals do not wait.
         """
-        with self._lock, HeldSignals(hold=not self._method.forgets) as signals:
+        forgets = self._method.forgets
+        with self.lock, HeldSignals(hold=not forgets) as signals:
             self._undo()
             self._steps_before = self.n_steps
             try:
+                if not forgets and (self._copy is None or len(self._since) >= copy_age):
+                    self._copy, self._since = copied(self._method), []
                 yield signals
             except BaseException:
                 self._undo()
                 raise
             self._steps_before = None
-
-    def _keep_copy(self, at_most: int) -> None:
-        """Keep the method as it is, unless a copy is at most so many samples old."""
-        if self._method.forgets:
-            return
-        if self._copy is None or len(self._since) >= at_most:
-            self._copy, self._since = copied(self._method), []
-
-    def _take_down(self, samples: Sequence[Sample]) -> None:
-        self.n_steps += len(samples)
-        if self._copy is not None:  # copies: a caller may write over views later
-            self._since += [Sample(copy.deepcopy(each.views), each.id) for each in samples]
-
-    def _drop_copy(self) -> None:
-        self._copy, self._since = None, []
+            if copy_age == 0:
+                self._copy, self._since = None, []
 
     def _undo(self) -> None:
         """Go back to before a change that failed; where that fails, the next use tries again."""
@@ -317,19 +291,17 @@ class Adapter:
             method = copied(self._copy)
             for sample in self._since:
                 method.step(sample)
-            self._method = method
-            self._drop_copy()
+            self._method, self._copy, self._since = method, None, []
         self.n_steps, self._steps_before = self._steps_before, None
 
     def __getstate__(self) -> dict[str, Any]:
-        with self._lock:
+        with self.lock:
             self._undo()
             method = copied(self._method)  # it is pickled without the lock
-            return {**vars(self), "_method": method, "_lock": None, "_copy": None, "_since": []}
+            return {**vars(self), "_method": method, "lock": None, "_copy": None, "_since": []}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._lock = threading.RLock()
+        vars(self).update(state, lock=threading.RLock())
 
     def _sample(self, views: Array, sample_id: SampleId | None) -> Sample:
         rows = as_floats(views, "views")
@@ -359,12 +331,6 @@ class Adapter:
         rows = like(rows, text)
         packed = np.ascontiguousarray if isinstance(rows, np.ndarray) else type(rows).contiguous
         return unit_rows(packed(rows), what)
-
-
-def _id_of(views: Array) -> str:
-    """A name for an image that was given none: the same for the same features."""
-    content = str(views.tolist()).encode()
-    return f"image {hashlib.blake2b(content, digest_size=8).hexdigest()}"
 
 
 def _checked_id(given: Any) -> SampleId:

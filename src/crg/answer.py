@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
@@ -101,10 +101,17 @@ class Answer:
 
     def _repr_html_(self) -> str:
         """The image beside bars for the most probable classes, adapted and zero-shot."""
-        probs, zero_shot = self.prediction.probs.tolist(), self.zero_shot_probs.tolist()
-        below = _bars(self.prediction.class_names, probs, zero_shot)
+        probs, names = self.prediction.probs, self.prediction.class_names
+        zero_shot = dict(zip(names, self.zero_shot_probs.tolist(), strict=True))
+        shown = dict(self.top(_SHOWN))
+        shown.setdefault(self.zero_shot_label, float(probs[names.index(self.zero_shot_label)]))
+        rows = [
+            _cells(name, (adapted, zero_shot[name]), f"{adapted:.1%}",
+                   f"zero-shot {zero_shot[name]:.1%}")
+            for name, adapted in shown.items()
+        ]  # fmt: skip
         said = f"image {self.sample_id}, step {self.step}" + ", changed" * self.changed
-        return html_card(self.label or "(unsure)", [said], below, _jpeg(self.pixels))
+        return html_card(self.label or "(unsure)", [said], rows, self.pixels)
 
 
 def answer_for(
@@ -123,14 +130,6 @@ def small_copy(views: Pixels) -> Pixels:
     return views[0, ::n, ::n].copy()
 
 
-def _jpeg(pixels: Pixels | None) -> bytes | None:
-    if pixels is None:
-        return None
-    content = io.BytesIO()
-    Image.fromarray(pixels).save(content, "JPEG", quality=90)
-    return content.getvalue()
-
-
 # A notebook shows plain HTML with inline styles, in its own colours; all text is escaped.
 _SHOWN = 5  # classes, the most probable ones
 _ROW = (
@@ -141,49 +140,36 @@ _BAR = "height:.5em;margin:1px 0;background:currentColor"
 _NAME = "overflow:hidden;text-overflow:ellipsis"
 
 
-def html_card(title: str, lines: Iterable[str], body: str, jpeg: bytes | None = None) -> str:
-    """HTML of a title, lines of text and ``body``, beside an image if there is one."""
+def html_card(
+    title: str, lines: Iterable[str], rows: Iterable[str], pixels: Pixels | None = None
+) -> str:
+    """HTML of a title, lines of text and rows of cells, beside an image if there is one."""
     image = ""
-    if jpeg is not None:
-        source = f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}"
+    if pixels is not None:
+        jpeg = io.BytesIO()
+        Image.fromarray(pixels).save(jpeg, "JPEG", quality=90)
+        source = f"data:image/jpeg;base64,{base64.b64encode(jpeg.getvalue()).decode()}"
         image = f'<img src="{source}" alt="" style="width:96px;height:96px;border-radius:4px">'
     said = "".join(f'<div style="opacity:.75">{escape(line)}</div>' for line in lines)
     return (
         '<div style="display:flex;gap:1em;align-items:flex-start;line-height:1.5">'
-        f"{image}<div><div><b>{escape(title)}</b></div>{said}{body}</div></div>"
+        f"{image}<div><div><b>{escape(title)}</b></div>{said}"
+        f'<div style="{_ROW}">{"".join(rows)}</div></div></div>'
     )
 
 
-def html_counts(numbers: Mapping[str, int]) -> str:
-    """HTML of a bar for each name, the largest number first."""
-    largest = max(numbers.values(), default=1)
-    ordered = sorted(numbers.items(), key=lambda pair: -pair[1])
-    rows = [_cells(name, _bar(n / largest), str(n), "") for name, n in ordered]
-    return f'<div style="{_ROW}">{"".join(rows)}</div>'
+def html_counts(numbers: Iterable[tuple[str, int]], largest: int) -> list[str]:
+    """Rows for ``html_card``: a name, a bar and a number each."""
+    return [_cells(name, (number / largest,), str(number), "") for name, number in numbers]
 
 
-def _bars(names: Sequence[str], probs: Sequence[float], zero_shot: Sequence[float]) -> str:
-    """A bar for each of the most probable classes, over a fainter one for zero-shot."""
-    best = sorted(range(len(probs)), key=lambda k: -probs[k])[:_SHOWN]
-    best += {max(range(len(zero_shot)), key=lambda k: zero_shot[k])} - set(best)
-    rows = [
-        _cells(
-            names[k],
-            _bar(probs[k]) + _bar(zero_shot[k], ";opacity:.35"),
-            f"{probs[k]:.1%}",
-            f"zero-shot {zero_shot[k]:.1%}",
-        )
-        for k in best
-    ]
-    return f'<div style="{_ROW}">{"".join(rows)}</div>'
-
-
-def _cells(name: str, bar: str, number: str, beside: str) -> str:
+def _cells(name: str, bars: Sequence[float], number: str, beside: str) -> str:
+    """A row: the name, a bar for the first fraction over fainter ones, a number and a remark."""
+    drawn = "".join(
+        f'<div style="{_BAR};width:{max(each, 0.003):.1%}{";opacity:.35" * (place > 0)}"></div>'
+        for place, each in enumerate(bars)
+    )
     return (
-        f'<div style="{_NAME}" title="{escape(name)}">{escape(name)}</div><div>{bar}</div>'
+        f'<div style="{_NAME}" title="{escape(name)}">{escape(name)}</div><div>{drawn}</div>'
         f'<div style="text-align:right">{number}</div><div style="opacity:.6">{beside}</div>'
     )
-
-
-def _bar(fraction: float, more: str = "") -> str:
-    return f'<div style="{_BAR};width:{max(fraction, 0.003):.1%}{more}"></div>'

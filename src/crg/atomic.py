@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -92,19 +93,17 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = Path(path)
     if target.is_dir():
         raise InputError(f"{path} is a folder: give the name of a file in it.")
+    partial = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        os.close(handle)
+        partial.touch(exist_ok=False)
     except OSError as error:
         raise not_writable(path, error) from None
-    partial = Path(name)
     try:
         yield partial
-        with partial.open("rb") as written:
-            os.fsync(written.fileno())
-        partial.chmod(0o666 & ~_umask())
+        _sync(partial)
         partial.replace(target)
-        _sync_folder(target.parent)
+        with contextlib.suppress(OSError):  # where folders cannot be synced, nothing is lost
+            _sync(target.parent)
     except OSError as error:
         raise InputError(
             f"{path} cannot be written ({error.strerror}): make room or choose another place."
@@ -113,17 +112,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Have the new name on the disk too; where folders cannot be synced, nothing is lost."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from PIL.Image import Image
@@ -23,19 +23,18 @@ from crg.answer import Answer, answer_for, html_card, html_counts, small_copy
 from crg.encoders.base import Encoder, Vectors
 from crg.features.files import load_with_classes, read_class_features, read_features
 from crg.features.joining import few_for
-from crg.images.preprocessing import Pixels
 from crg.images.views import Augment, Recipe, iter_views, make_views
-from crg.methods.options import build_config
-from crg.methods.registry import DEFAULT, get_method
-from crg.presets import with_preset
-from crg.prompts import PHOTO, Mode, encode_classes, make_task, read_descriptions
+from crg.methods.registry import DEFAULT, get_method, typed_options
+from crg.prompts import PHOTO, Mode, check_names, encode_classes, make_task, read_descriptions
 from crg.resources import FEW, TEXT_ENCODER
 from crg.state_file import Saved
 from crg.threads import one_blas_thread
-from crg.types import InputError, Task
+from crg.types import InputError, Task, listed
 
 __all__ = ["Answer", "Classifier"]
 
+AnyPath: TypeAlias = str | os.PathLike[str]
+Encoded: TypeAlias = tuple[str, Any, Vectors | InputError]  # id, views, features; twice its error
 _CLASSES_SHOWN = 10  # in a notebook, the most frequent ones
 _VIEWS_AT_ONCE = 64  # views that the encoder gets in one call, whole images
 
@@ -57,7 +56,7 @@ class Classifier:
         method: str | None = None,
         options: Mapping[str, Any] | None = None,
         templates: Sequence[str] = (PHOTO,),
-        descriptions: Mapping[str, Sequence[str]] | str | os.PathLike[str] | None = None,
+        descriptions: Mapping[str, Sequence[str]] | AnyPath | None = None,
         prompts: Mode = "template",
         views: int = 1,
         augment: Augment = "crops",
@@ -65,9 +64,9 @@ class Classifier:
         seed: int = 0,
         device: str | None = None,
         precision: str | None = None,
-        state: str | os.PathLike[str] | None = None,
-        few: str | os.PathLike[str] | None = None,
-        text_features: str | os.PathLike[str] | None = None,
+        state: AnyPath | None = None,
+        few: AnyPath | None = None,
+        text_features: AnyPath | None = None,
         on_note: Callable[[str], None] | None = None,
     ) -> None:
         """Load the model and encode the class names.
@@ -80,9 +79,11 @@ class Classifier:
         ``on_note`` gets a sentence for each thing that is worth a remark.
         """
         saved = None if state is None else state_file.read(state)
-        if classes is None and saved is None and text_features is not None:
+        if classes is None and saved is not None:
+            classes = saved.task.class_names
+        elif classes is None and text_features is not None:
             classes = read_class_features(text_features).class_names
-        names = _checked_names(classes, saved)
+        names = _distinct(() if classes is None else classes)
         self.recipe = Recipe(views=views, augment=augment, seed=seed, smallest=smallest_crop)
         named = state_file.model_of(saved, str(state)) if model is None else model
         self.encoder: Encoder = load_with_classes(
@@ -99,23 +100,19 @@ class Classifier:
         self._has_corrections = False
         self._state = state  # the file to save to at the end of a ``with`` block
         task = make_task(self.encoder, names, **self._prompts, on_note=on_note)
-        given = dict(options or {})
-        if saved is None:
-            self.adapter = self._adapter(task, method or DEFAULT, given, few)
-        else:
-            self.adapter = self._continued(saved, str(state), task, method, given)
-            self._follow(task, on_note)
+        self.adapter = _adapter(self.encoder, task, saved, str(state), method, options or {}, few)
+        self._follow(task, on_note)
         self.adapter.about = self._about()
 
     @classmethod
     def load(
         cls,
-        path: str | os.PathLike[str],
+        path: AnyPath,
         model: str | Encoder | None = None,
         *,
         device: str | None = None,
         precision: str | None = None,
-        text_features: str | os.PathLike[str] | None = None,
+        text_features: AnyPath | None = None,
         on_note: Callable[[str], None] | None = None,
     ) -> Self:
         """What ``save`` wrote, with the same model, prompts and views.
@@ -128,7 +125,7 @@ class Classifier:
         about |= {"device": device, "precision": precision, "text_features": text_features}
         return cls(state=path, on_note=on_note, **about)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: AnyPath) -> None:
         """Write what was learnt to one file, at once or not at all; ``load`` continues with it."""
         self.adapter.save(path)
         self._state = path
@@ -155,8 +152,9 @@ class Classifier:
             said = [f"{self.task.n_classes} classes, {self.adapter.n_steps} images seen"]
             if self.chosen:
                 said.append(f"{self.chosen.total()} of them here; the classes chosen most:")
-            below = html_counts(dict(self.chosen.most_common(_CLASSES_SHOWN)))
-        return html_card(f"{self.adapter.name} on {self.encoder.name}", said, below)
+            most = self.chosen.most_common(_CLASSES_SHOWN)
+        rows = html_counts(most, max((number for _, number in most), default=1))
+        return html_card(f"{self.adapter.name} on {self.encoder.name}", said, rows)
 
     @property
     def task(self) -> Task:
@@ -185,7 +183,7 @@ class Classifier:
         """
         with self.adapter.lock:
             name = _name_of(image, self.adapter.n_steps) if sample_id is None else sample_id
-            views = self._views(image, name)
+            views = make_views(image, self.encoder.preprocessing, self.recipe, name)
             answer = self.answer(self.encoder.encode_images(views), name)
         return replace(answer, pixels=small_copy(views))
 
@@ -205,7 +203,7 @@ class Classifier:
     def add_class(self, name: str) -> None:
         """Add a class, named by the same prompts as the others."""
         with self.adapter.lock:
-            _checked_names([*self.task.class_names, name], None)
+            _distinct([*self.task.class_names, name])
             [row] = encode_classes(self.encoder, [name], **self._prompts)
             self.adapter.add_class(name, row)
 
@@ -215,12 +213,9 @@ class Classifier:
 
     def encode(self, image: Any, sample_id: str) -> Vectors:
         """The features of an image and its random views, (V, D); nothing is learnt."""
-        views = self._views(image, sample_id)
+        views = make_views(image, self.encoder.preprocessing, self.recipe, sample_id)
         with self.adapter.lock:
             return self.encoder.encode_images(views)
-
-    def _views(self, image: Any, sample_id: str) -> Pixels:
-        return make_views(image, self.encoder.preprocessing, self.recipe, sample_id)
 
     def predict_many(
         self,
@@ -239,21 +234,17 @@ class Classifier:
             raise InputError("The images are a single one: give a list of images, or use predict.")
         if passes not in (1, 2):
             raise InputError(f"passes is {passes!r}: read the images once or twice, 1 or 2.")
-        encoded = self._encode_many(images, sample_ids, workers)
+        encoded = self.encode_many(images, sample_ids, workers)
         yield from self._predict_once(encoded) if passes == 1 else self._predict_twice(encoded)
 
-    def _predict_once(
-        self, encoded: Iterable[tuple[str, Any, Vectors | InputError]]
-    ) -> Iterator[Answer | InputError]:
+    def _predict_once(self, encoded: Iterable[Encoded]) -> Iterator[Answer | InputError]:
         for name, views, features in encoded:
             if isinstance(features, InputError):
                 yield features
             else:
                 yield replace(self.answer(features, name), pixels=small_copy(views))
 
-    def _predict_twice(
-        self, encoded: Iterable[tuple[str, Any, Vectors | InputError]]
-    ) -> Iterator[Answer | InputError]:
+    def _predict_twice(self, encoded: Iterable[Encoded]) -> Iterator[Answer | InputError]:
         """Learn every image, then answer them all with what they taught together."""
         if self.adapter.n_steps or self._has_corrections:
             raise InputError(
@@ -270,66 +261,32 @@ class Classifier:
                 with self.adapter.lock, one_blas_thread():
                     prediction = self.adapter.answer(each.features, each.sample_id)
                     self.chosen[prediction.class_name] += 1
-                yield replace(each, prediction=prediction)
-            else:
-                yield each
+                each = replace(each, prediction=prediction)
+            yield each
 
     def encode_many(
         self, images: Iterable[Any], sample_ids: Iterable[str] | None = None, workers: int = 1
-    ) -> Iterator[tuple[str, Vectors | InputError]]:
-        """The id of each image and what ``encode`` gives for it, in batches; or its error.
+    ) -> Iterator[Encoded]:
+        """The id and views of each image and what ``encode`` gives for it, or twice its error.
 
         Products round by the place of an image in its batch. So that place follows from the
         number of images before it: a stream that continues gets the very same features.
         """
-        for name, _, features in self._encode_many(images, sample_ids, workers):
-            yield name, features
-
-    def _encode_many(
-        self, images: Iterable[Any], sample_ids: Iterable[str] | None, workers: int
-    ) -> Iterator[tuple[str, Any, Vectors | InputError]]:
-        """The id of each image, its views and their features, or twice its error."""
         known, again = itertools.tee(images)
         numbers = itertools.count(self.adapter.n_steps)
         names = map(_name_of, again, numbers) if sample_ids is None else sample_ids
         ids, kept = itertools.tee(names)
         made = iter_views(known, ids, self.encoder.preprocessing, self.recipe, workers)
         per_batch = max(1, _VIEWS_AT_ONCE // self.recipe.views)
-        first, batch = self.adapter.n_steps % per_batch, []  # type: int, list[tuple[str, Any]]
-        n_readable = 0
-        for pair in zip(kept, made, strict=True):
-            batch.append(pair)
-            n_readable += not isinstance(pair[1], InputError)
-            if first + n_readable == per_batch:
-                yield from self._encoded(batch, first)
-                first, batch, n_readable = 0, [], 0
-        yield from self._encoded(batch, first)
-
-    def _adapter(
-        self, task: Task, method: str, options: dict[str, Any], few: str | os.PathLike[str] | None
-    ) -> Adapter:
-        """A new adapter, with what the method needs as far as it is available."""
-        if few is not None:
-            task = task.with_resources({FEW: few_for(task, read_features(few))})
-        return create(method, task.with_resources(self._text_encoder(method)), **options)
-
-    def _continued(
-        self, saved: Saved, state: str, task: Task, method: str | None, options: dict[str, Any]
-    ) -> Adapter:
-        """The adapter of a state, if it was saved by this method, for this model and prompts."""
-        state_file.check_method(saved, state, method)
-        config = build_config(saved.method, get_method(saved.method).Config, options)
-        asked = {name: getattr(config, name) for name in with_preset(saved.method, options)}
-        state_file.check_options(saved, state, asked)
-        state_file.check_text(saved, state, task)
-        return restored(saved, self._text_encoder(saved.method))
-
-    def _text_encoder(self, method: str) -> dict[str, Any]:
-        """The text encoder for a method that tunes prompts, if the model has one."""
-        is_needed = TEXT_ENCODER in get_method(method).needs
-        if not (is_needed and hasattr(self.encoder, "promptable")):
-            return {}
-        return {TEXT_ENCODER: self.encoder.promptable()}
+        start = end = self.adapter.n_steps % per_batch  # places of the readable images
+        batch: list[tuple[str, Any]] = []
+        for name, views in zip(kept, made, strict=True):
+            batch.append((name, views))
+            end += not isinstance(views, InputError)
+            if end == per_batch:
+                yield from self._encoded(batch, start)
+                start, end, batch = 0, 0, []
+        yield from self._encoded(batch, start)
 
     def _follow(self, task: Task, on_note: Callable[[str], None] | None) -> None:
         """Add and remove classes until they are those of ``task``."""
@@ -340,7 +297,7 @@ class Classifier:
             self.adapter.add_class(name, task.text_features[task.index_of(name)])
         for name in removed:
             self.adapter.remove_class(name)
-        changes = [f"{what} {_few_of(names)}" for what, names in
+        changes = [f"{what} {listed(names)}" for what, names in
                    (("added", added), ("removed", removed)) if names]  # fmt: skip
         if changes and on_note is not None:
             on_note(f"Since the state was saved, classes have changed: {'; '.join(changes)}.")
@@ -353,9 +310,7 @@ class Classifier:
                 "views": recipe.views, "augment": recipe.augment,
                 "smallest_crop": recipe.smallest, "seed": recipe.seed}  # fmt: skip
 
-    def _encoded(
-        self, batch: Sequence[tuple[str, Any]], first: int
-    ) -> Iterator[tuple[str, Any, Vectors | InputError]]:
+    def _encoded(self, batch: Sequence[tuple[str, Any]], first: int) -> Iterator[Encoded]:
         """A batch whose images stand from place ``first`` on; nothing is in the places before."""
         readable = [views for _, views in batch if not isinstance(views, InputError)]
         features = iter(())  # type: Iterator[Vectors]
@@ -375,24 +330,39 @@ class Classifier:
             return answer_for(self.task, prediction, features, self.adapter.n_steps, sample_id)
 
 
-def _few_of(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-
-
 def _name_of(image: Any, number: int) -> str:
     return str(image if isinstance(image, (str, Path)) else number)
 
 
-def _checked_names(classes: Sequence[str] | None, saved: Saved | None) -> tuple[str, ...]:
-    if classes is None:
-        if saved is None:
-            raise InputError("There are no class names: give at least two.")
-        return tuple(saved.task.class_names)
-    if isinstance(classes, str):
-        raise InputError(f"The class names are one text, {classes!r}: give a list of names.")
-    for name in classes:
-        if not isinstance(name, str):
-            raise InputError(f"The class name {name!r} is no text: give every name as text.")
-    for name in [name for name, count in Counter(classes).items() if count > 1]:
-        raise InputError(f"The class name {name!r} occurs more than once: make the names distinct.")
+def _distinct(classes: Sequence[str]) -> tuple[str, ...]:
+    """The class names, each of which may occur once."""
+    check_names(classes)
+    for name, count in Counter(classes).items():
+        if count > 1:
+            raise InputError(f"The class name {name!r} occurs more than once: make names distinct.")
     return tuple(classes)
+
+
+def _adapter(
+    encoder: Encoder,
+    task: Task,
+    saved: Saved | None,
+    state: str,
+    method: str | None,
+    options: Mapping[str, Any],
+    few: AnyPath | None,
+) -> Adapter:
+    """A new adapter, or that of a state if method, options, model and prompts agree."""
+    if saved is not None:
+        state_file.check_method(saved, state, method)
+        method = saved.method
+    kind = get_method(method or DEFAULT)
+    resources: dict[str, Any] = {}
+    if TEXT_ENCODER in kind.needs and hasattr(encoder, "promptable"):
+        resources[TEXT_ENCODER] = encoder.promptable()
+    if saved is None:
+        if few is not None:
+            resources[FEW] = few_for(task, read_features(few))
+        return create(kind.name, task.with_resources(resources), **options)
+    state_file.check_fits(saved, state, typed_options(kind.name, options), task)
+    return restored(saved, resources)

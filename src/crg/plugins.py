@@ -10,7 +10,6 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from traceback import walk_tb
 
@@ -18,15 +17,7 @@ from crg.methods.registry import registered
 from crg.types import InputError
 
 VARIABLE = "CRG_PLUGINS"
-
-
 _methods_of: dict[str, list[str]] = {}  # by the name of a module that was loaded
-
-
-def load_plugins(sources: Iterable[str]) -> None:
-    """Import each file or module, which makes the methods known that it registers."""
-    for source in sources:
-        load_plugin(source)
 
 
 def load_plugin(source: str) -> list[str]:
@@ -48,9 +39,7 @@ def load_plugin(source: str) -> list[str]:
     names = _methods_of.setdefault(module, new or own)
     if not names:
         del _methods_of[module]
-        raise InputError(
-            f"Plug-in {source} registers no method: decorate its class with @crg.register."
-        )
+        raise InputError(f"Plug-in {source} registers no method: decorate one with @crg.register.")
     return names
 
 
@@ -78,14 +67,11 @@ def _imported(source: str) -> str:
     """The name of the module, which is imported."""
     if os.path.isfile(source) and not source.endswith(".py"):
         raise InputError(f"{source} is no Python file: name one that ends with .py, or a module.")
-    if _is_file(source):
-        return _import_file(Path(source).resolve())
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # last, so that nothing installed is hidden
-    return importlib.import_module(source).__name__
-
-
-def _import_file(path: Path) -> str:
+    if not _is_file(source):
+        if os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())  # last, so that nothing installed is hidden
+        return importlib.import_module(source).__name__
+    path = Path(source).resolve()
     if not path.is_file():
         raise InputError(f"Plug-in {path} does not exist: give a Python file or a module name.")
     # The digest keeps two files of one name apart.
@@ -93,8 +79,7 @@ def _import_file(path: Path) -> str:
     if name in sys.modules:
         return name
     spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise InputError(f"Plug-in {path} is not a Python file: give one that ends in .py.")
+    assert spec is not None and spec.loader is not None  # the name ends with .py
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up while it is imported
     try:

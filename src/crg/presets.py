@@ -27,19 +27,16 @@ def with_preset(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
     rest = {name: value for name, value in options.items() if name != PRESET}
     if PRESET not in options:
         return rest
-    return {**_preset(method, str(options[PRESET])), **rest}
+    name, there = str(options[PRESET]), presets_of(method)
+    if name not in there:
+        known = ", ".join(there) or "none"
+        raise InputError(f"Method {method!r} has no preset {name!r}: there is {known}.")
+    return {**_published()[method][name.removeprefix(PUBLISHED)], **rest}
 
 
 def presets_of(method: str) -> tuple[str, ...]:
     """The presets that a method has."""
     return tuple(f"{PUBLISHED}{dataset}" for dataset in _published().get(method, {}))
-
-
-def _preset(method: str, name: str) -> dict[str, Any]:
-    if name not in presets_of(method):
-        there = ", ".join(presets_of(method)) or "none"
-        raise InputError(f"Method {method!r} has no preset {name!r}: there is {there}.")
-    return dict(_published()[method][name.removeprefix(PUBLISHED)])
 
 
 @functools.cache

@@ -15,7 +15,6 @@ import contextlib
 import hashlib
 import json
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, count
 from pathlib import Path
@@ -25,7 +24,7 @@ import numpy as np
 
 from crg.atomic import replacing
 from crg.encoders.base import Encoder, GivenText, Vectors
-from crg.types import InputError, Task, parsed_json, unit_rows
+from crg.types import InputError, Task, listed, parsed_json, unit_rows
 
 Mode: TypeAlias = Literal["template", "descriptions", "both"]
 Descriptions: TypeAlias = Mapping[str, Sequence[str]] | str | os.PathLike[str]
@@ -33,7 +32,6 @@ Cache: TypeAlias = Path | Literal["default"] | None
 PHOTO = "a photo of a {}."  # the template for classes of which nothing more is known
 ROOM = 200_000_000  # bytes of the cache
 _BATCH = 256  # sentences that the encoder is given at a time
-_SHOWN = 5  # names that an error lists before it says how many more there are
 _VERSION = 1  # raised when the same prompts would give other features
 _DIGEST = hashlib.sha256().digest_size
 
@@ -56,12 +54,15 @@ def encode_classes(
     if isinstance(encoder, GivenText):
         return encoder.class_features(class_names)
     prompts = class_prompts(class_names, templates, descriptions, mode, on_note)
-    kept = TextCache(cache)
-    key = kept.key(encoder.fingerprint, prompts)
-    features = kept.read(key, (len(prompts), encoder.width))
+    folder = default_folder() if cache == "default" else cache
+    if folder is None:
+        return _averaged(encoder, prompts)
+    content = json.dumps([_VERSION, encoder.fingerprint, prompts])
+    file = Path(folder, "text", f"{hashlib.sha256(content.encode()).hexdigest()}.features")
+    features = read_cached(file, (len(prompts), encoder.width))
     if features is None:
         features = _averaged(encoder, prompts)
-        kept.write(key, features)
+        write_cached(file, features)
     return features
 
 
@@ -99,7 +100,7 @@ def class_prompts(
     >>> class_prompts(["sea_lion", "fox"], ["a photo of a {}.", "art of the {}."])[0]
     ['a photo of a sea lion.', 'art of the sea lion.']
     """
-    _check_names(class_names)
+    check_names(class_names)
     _check_mode(mode, templates, descriptions)
     prompts: list[list[str]] = [[] for _ in class_names]
     if mode != "descriptions":
@@ -138,21 +139,24 @@ def distinct_names(class_names: Sequence[str]) -> tuple[str, ...]:
 
 def _averaged(encoder: Encoder, prompts: list[list[str]]) -> Vectors:
     """Normalise each prompt, average over the class, normalise."""
-    place = {text: i for i, text in enumerate(dict.fromkeys(chain.from_iterable(prompts)))}
-    texts = list(place)
+    texts = list(dict.fromkeys(chain.from_iterable(prompts)))
+    place = {text: i for i, text in enumerate(texts)}
     starts = range(0, len(texts), _BATCH)
     batches = [encoder.encode_texts(texts[start : start + _BATCH]) for start in starts]
     rows = unit_rows(np.concatenate(batches).astype(np.float64), "encoded prompts")
     means = [rows[[place[text] for text in few]].mean(axis=0) for few in prompts]
-    features: Vectors = unit_rows(np.stack(means), "text features").astype(np.float32)
-    return features
+    return np.asarray(unit_rows(np.stack(means), "text features"), np.float32)
 
 
-def _check_names(class_names: Sequence[str]) -> None:
+def check_names(class_names: Sequence[str]) -> None:
+    """Refuse class names that are no list of texts, or empty."""
     if isinstance(class_names, str):
         raise InputError(f"The class names are one text, {class_names!r}: give a list of names.")
     if len(class_names) == 0:
         raise InputError("There are no class names: give at least two.")
+    for name in class_names:
+        if not isinstance(name, str):
+            raise InputError(f"The class name {name!r} is no text: give every name as text.")
     if not all(plain(name) for name in class_names):
         raise InputError("A class name is empty: name every class.")
 
@@ -165,9 +169,7 @@ def _check_mode(mode: str, templates: Sequence[str], descriptions: Descriptions 
     if mode != "descriptions" and len(templates) == 0:
         raise InputError("There is no template: give at least one, such as 'a photo of a {}.'.")
     if mode != "template" and descriptions is None:
-        raise InputError(
-            f"The prompts {mode!r} need descriptions: give a JSON file of sentences per class."
-        )
+        raise InputError(f"The prompts {mode!r} need descriptions: give a JSON file of sentences.")
 
 
 def read_descriptions(path: str | os.PathLike[str]) -> dict[str, list[str]]:
@@ -193,21 +195,24 @@ def _described(
     on_note: Callable[[str], None] | None = None,
 ) -> list[list[str]]:
     """The sentences of each class; missing classes are refused, extra ones reported."""
-    if not isinstance(descriptions, Mapping):
-        descriptions = read_descriptions(descriptions)
-    else:
+    if isinstance(descriptions, Mapping):
         _check_content(descriptions, "The mapping")
-    sentences = _by_key(descriptions)
+    else:
+        descriptions = read_descriptions(descriptions)
+    sentences: dict[str, Sequence[str]] = {}
+    for name, some in descriptions.items():
+        if sentences.setdefault(_key(name), some) is not some:
+            raise InputError(f"The descriptions name {name!r} twice: keep one of the two.")
     wanted = {_key(name): name for name in class_names}
     missing = [name for key, name in wanted.items() if key not in sentences]
     if missing:
         raise InputError(
-            f"The descriptions lack {_counted(len(missing))} ({_listed(missing)}): "
+            f"The descriptions lack {_counted(missing)} ({listed(missing)}): "
             "add them or choose the prompts 'template'."
         )
     extra = [name for name in descriptions if _key(name) not in wanted]
     if extra and on_note is not None:
-        on_note(f"The descriptions of {_counted(len(extra))} are not used: {_listed(extra)}.")
+        on_note(f"The descriptions of {_counted(extra)} are not used: {listed(extra)}.")
     return [list(sentences[_key(name)]) for name in class_names]
 
 
@@ -225,21 +230,15 @@ def _key(name: str) -> str:
     return plain(name).casefold()
 
 
-def _by_key(descriptions: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
-    found: dict[str, Sequence[str]] = {}
-    for name, sentences in descriptions.items():
-        if _key(name) in found:
-            raise InputError(f"The descriptions name {name!r} twice: keep one of the two.")
-        found[_key(name)] = sentences
-    return found
+def _counted(names: Sequence[str]) -> str:
+    return "1 class" if len(names) == 1 else f"{len(names)} classes"
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content = dict(pairs)
-    if len(content) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{twice!r} occurs twice")
+    content: dict[str, Any] = {}
+    for name, value in pairs:
+        if content.setdefault(name, value) is not value:
+            raise ValueError(f"{name!r} occurs twice")
     return content
 
 
@@ -254,77 +253,38 @@ def _check_content(content: Any, where: str) -> None:
             raise InputError(f"{where} has an empty or odd sentence for {name!r}: {form}")
 
 
-def _counted(number: int) -> str:
-    return "1 class" if number == 1 else f"{number} classes"
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
-
-
 def default_folder() -> Path | None:
-    """$CRG_CACHE, or crg in the platform's folder for caches; None if there is no home."""
-    if chosen := os.environ.get("CRG_CACHE"):
-        return Path(chosen)
-    for variable in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
-        if base := os.environ.get(variable):
-            return Path(base) / "crg"
+    """$CRG_CACHE, or crg in the user's folder for caches; None if there is no home."""
+    chosen, base = os.environ.get("CRG_CACHE"), os.environ.get("XDG_CACHE_HOME")
     try:
-        home = Path.home()
+        return Path(chosen) if chosen else Path(base or Path.home() / ".cache") / "crg"
     except RuntimeError:
         return None
-    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "crg"
 
 
-class TextCache:
-    """The folder "text" of a cache; without a folder nothing is found or written."""
+def read_cached(file: Path, shape: tuple[int, int]) -> Vectors | None:
+    """The features in a file of the cache, or None if missing, damaged or of another shape."""
+    try:
+        content = file.read_bytes()
+    except OSError:
+        return None
+    digest, values = content[:_DIGEST], content[_DIGEST:]
+    if hashlib.sha256(values).digest() != digest or len(values) != 4 * shape[0] * shape[1]:
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(file)
+    return np.frombuffer(values, dtype="<f4").reshape(shape).astype(np.float32)
 
-    def __init__(self, cache: Cache) -> None:
-        base = default_folder() if cache == "default" else cache
-        self.folder = Path(base) / "text" if base is not None else None
 
-    def key(self, fingerprint: str, prompts: list[list[str]]) -> str:
-        """A hash of the encoder's weights and of all prompts in their order."""
-        content = json.dumps([_VERSION, fingerprint, prompts])
-        return hashlib.sha256(content.encode()).hexdigest()
-
-    def read(self, key: str, shape: tuple[int, int]) -> Vectors | None:
-        """The features, or None if they are missing, damaged or of another shape."""
-        if self.folder is None:
-            return None
-        try:
-            content = self._file(key).read_bytes()
-        except OSError:
-            return None
-        values = content[_DIGEST:]
-        if hashlib.sha256(values).digest() != content[:_DIGEST]:
-            return None
-        if len(values) != 4 * shape[0] * shape[1]:
-            return None
-        with contextlib.suppress(OSError):
-            os.utime(self._file(key))
-        return np.frombuffer(values, dtype="<f4").reshape(shape).astype(np.float32)
-
-    def write(self, key: str, features: Vectors) -> None:
-        """Write the features, if possible."""
-        if self.folder is None:
-            return
-        values = np.ascontiguousarray(features, dtype="<f4").tobytes()
-        with contextlib.suppress(OSError, InputError):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with replacing(self._file(key)) as partial:
-                partial.write_bytes(hashlib.sha256(values).digest() + values)
-            self._make_room()
-
-    def _file(self, key: str) -> Path:
-        assert self.folder is not None
-        return self.folder / f"{key}.features"
-
-    def _make_room(self) -> None:
-        assert self.folder is not None
-        files = sorted(self.folder.glob("*.features"), key=lambda file: file.stat().st_mtime)
-        total = sum(file.stat().st_size for file in files)
+def write_cached(file: Path, features: Vectors) -> None:
+    """Write the features, if possible; files that were not used for longest make room."""
+    values = np.ascontiguousarray(features, dtype="<f4").tobytes()
+    with contextlib.suppress(OSError, InputError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(file) as partial:
+            partial.write_bytes(hashlib.sha256(values).digest() + values)
+        files = sorted(file.parent.glob("*.features"), key=lambda each: each.stat().st_mtime)
+        total = sum(each.stat().st_size for each in files)
         while total > ROOM and len(files) > 1:
             oldest = files.pop(0)
             total -= oldest.stat().st_size

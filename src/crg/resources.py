@@ -5,6 +5,7 @@ A method names them in ``needs``; the maker of the task puts them into ``Task.re
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -37,21 +38,26 @@ class FewShot:
     def __post_init__(self) -> None:
         rows = as_floats(self.features, "labelled images")
         rows = unit_rows(rows, "labelled images") if rows.shape[0] else rows
-        labels = _whole_numbers(self.labels)
+        try:
+            labels = np.asarray(self.labels).tolist()
+        except ValueError:  # rows of several lengths
+            labels = None
+        if not isinstance(labels, list) or not all(type(k) is int and k >= 0 for k in labels):
+            raise InputError("The labels are not class numbers: give one whole number from 0 each.")
         if len(labels) != rows.shape[0]:
             raise InputError(
                 f"There are {rows.shape[0]} labelled images but {len(labels)} labels: "
                 "give one label each."
             )
         object.__setattr__(self, "features", rows)
-        object.__setattr__(self, "labels", labels)
+        object.__setattr__(self, "labels", tuple(labels))
 
     def shots(self, per_class: int) -> FewShot:
         """The first ``per_class`` images of each class, in their order."""
-        seen: dict[int, int] = {}
+        seen: Counter[int] = Counter()
         rows = []
         for row, label in enumerate(self.labels):
-            seen[label] = seen.get(label, 0) + 1
+            seen[label] += 1
             if seen[label] <= per_class:
                 rows.append(row)
         return FewShot(self.features[rows, :], tuple(self.labels[row] for row in rows))
@@ -61,16 +67,6 @@ class FewShot:
         rows = [row for row, label in enumerate(self.labels) if label != index]
         labels = tuple(self.labels[row] - (self.labels[row] > index) for row in rows)
         return FewShot(self.features[rows, :], labels)
-
-
-def _whole_numbers(labels: Any) -> tuple[int, ...]:
-    try:
-        found = np.asarray(labels).tolist()
-    except ValueError:  # rows of several lengths
-        found = None
-    if not isinstance(found, list) or not all(type(each) is int and each >= 0 for each in found):
-        raise InputError("The labels are not class numbers: give one whole number from 0 each.")
-    return tuple(found)
 
 
 class PromptableTextEncoder(Protocol):

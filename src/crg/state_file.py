@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
 from crg.atomic import replacing
-from crg.extras import install
+from crg.extras import library
 from crg.resources import FEW, GENERATED, TEXT_ENCODER, FewShot
 from crg.types import Array, InputError, Task, parsed_json, printable
 
@@ -24,16 +24,14 @@ FORMAT = "crg-state"
 VERSION = 2  # 2: the digest covers the header too
 _DEFAULT_MODEL = "mini"  # the model of people who name none
 _SAME_TEXT = 1e-3  # how far text features of the same words and weights may lie apart
+_HEADER: dict[str, Any] = {
+    "method": str, "options": dict, "class_names": list, "n_steps": int, "plain": dict,
+    "logit_scale": float, "torch_device": str | None, "model": str | None, "about": dict,
+}  # fmt: skip
 _ABOUT: dict[str, Any] = {
-    "model": str,
-    "templates": list,
-    "descriptions": (dict, type(None)),
-    "prompts": str,
-    "views": int,
-    "augment": str,
-    "smallest_crop": (int, float),
-    "seed": int,
-}
+    "model": str, "templates": list, "descriptions": dict | None, "prompts": str,
+    "views": int, "augment": str, "smallest_crop": int | float, "seed": int,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -45,41 +43,35 @@ class Saved:
     task: Task
     n_steps: int
     state: Mapping[str, Any]
-    model: str | None = None  # whose text encoder the method needs
     about: Mapping[str, Any] = field(default_factory=dict)  # what a classifier has to know
+    model: str | None = None  # whose text encoder the method needs
 
 
-def write(
-    path: str | os.PathLike[str],
-    method: str,
-    options: Mapping[str, Any],
-    task: Task,
-    n_steps: int,
-    state: Mapping[str, Any],
-    about: Mapping[str, Any] | None = None,
-) -> None:
+def write(path: str | os.PathLike[str], saved: Saved) -> None:
     """Write one file; arrays as tensors, everything else as JSON in the header."""
-    arrays = {
-        key: value for key, value in state.items() if array_api_compat.is_array_api_obj(value)
-    }
-    plain = {key: value for key, value in state.items() if key not in arrays}
+    task, state = saved.task, saved.state
+    arrays = {key: each for key, each in state.items() if array_api_compat.is_array_api_obj(each)}
+    text, few = task.text_features, task.resources.get(FEW)
     header = {
         "format": FORMAT,
         "version": VERSION,
-        "method": method,
-        "options": dict(options),
+        "method": saved.method,
+        "options": dict(saved.options),
         "class_names": task.class_names,
         "logit_scale": task.logit_scale,
-        "n_steps": n_steps,
-        "torch_device": _torch_device(task.text_features),
-        **_resources_header(task),
-        "plain": plain,
-        "about": dict(about or {}),
+        "n_steps": saved.n_steps,
+        "torch_device": str(text.device) if array_api_compat.is_torch_array(text) else None,
+        "plain": {key: value for key, value in state.items() if key not in arrays},
+        "about": dict(saved.about),
     }
     tensors = {f"state.{key}": _on_host(value) for key, value in arrays.items()}
-    tensors["text_features"] = _on_host(task.text_features)
-    if task.resources.get(FEW) is not None:
-        tensors["few_features"] = _on_host(task.resources[FEW].features)
+    tensors["text_features"] = _on_host(text)
+    if few is not None:
+        header["few_labels"], tensors["few_features"] = list(few.labels), _on_host(few.features)
+    if GENERATED in task.resources:
+        header[GENERATED] = task.resources[GENERATED]
+    if TEXT_ENCODER in task.resources:  # which is not saved, only named
+        header["model"] = task.resources[TEXT_ENCODER].name
     header["sha256"] = _digest(header, tensors)
     with replacing(path) as partial:
         partial.write_bytes(to_bytes(tensors, {"crg": json.dumps(header)}))
@@ -105,10 +97,8 @@ def read(path: str | os.PathLike[str]) -> Saved:
         )
     given = header.pop("sha256", None)
     if given != _digest(header, tensors):
-        raise InputError(
-            f"{path} is damaged (its checksum does not fit): restore it from a copy or start over."
-        )
-    _check_kinds(path, header)
+        raise _damaged(path, "its checksum does not fit")
+    _check_kinds(path, header, _HEADER, _HEADER)
     try:
         text = _placed(tensors.pop("text_features"), header["torch_device"])
         resources = _resources(header, tensors)
@@ -119,11 +109,11 @@ def read(path: str | os.PathLike[str]) -> Saved:
             task=Task(header["class_names"], text, header["logit_scale"], resources),
             n_steps=header["n_steps"],
             state={**arrays, **header["plain"]},
-            model=header.get("model"),
             about=header["about"],
+            model=header.get("model"),
         )
     except (KeyError, TypeError) as error:
-        raise InputError(f"{path} is damaged ({error} is missing or wrong): start over.") from None
+        raise _damaged(path, f"{error} is missing or wrong") from None
 
 
 def model_of(saved: Saved | None, state: str) -> str:
@@ -143,11 +133,7 @@ def model_of(saved: Saved | None, state: str) -> str:
 def checked_about(saved: Saved, state: str) -> dict[str, Any]:
     """Arguments of the constructor that a state knows; an edited file is refused."""
     about = {"model": _DEFAULT_MODEL, **saved.about}
-    for name, value in about.items():
-        if name not in _ABOUT or not isinstance(value, _ABOUT[name]):
-            raise InputError(
-                f"{state} is damaged ({name!r} is wrong): restore it from a copy or start over."
-            )
+    _check_kinds(state, about, _ABOUT, about)
     return about
 
 
@@ -160,8 +146,8 @@ def check_method(saved: Saved, state: str, method: str | None) -> None:
         )
 
 
-def check_options(saved: Saved, state: str, asked: Mapping[str, Any]) -> None:
-    """Refuse a state that was made with other values of the options ``asked`` for."""
+def check_fits(saved: Saved, state: str, asked: Mapping[str, Any], task: Task) -> None:
+    """Refuse a state of other values of the options ``asked`` for, other classes or other text."""
     for name, value in asked.items():
         before = saved.options.get(name, value)
         if before != value:
@@ -169,34 +155,21 @@ def check_options(saved: Saved, state: str, asked: Mapping[str, Any]) -> None:
                 f"{state} was saved with {name}={printable(str(before))}: "
                 "leave the option out or start over."
             )
-
-
-def check_text(saved: Saved, state: str, task: Task) -> None:
-    """Refuse a state that shares no class with ``task``, or whose text features differ."""
-    before = saved.task
-    common = [name for name in before.class_names if name in task.class_names]
+    known = saved.task
+    common = [name for name in known.class_names if name in task.class_names]
     if not common:
         raise InputError(
-            f"{state} was saved for {before.n_classes} other classes, from "
-            f"{before.class_names[0]!r} to {before.class_names[-1]!r}: "
+            f"{state} was saved for {known.n_classes} other classes, from "
+            f"{known.class_names[0]!r} to {known.class_names[-1]!r}: "
             "leave the classes out or start over."
         )
     ours = task.text_features[[task.index_of(name) for name in common], :]
-    theirs = np.asarray(before.text_features)[[before.index_of(name) for name in common], :]
+    theirs = np.asarray(known.text_features)[[known.index_of(name) for name in common], :]
     if ours.shape != theirs.shape or np.abs(ours - theirs).max() > _SAME_TEXT:
         raise InputError(
             f"{state} was saved with another model or other prompts: "
             "name the same ones or start over."
         )
-
-
-def _resources_header(task: Task) -> dict[str, Any]:
-    """What of the resources goes into the header; a text encoder is only named."""
-    few, encoder = task.resources.get(FEW), task.resources.get(TEXT_ENCODER)
-    facts: dict[str, Any] = {} if few is None else {"few_labels": list(few.labels)}
-    if GENERATED in task.resources:
-        facts[GENERATED] = task.resources[GENERATED]
-    return facts if encoder is None else {**facts, "model": encoder.name}
 
 
 def _resources(header: Mapping[str, Any], tensors: dict[str, Any]) -> dict[str, Any]:
@@ -224,38 +197,36 @@ def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any
         with safe_open(path, framework="np") as file:
             header = parsed_json((file.metadata() or {}).get("crg", "{}"))
             if not isinstance(header, dict) or header.get("format") != FORMAT:
-                raise InputError(
-                    f"{path} is not a saved crg state: give a file that adapter.save wrote."
-                )
+                raise InputError(f"{path} is not a saved crg state: give what adapter.save wrote.")
             return header, {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except InputError:
         raise
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error}): check the path.") from None
     except (SafetensorError, ValueError, TypeError) as error:
-        raise InputError(
-            f"{path} is damaged or not a state file ({error}): "
-            "restore it from a copy or start over."
-        ) from None
+        raise _damaged(path, str(error)) from None
 
 
-def _check_kinds(path: str | os.PathLike[str], header: Mapping[str, Any]) -> None:
-    """An edited header is refused before anything is built from it."""
-    kinds: dict[str, Any] = {
-        "method": str, "options": dict, "class_names": list, "n_steps": int, "plain": dict,
-        "logit_scale": float, "torch_device": str | None, "model": str | None,
-        "about": dict,
-    }  # fmt: skip
-    wrong = [key for key, kind in kinds.items() if not isinstance(header.get(key), kind)]
-    if not wrong and not all(isinstance(name, str) for name in header["class_names"]):
-        wrong = ["class_names"]
-    if not wrong and (header["n_steps"] is True or not 0 <= header["n_steps"] < 2**63):
-        wrong = ["n_steps"]
-    if wrong:
-        raise InputError(
-            f"{path} is damaged ({wrong[0]!r} is missing or wrong): "
-            "restore it from a copy or start over."
-        )
+def _check_kinds(
+    path: str | os.PathLike[str],
+    values: Mapping[str, Any],
+    kinds: Mapping[str, Any],
+    names: Iterable[str],
+) -> None:
+    """Refuse an edited header before anything is built from it."""
+    for name in names:
+        value = values.get(name)
+        is_right = isinstance(value, kinds.get(name, ()))
+        if name == "class_names" and is_right:
+            is_right = all(isinstance(each, str) for each in values[name])
+        if name == "n_steps" and is_right:
+            is_right = value is not True and 0 <= values[name] < 2**63
+        if not is_right:
+            raise _damaged(path, f"{name!r} is missing or wrong")
+
+
+def _damaged(path: str | os.PathLike[str], reason: str) -> InputError:
+    return InputError(f"{path} is damaged ({reason}): restore it from a copy or start over.")
 
 
 def _on_host(array: Array) -> np.ndarray[Any, Any]:
@@ -264,21 +235,11 @@ def _on_host(array: Array) -> np.ndarray[Any, Any]:
     return np.ascontiguousarray(array.detach().cpu().numpy())
 
 
-def _torch_device(array: Array) -> str | None:
-    return str(array.device) if array_api_compat.is_torch_array(array) else None
-
-
 def _placed(array: np.ndarray[Any, Any], torch_device: str | None) -> Array:
     if torch_device is None:
         return array
+    tensor = library("torch", "torch").from_numpy(array.copy())
     try:
-        import torch
-    except ImportError:
-        raise InputError(
-            "The state was saved from torch tensors but torch is not installed: "
-            f"{install('torch')}."
-        ) from None
-    try:
-        return torch.from_numpy(array.copy()).to(torch_device)
+        return tensor.to(torch_device)
     except (RuntimeError, AssertionError):
-        return torch.from_numpy(array.copy())  # the device of old is not on this machine
+        return tensor  # the device of old is not on this machine

@@ -8,18 +8,11 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
 # Variables that array libraries look at when they are imported.
-ONE_THREAD = {
-    "OPENBLAS_NUM_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "NUMBA_NUM_THREADS": "1",
-    "VECLIB_MAXIMUM_THREADS": "1",
-}
-
+_LIBRARIES = ("OPENBLAS_NUM", "OMP_NUM", "MKL_NUM", "NUMBA_NUM", "VECLIB_MAXIMUM")
+ONE_THREAD = {f"{library}_THREADS": "1" for library in _LIBRARIES}
 
 _blas_lock = threading.Lock()
 _blas_users = 0  # that are inside one_blas_thread
@@ -30,10 +23,9 @@ _blas_limits: list[Any] = []
 def one_blas_thread() -> Iterator[None]:
     """Limit NumPy's products to one thread within the ``with`` block.
 
-    The arrays of one image are so small that threads cost more in waiting for each other
-    than they save, above all where something else needs the processors too; and sums that
-    are split otherwise are rounded otherwise. Torch is left as it is. The limit belongs to
-    the whole process: the first to come sets it, and the last to leave takes it away.
+    The arrays of one image are so small that threads cost more in waiting than they save, and
+    sums that are split otherwise are rounded otherwise. The limit belongs to the whole process:
+    the first to come sets it, and the last to leave takes it away.
     """
     global _blas_users
     with _blas_lock:
@@ -69,7 +61,7 @@ class HeldSignals:
                 handler = signal.getsignal(number)
                 if handler is not None:  # one that is not Python's cannot be put back
                     self._handlers[number] = handler
-                    signal.signal(number, self._hold)
+                    signal.signal(number, lambda held, _: self._waiting.append(held))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -88,15 +80,11 @@ class HeldSignals:
             finally:
                 signal.signal(number, held)
 
-    def _hold(self, number: int, frame: FrameType | None) -> None:
-        self._waiting.append(number)
-
 
 def processors() -> int:
     """The number of processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    has_affinity = hasattr(os, "sched_getaffinity")
+    return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
 
 
 @contextmanager
@@ -107,11 +95,9 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     finally:
-        for name, value in kept.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        for name in values:
+            del os.environ[name]
+        os.environ.update({name: value for name, value in kept.items() if value is not None})
 
 
 @contextmanager

@@ -1,11 +1,8 @@
 """The values that flow: Task and Sample go into a method, Prediction comes out.
 
-Shapes use fixed letters: K classes, D feature width, V views of one image. An
-``Array`` is a NumPy array or a torch tensor; code that handles one asks for its
-namespace with array-api-compat and so works on both.
-
-This module imports nothing of ours, which is why the checks on raw vectors that Task and Sample
-need live here too.
+Shapes use fixed letters: K classes, D feature width, V views of one image. An ``Array`` is a NumPy
+array or a torch tensor; code that handles one asks for its namespace and so works on both. This
+module imports nothing of ours, so the checks on raw vectors live here too.
 """
 
 from __future__ import annotations
@@ -13,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -40,9 +37,7 @@ class InputError(ValueError):
 
 def limit(variable: str, default: int) -> int:
     """A limit on what is read, which an environment variable may move."""
-    given = os.environ.get(variable, "").strip()
-    if not given:
-        return default
+    given = os.environ.get(variable, "").strip() or str(default)
     if not given.isdecimal() or int(given) == 0:
         raise InputError(f"{variable} is {given!r}: set it to a whole number above zero.")
     return int(given)
@@ -74,6 +69,15 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """Names in a sentence: the first few, and how many more there are.
+
+    >>> listed(["cat", "dog", "fox"], 2)
+    'cat, dog and 1 more'
+    """
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if names[most:] else "")
+
+
 @dataclass(frozen=True, eq=False)
 class Task:
     """The classes to choose from: their names and text features.
@@ -89,23 +93,15 @@ class Task:
     resources: Mapping[str, Any] = field(default_factory=dict)  # see crg.resources
 
     def __post_init__(self) -> None:
-        if isinstance(self.class_names, str):
-            raise InputError(
-                f"The class names are one text, {self.class_names!r}: give a list of names."
-            )
-        try:
-            names = tuple(str(name) for name in self.class_names)
-        except TypeError:
-            raise InputError(
-                f"The class names are {self.class_names!r}: give a list of names."
-            ) from None
+        if isinstance(self.class_names, str) or not isinstance(self.class_names, Iterable):
+            raise InputError(f"The class names are {self.class_names!r}: give a list of names.")
+        names = tuple(map(str, self.class_names))
         text = as_floats(self.text_features, "text features")
         _check_class_names(names, text)
-        scale = _checked_scale(self.logit_scale)
-        object.__setattr__(self, "class_names", names)
         unit = namespace(text).asarray(unit_rows(text, "text features"), copy=True)
+        object.__setattr__(self, "class_names", names)
         object.__setattr__(self, "text_features", unit)
-        object.__setattr__(self, "logit_scale", scale)
+        object.__setattr__(self, "logit_scale", _checked_scale(self.logit_scale))
 
     @property
     def n_classes(self) -> int:
@@ -132,9 +128,8 @@ class Task:
                 f"The text feature of {name!r} has shape {tuple(row.shape)}, but this task "
                 f"needs one vector of width {self.width}: encode the name with the same model."
             )
-        row = like(row, self.text_features)[None, :]
-        xp = namespace(self.text_features)
-        text = xp.concat([self.text_features, row], axis=0)
+        known = self.text_features
+        text = namespace(known).concat([known, like(row, known)[None, :]], axis=0)
         return Task((*self.class_names, name), text, self.logit_scale, self.resources)
 
     def without_class(self, name: str) -> Task:
@@ -146,7 +141,7 @@ class Task:
                 "add another class first."
             )
         keep = [i for i in range(self.n_classes) if i != index]
-        names = tuple(self.class_names[i] for i in keep)
+        names = [self.class_names[i] for i in keep]
         left = {
             need: thing.without_class(index) if hasattr(thing, "without_class") else thing
             for need, thing in self.resources.items()
@@ -156,8 +151,8 @@ class Task:
     def index_of(self, name: str) -> int:
         """The row of a class."""
         if name not in self.class_names:
-            shown = ", ".join(self.class_names[:5]) + (", ..." if self.n_classes > 5 else "")
-            raise InputError(f"There is no class {name!r}: the classes are {shown}.")
+            known = listed(self.class_names)
+            raise InputError(f"There is no class {name!r}: the classes are {known}.")
         return self.class_names.index(name)
 
 
@@ -214,7 +209,13 @@ def as_floats(values: Any, what: str) -> Array:
     """``values`` as a floating-point array: half precision and integers become float32."""
     array: Array = values
     if not array_api_compat.is_array_api_obj(values):
-        array = _from_python(values, what)
+        try:
+            with np.errstate(over="ignore"):
+                array = np.asarray(values, dtype=np.float32)
+        except (TypeError, ValueError, OverflowError):
+            raise InputError(
+                f"The {what} could not be read as numbers: give an array of rows of equal width."
+            ) from None
     _check_numbers(array, what)
     if getattr(array, "requires_grad", False):
         array = array.detach()  # a graph would grow with every image that is remembered
@@ -229,31 +230,22 @@ def _check_numbers(array: Array, what: str) -> None:
     """Refuse what is no dense array of real numbers."""
     if isinstance(array, np.ma.MaskedArray):
         raise InputError(f"The {what} are a masked array: fill the gaps and give a plain one.")
-    if isinstance(array, np.ndarray):
-        if array.dtype.kind not in "biuf":
-            raise InputError(f"The {what} hold {array.dtype} values: give real numbers.")
-        return
-    if array_api_compat.is_torch_array(array):
-        plain = str(array.layout) == "torch.strided" and not (
-            array.is_meta or array.is_quantized or array.is_nested
-        )
-        if not plain:
-            raise InputError(
-                f"The {what} are a sparse, nested, quantized or empty tensor: give a dense one "
-                "that holds numbers."
-            )
-    if namespace(array).isdtype(array.dtype, "complex floating"):
-        raise InputError(f"The {what} hold {array.dtype} values: give real numbers.")
-
-
-def _from_python(values: Any, what: str) -> np.ndarray[Any, Any]:
-    try:
-        with np.errstate(over="ignore"):
-            return np.asarray(values, dtype=np.float32)
-    except (TypeError, ValueError, OverflowError):
+    if array_api_compat.is_torch_array(array) and (
+        str(array.layout) != "torch.strided"
+        or array.is_meta
+        or array.is_quantized
+        or array.is_nested
+    ):
         raise InputError(
-            f"The {what} could not be read as numbers: give an array of rows of equal width."
-        ) from None
+            f"The {what} are a sparse, nested, quantized or empty tensor: give a dense one "
+            "that holds numbers."
+        )
+    if isinstance(array, np.ndarray):
+        is_real = array.dtype.kind in "biuf"
+    else:
+        is_real = not namespace(array).isdtype(array.dtype, "complex floating")
+    if not is_real:
+        raise InputError(f"The {what} hold {array.dtype} values: give real numbers.")
 
 
 def like(array: Array, reference: Array) -> Array:
@@ -275,8 +267,7 @@ def like(array: Array, reference: Array) -> Array:
 def unit_rows(rows: Array, what: str) -> Array:
     """``rows`` (N, D) scaled to unit length; NaN, infinite and zero rows are refused.
 
-    A row that is of unit length up to rounding stays as it is, to the last bit, so that
-    what was normalised once can be saved, read and passed on unchanged.
+    Rows of unit length up to rounding stay as they are: what is saved and read does not change.
     """
     xp = namespace(rows)
     with np.errstate(over="ignore", invalid="ignore"):  # it is noticed in the next line
@@ -291,20 +282,15 @@ def unit_rows(rows: Array, what: str) -> Array:
 def _rescue_rows(rows: Array, what: str) -> Array:
     """Name the bad row; rows whose square merely over- or underflows are rescaled."""
     xp = namespace(rows)
-    finite = xp.all(xp.isfinite(rows), axis=-1)
-    if not bool(xp.all(finite)):
-        row = int(xp.argmin(xp.astype(finite, xp.int8)))
-        raise InputError(
-            f"Row {row} of the {what} holds NaN or infinite values: "
-            "encode that item again or leave it out."
-        )
     peak = xp.max(xp.abs(rows), axis=-1, keepdims=True)
-    if float(xp.min(peak)) == 0.0:
-        row = int(xp.argmin(peak[:, 0]))
-        raise InputError(
-            f"Row {row} of the {what} is all zeros and has no direction: "
-            "encode that item again or leave it out."
-        )
+    bad = {
+        "holds NaN or infinite values": ~xp.all(xp.isfinite(rows), axis=-1),
+        "is all zeros and has no direction": peak[:, 0] == 0,
+    }
+    for fault, is_bad in bad.items():
+        if bool(xp.any(is_bad)):
+            row = int(xp.argmax(xp.astype(is_bad, xp.int8)))
+            raise InputError(f"Row {row} of the {what} {fault}: encode it again or leave it out.")
     return rows / peak
 
 
@@ -337,6 +323,4 @@ def _check_class_names(names: tuple[str, ...], text: Array) -> None:
         raise InputError("A class name is empty: name every class.")
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(
-            f"The class name {twice!r} occurs more than once: make the names distinct."
-        )
+        raise InputError(f"The class name {twice!r} occurs more than once: make names distinct.")

@@ -16,8 +16,8 @@ from attacks.resumes import full_disk, odd_names, resumed
 from attacks.states import damaged, edited_state, odd_options
 
 FAMILIES = (
-    Family("damaged-states", damaged, 2500),
-    Family("edited-states", edited_state, 2500),
+    Family("damaged-states", damaged, 1000),
+    Family("edited-states", edited_state, 1500),
     Family("options", odd_options, 300),
     Family("arrays", odd_arrays, 500),
     Family("images", hostile_images, 500),

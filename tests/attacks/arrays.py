@@ -14,6 +14,7 @@ from attacks.base import Outcome, odd_value, refused, require
 from attacks.states import _SLOW, material, same_state
 from crg.checks.base import on_host
 
+_SHAPES = ((), (0,), (0, 8), (8, 0), (1, 1, 1, 1), (2, 3, 8), (9,))
 _DTYPES = ("f2", "f4", "f8", ">f4", "i1", "i8", "u8", "b1", "c8", "O", "U3", "S3", "V8", "M8[D]")
 
 
@@ -44,26 +45,19 @@ def odd_arrays(dice: random.Random, place: Path) -> Outcome:
 
 def _odd_views(dice: random.Random, views: np.ndarray[Any, Any]) -> Any:
     """Features (V, D) that are no longer what an encoder gives."""
-    kind = dice.randrange(9)
-    rows = views.copy()
-    if kind == 0:
-        return odd_value(dice)
-    if kind == 1:
-        with np.errstate(all="ignore"):
-            return rows.astype(dice.choice(_DTYPES)) if dice.random() < 0.8 else rows.tolist()
-    if kind == 2:
-        return rows * dice.choice((0.0, 1e300, 1e-300, 1e-320, -1.0, 1e18, np.nan, np.inf))
-    if kind == 3:
-        rows[dice.randrange(len(rows)), dice.randrange(rows.shape[1])] = dice.choice(
-            (np.nan, np.inf, -np.inf, 1e308, -1e308, 0.0)
-        )
-        return rows
-    if kind == 4:
-        return np.zeros(dice.choice(((), (0,), (0, 8), (8, 0), (1, 1, 1, 1), (2, 3, 8), (9,))))
-    if kind == 5:
-        return rows[::-1, ::-1] if dice.random() < 0.5 else np.asfortranarray(rows)
-    if kind == 6:
-        return np.ma.masked_array(rows, mask=rows > 0)
-    if kind == 7:
-        return np.broadcast_to(rows[0], (3, rows.shape[1]))
-    return np.repeat(rows[:1], 3, axis=0)[:, : dice.choice((1, 7, 8))]
+    rows, spoilt = views.copy(), views.copy()
+    odd_numbers = (0.0, 1e300, 1e-300, 1e-320, -1.0, 1e18, 1e308, -1e308, np.nan, np.inf, -np.inf)
+    spoilt[dice.randrange(len(rows)), dice.randrange(rows.shape[1])] = dice.choice(odd_numbers)
+    with np.errstate(all="ignore"):
+        return dice.choice((
+            lambda: odd_value(dice),
+            lambda: rows.astype(dice.choice(_DTYPES)),
+            lambda: rows.tolist(),
+            lambda: rows * dice.choice(odd_numbers),
+            lambda: spoilt,
+            lambda: np.zeros(dice.choice(_SHAPES)),
+            lambda: dice.choice((rows[::-1, ::-1], np.asfortranarray(rows))),
+            lambda: np.ma.masked_array(rows, mask=rows > 0),
+            lambda: np.broadcast_to(rows[0], (3, rows.shape[1])),
+            lambda: np.repeat(rows[:1], 3, axis=0)[:, : dice.choice((1, 7, 8))],
+        ))()  # fmt: skip

@@ -13,6 +13,7 @@ import json
 import math
 import os
 import random
+import shutil
 import signal
 import traceback
 import warnings
@@ -74,6 +75,15 @@ def _deadline() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+def fresh(folder: Path, copy_of: Path | None = None) -> Path:
+    """The folder, emptied, or as a copy of another one."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if copy_of is None:
+        folder.mkdir(parents=True)
+        return folder
+    return Path(shutil.copytree(copy_of, folder))
+
+
 def require(holds: bool, sentence: str) -> None:
     """A promise that must hold."""
     if not holds:
@@ -120,25 +130,16 @@ def check_said(text: str) -> None:
 
 def bent(dice: random.Random, data: bytes) -> bytes:
     """The bytes with something wrong: bits, holes, repetitions, the end."""
-    kind, n = dice.randrange(8), len(data)
-    if n == 0 or kind == 0:
+    if not data or dice.random() < 0.1:
         return data + dice.randbytes(dice.randint(1, 64))
-    start = dice.randrange(n)
-    stop = min(n, start + dice.choice((1, 2, 4, 8, 64, 1024)))
-    if kind == 1:
-        return data[:start]
-    if kind == 2:
-        return data[:start] + dice.randbytes(stop - start) + data[stop:]
-    if kind == 3:
-        return data[:start] + data[stop:]
-    if kind == 4:
-        return data[:stop] + data[start:]
-    if kind == 5:
-        return data[:start] + bytes(stop - start) + data[stop:]
-    content = bytearray(data)
-    for _ in range(1 if kind == 6 else dice.randint(2, 9)):
-        content[dice.randrange(n)] ^= 1 << dice.randrange(8)
-    return bytes(content)
+    start = dice.randrange(len(data))
+    stop = min(len(data), start + dice.choice((1, 2, 4, 8, 64, 1024)))
+    before, after, flipped = data[:start], data[stop:], bytearray(data)
+    for _ in range(dice.choice((1, dice.randint(2, 9)))):
+        flipped[dice.randrange(len(data))] ^= 1 << dice.randrange(8)
+    middle = dice.choice((b"", dice.randbytes(stop - start), bytes(stop - start)))
+    repeated = data[:stop] + data[start:]
+    return dice.choice((before, before + middle + after, repeated, bytes(flipped)))
 
 
 _ODD: tuple[Any, ...] = (

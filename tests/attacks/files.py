@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import io
 import json
+import multiprocessing
+import os
 import random
-import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from attacks.base import (
     bent_json,
     command,
     edited,
+    fresh,
     odd_value,
     refused,
     require,
@@ -29,7 +31,7 @@ from attacks.base import (
 from crg.atomic import file_sha256
 from crg.bench.design import read_design
 from crg.features import store
-from crg.features.files import Features, read_features
+from crg.features.files import read_features
 from crg.predict.corrections import check, read_corrections
 from crg.prompts import read_descriptions
 from crg.report.experiment import read_experiments
@@ -61,18 +63,14 @@ orders = 1
 """
 
 
-def _use(features: Features) -> None:
-    """A few steps over what was read give finite answers."""
-    rows = np.stack([features.views(row) for row in range(min(3, len(features)))])
-    require(bool(np.all(np.isfinite(rows))), "features that are not finite")
-    require(features.task.n_classes >= 2, "no classes")
-
-
 def _read(path: Path) -> Outcome:
+    """Refused, or what was read is finite."""
     found = attempt(lambda: read_features(path))
     if found is None:
         return "refused"
-    _use(found)
+    rows = np.stack([found.views(row) for row in range(min(3, len(found)))])
+    require(bool(np.all(np.isfinite(rows))), "features that are not finite")
+    require(found.task.n_classes >= 2, "no classes")
     return "handled"
 
 
@@ -90,7 +88,10 @@ def features(dice: random.Random, place: Path) -> Outcome:
         name = dice.choice(list(values))
         values[name] = _odd_array(dice, values[name])
     path = place / f"features{suffix}"
-    content = _as_npz(values) if suffix == ".npz" else _as_safetensors(dice, values)
+    if suffix == ".npz":
+        file = io.BytesIO()
+        np.savez(file, **values)
+    content = file.getvalue() if suffix == ".npz" else _as_safetensors(dice, values)
     path.write_bytes(bent(dice, content) if dice.random() < 0.5 else content)
     return _read(path)
 
@@ -112,12 +113,6 @@ def _odd_array(dice: random.Random, array: Any) -> Any:
         return np.zeros(dice.choice(((), (0,), (2, 0), (3, 3, 3, 3))), dtype="f4")
     odd = odd_value(dice)
     return np.array(str(odd) if not isinstance(odd, (int, float, str, type(None))) else [odd])
-
-
-def _as_npz(values: dict[str, Any]) -> bytes:
-    file = io.BytesIO()
-    np.savez(file, **values)
-    return file.getvalue()
 
 
 def _as_safetensors(dice: random.Random, values: dict[str, Any]) -> bytes:
@@ -144,9 +139,7 @@ def _store() -> Path:
 
 def stores(dice: random.Random, place: Path) -> Outcome:
     """A damaged file of a store, an edited store.json that is signed, or one cut under a reader."""
-    folder = place / "store"
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(_store(), folder)
+    folder = fresh(place / "store", _store())
     kind = dice.randrange(4)
     if kind == 0:
         return _cut_under_reader(dice, folder)
@@ -175,24 +168,19 @@ def _signed(dice: random.Random, facts: Any) -> bytes:
 
 def _cut_under_reader(dice: random.Random, folder: Path) -> Outcome:
     """In a child, because a mapped file that shrinks may end the process that reads it."""
-    import multiprocessing
 
-    child = multiprocessing.get_context("fork").Process(
-        target=_read_while_cut, args=(folder, dice.randrange(2000))
-    )
+    def read_while_cut() -> None:
+        found = read_features(folder)
+        os.truncate(folder / store.IMAGES, size)
+        was_refused = refused(lambda: [found.views(row) for row in range(len(found))])
+        os._exit(3 if was_refused else 0)
+
+    size = dice.randrange(2000)
+    child = multiprocessing.get_context("fork").Process(target=read_while_cut)
     child.start()
     child.join(60)
     require(child.exitcode in (0, 3), f"a reader ended with {child.exitcode}")
     return "refused" if child.exitcode == 3 else "handled"
-
-
-def _read_while_cut(folder: Path, size: int) -> None:
-    import os
-
-    found = read_features(folder)
-    os.truncate(folder / store.IMAGES, size)
-    was_refused = refused(lambda: [found.views(row) for row in range(len(found))])
-    os._exit(3 if was_refused else 0)
 
 
 @functools.cache
@@ -214,15 +202,13 @@ def results(dice: random.Random, place: Path) -> Outcome:
     path = place / "results.jsonl"
     content = b"\n".join(lines) + b"\n"
     path.write_bytes(bent(dice, content) if dice.random() < 0.2 else content)
-    said: list[str] = []
     left_out = ledger.read(path).notes()
-    if dice.random() < 0.1:
-        done = command("report", path, "--out", place / "page.html")
+    if dice.random() < 0.35:
+        line = f"{path}:{dice.randint(1, len(lines))}"
+        report = ("report", path, "--out", place / "page.html")
+        done = command(*(report if dice.random() < 0.25 else ("bench", "--rerun", line)))
         return "refused" if done.exit_code else "handled"
-    if dice.random() < 0.3:
-        done = command("bench", "--rerun", f"{path}:{dice.randint(1, len(lines))}")
-        return "refused" if done.exit_code else "handled"
-    was_refused = refused(lambda: read_experiments([path], on_note=said.append))
+    was_refused = refused(lambda: read_experiments([path], on_note=lambda _: None))
     return "refused" if was_refused or left_out else "handled"
 
 

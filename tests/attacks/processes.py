@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from attacks.base import Outcome, check_said, command, refused, require
+from attacks.base import Outcome, check_said, command, fresh, refused, require
 from crg.bench.rerun import measured_values
 from crg.cli import main
 from crg.features.store import BLOCKS
@@ -134,8 +134,7 @@ def _shapes() -> Path:
 
 
 def _fresh(place: Path) -> Path:
-    folder = place / "run"
-    shutil.rmtree(folder, ignore_errors=True)
+    folder = fresh(place / "run")
     shutil.copytree(_shapes() / "in", folder / "in")
     return folder
 

@@ -6,13 +6,15 @@ import functools
 import json
 import os
 import random
+import resource
 import shutil
+import signal
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from attacks.base import Outcome, bent, bent_json, edited, refused, require
+from attacks.base import Outcome, bent, bent_json, edited, fresh, refused, require
 from colour_encoder import COLOURS, ColourEncoder, save_stream
 from crg.classifier import Classifier
 from crg.predict.answers import AnswerFile, Layout, resume_folder
@@ -52,8 +54,7 @@ def _material(layout: Layout) -> tuple[Path, list[Path]]:
     os.environ["CRG_CACHE"] = str(place / "cache")
     paths = save_stream(place / "images", 11)
     for name, stop in (("whole", None), ("killed", 7)):
-        (place / name).mkdir()
-        stream(place / name, paths, layout, stop)
+        stream(fresh(place / name), paths, layout, stop)
     return place, paths
 
 
@@ -61,9 +62,7 @@ def resumed(dice: random.Random, place: Path) -> Outcome:
     """One file of a killed run is damaged or edited: refused, or the answers are sound."""
     layout: Layout = dice.choice(("jsonl", "csv"))
     source, paths = _material(layout)
-    folder = place / "run"
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(source / "killed", folder)
+    folder = fresh(place / "run", source / "killed")
     answers, kept = folder / f"answers.{layout}", resume_folder(folder / f"answers.{layout}")
     target = dice.choice((answers, kept / "settings.json", kept / "state", kept / "journal"))
     before = target.read_bytes()
@@ -99,21 +98,15 @@ def odd_names(dice: random.Random, place: Path) -> Outcome:
     """Whatever images are called, a stopped and resumed run gives the answers of a whole one."""
     layout: Layout = dice.choice(("jsonl", "csv"))
     _, paths = _material(layout)
-    folder = place / "named"
-    shutil.rmtree(folder, ignore_errors=True)
-    (folder / "images").mkdir(parents=True)
-    names = dice.sample(NAMES, 6)
+    named, whole, parts = (fresh(place / name) for name in ("images", "whole", "parts"))
     images = []
-    for name, path in zip(names, paths, strict=False):
-        images.append(folder / "images" / f"{name}{dice.choice(('', name[:9]))}.png")
+    for name, path in zip(dice.sample(NAMES, 6), paths, strict=False):
+        images.append(named / f"{name}{dice.choice(('', name[:9]))}.png")
         shutil.copy(path, images[-1])
-    for name in ("whole", "parts"):
-        (folder / name).mkdir()
-    stream(folder / "whole", images, layout)
-    stream(folder / "parts", images, layout, stop_after=dice.randint(1, 5))
-    stream(folder / "parts", images, layout)
-    file = f"answers.{layout}"
-    one, other = ((folder / name / file).read_bytes() for name in ("whole", "parts"))
+    stream(whole, images, layout)
+    stream(parts, images, layout, stop_after=dice.randint(1, 5))
+    stream(parts, images, layout)
+    one, other = ((each / f"answers.{layout}").read_bytes() for each in (whole, parts))
     require(one == other, "other answers after --resume")
     require(layout == "csv" or one.decode().replace("\n", "").isprintable(), "raw escapes")
     return "handled"
@@ -123,9 +116,7 @@ def full_disk(dice: random.Random, place: Path) -> Outcome:
     """Any write of a run fails: it is refused, and then continues as if nothing had happened."""
     layout: Layout = dice.choice(("jsonl", "csv"))
     source, paths = _material(layout)
-    folder = place / "full"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
+    folder = fresh(place / "full")
     was_refused = refused(lambda: _on_full_disk(folder, paths, layout, dice.randint(40, 20_000)))
     stream(folder, paths, layout)
     file = f"answers.{layout}"
@@ -136,9 +127,6 @@ def full_disk(dice: random.Random, place: Path) -> Outcome:
 
 def _on_full_disk(folder: Path, paths: Sequence[Path], layout: Layout, limit: int) -> None:
     """In a separate process, because a limit on the size of files cannot be lifted again."""
-    import resource
-    import signal
-
     out, back = os.pipe()
     child = os.fork()
     if child == 0:  # pragma: no cover

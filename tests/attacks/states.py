@@ -28,27 +28,23 @@ class Material:
     """A state of one method, as bytes and in parts, and what to load and use it with."""
 
     def __init__(self, method: str) -> None:
+        self.slow = method in _SLOW
         task = furnished(make_task(n_classes=5, width=8), get_method(method).needs)
         options: dict[str, Any] = {"epochs": 2} if method == "coop" else {}
-        adapter = crg.create(method, task, **options)
+        self.adapter = crg.create(method, task, **options)
         self.views = make_stream(task, 12, 8)
-        for views in self.views[: 2 if method in _SLOW else 12]:
-            adapter.step(views)
-        encoder = task.resources.get(TEXT_ENCODER)
-        self.resources = {} if encoder is None else {TEXT_ENCODER: encoder}
-        self.adapter, self.slow = adapter, method in _SLOW
+        for views in self.views[: 2 if self.slow else 12]:
+            self.adapter.step(views)
+        self.resources = {k: v for k, v in task.resources.items() if k == TEXT_ENCODER}
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "state")
-            adapter.save(path)
+            self.adapter.save(path)
             self.content = path.read_bytes()
             self.header, self.tensors = state_file._contents(path)
         del self.header["sha256"]
 
 
-@functools.cache
-def material(method: str) -> Material:
-    """Made once for all cases."""
-    return Material(method)
+material = functools.cache(Material)  # made once for all cases
 
 
 def damaged(dice: random.Random, place: Path) -> Outcome:
@@ -68,7 +64,9 @@ def edited_state(dice: random.Random, place: Path) -> Outcome:
     given = material(dice.choice(crg.list_methods()))
     header, tensors = given.header, dict(given.tensors)
     if dice.random() < 0.5:
-        header = _edited_header(dice, header)
+        part = dice.choice(("all", "plain", "options"))
+        inner = part != "all"
+        header = {**header, part: edited(dice, header[part])} if inner else edited(dice, header)
     else:
         _edit_tensor(dice, tensors)
     path = place / "state"
@@ -98,13 +96,6 @@ def _equal(one: Any, other: Any) -> bool:
     if hasattr(one, "shape"):
         return on_host(one).tobytes() == on_host(other).tobytes()
     return bool(one == other)
-
-
-def _edited_header(dice: random.Random, header: dict[str, Any]) -> Any:
-    part = dice.choice(("all", "plain", "options"))
-    if part == "all":
-        return edited(dice, header)
-    return {**header, part: edited(dice, header[part])}
 
 
 def _edit_tensor(dice: random.Random, tensors: Tensors) -> None:

@@ -86,10 +86,11 @@ class CommandGroup(click.Group):
 def _load(ctx: click.Context, _: click.Parameter | None, sources: tuple[str, ...]) -> None:
     if not sources:
         return
-    from crg.plugins import load_plugins, resolved
+    from crg.plugins import load_plugin, resolved
 
     with refusing():
-        load_plugins(sources)
+        for source in sources:
+            load_plugin(source)
     known = ctx.meta.setdefault(_LOADED, [])
     names = [resolved(source) for source in sources]
     known += [name for name in dict.fromkeys(names) if name not in known]

@@ -47,22 +47,22 @@ def load_dataset(
     entry = None if is_shapes else find_entry(name_or_path)
     if entry is None and split != "test":
         raise InputError(f"{name_or_path} has no split {split!r}: leave the split out.")
+    if limit is not None and limit < 1:
+        raise InputError(f"The limit is {limit}: give a number of images above zero.")
     if is_shapes:
-        return _drawn_per_class(_shapes(name_or_path, limit, seed), shots, seed)
-    if entry is None:
+        images = _shapes(name_or_path, limit, seed)
+    elif entry is None:
         images = _own(Path(name_or_path), root)
     elif root is not None:
         # What reads images is imported here: the catalogue alone is needed far more often.
-        from crg.datasets.readers import read_entry
+        from crg.datasets.readers import READERS
 
-        images = read_entry(entry, Path(root), split)
+        images = READERS[entry.reader](entry, Path(root), split)
     else:
         raise InputError(
             f"{entry.title} is looked for below a root: give the folder that holds "
             f"{entry.folders[0]} with --root (for a folder of your own write ./{name_or_path})."
         )
-    if limit is not None and limit < 1:
-        raise InputError(f"The limit is {limit}: give a number of images above zero.")
     if limit is not None and limit < len(images):
         images = images.part(drawn_indices(len(images), limit, seed))
     return _drawn_per_class(images, shots, seed)
@@ -88,9 +88,7 @@ def _own(path: Path, root: Path | None) -> ImageSet:
         )
     if len(path.parts) == 1 and not path.suffix:
         get_entry(str(path))  # says what it may have meant
-    raise InputError(
-        f"{shown(path)} does not exist: check the path, or see crg datasets for names."
-    )
+    raise InputError(f"{shown(path)} does not exist: check the path or see crg datasets for names.")
 
 
 def _shapes(name: str, limit: int | None, seed: int) -> ImageSet:

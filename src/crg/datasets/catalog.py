@@ -7,7 +7,8 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import Any
+
+import msgspec
 
 from crg.suggest import nearest
 from crg.types import InputError
@@ -59,13 +60,8 @@ class DatasetEntry:
 def catalogue() -> dict[str, DatasetEntry]:
     """All entries by name, in the order of the file."""
     text = resources.files("crg.datasets").joinpath("catalog.toml").read_text(encoding="utf-8")
-    entries = {}
-    for name, values in tomllib.loads(text).items():
-        fixed: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
-        }
-        entries[name] = DatasetEntry(name=name, **fixed)
-    return entries
+    found = tomllib.loads(text).items()
+    return {name: msgspec.convert({"name": name, **facts}, DatasetEntry) for name, facts in found}
 
 
 def find_entry(name: str) -> DatasetEntry | None:
@@ -75,10 +71,8 @@ def find_entry(name: str) -> DatasetEntry | None:
     ('ImageNet-V2', 'OxfordPets', None)
     """
     wanted = _key(name)
-    for entry in catalogue().values():
-        if wanted in map(_key, (entry.name, entry.title, *entry.aliases)):
-            return entry
-    return None
+    known = ((entry, (entry.name, entry.title, *entry.aliases)) for entry in catalogue().values())
+    return next((entry for entry, names in known if wanted in map(_key, names)), None)
 
 
 def find_split(name: str) -> tuple[DatasetEntry, str] | None:
@@ -110,7 +104,6 @@ def _key(name: str) -> str:
 def layout(entry: DatasetEntry) -> list[str]:
     """The paths below the root that the reader wants, each with where to get it.
 
-    >>> from crg.datasets.catalog import get_entry
     >>> layout(get_entry("stanfordcars"))[0]
     'stanford_cars/...: the images, as the split file names them'
     """

@@ -7,7 +7,7 @@ import itertools
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -18,39 +18,11 @@ from PIL import Image, UnidentifiedImageError
 
 from crg.datasets import load_dataset
 from crg.datasets.catalog import DatasetEntry, find_entry
-from crg.datasets.folder import count_ignored
-from crg.datasets.layout import (
-    class_folders_place,
-    dataset_folder,
-    names_path,
-    split_path,
-    subfolders,
-)
+from crg.datasets.folder import count_ignored, subfolders
+from crg.datasets.readers import class_folders_place, dataset_folder, names_path, split_path
 from crg.images.image_set import ImageSet
 from crg.images.reading import MAX_PIXELS, read_image
 from crg.types import InputError
-
-
-def _fault(path: Path, decode: bool) -> str:
-    """Why an image cannot be read, by its header or by all of it; empty if it can be."""
-    if decode:
-        try:
-            read_image(path)
-        except InputError as error:
-            return str(error)
-        return ""
-    if path.stat().st_size == 0:
-        return "zero bytes"
-    try:
-        with Image.open(path) as image:
-            too_large = image.width * image.height > MAX_PIXELS
-            image.verify()
-    except UnidentifiedImageError:
-        return "not an image"
-    except Exception as error:  # damaged headers make the decoders raise nearly anything
-        return " ".join(str(error).split())
-    return f"more than {MAX_PIXELS:,} pixels" if too_large else ""
-
 
 Kind: TypeAlias = Literal["missing", "count", "names", "unreadable"]
 Progress: TypeAlias = Callable[[int], AbstractContextManager[Callable[[], None]]]
@@ -95,14 +67,12 @@ def check_dataset(
     if not problems:
         try:
             images = load_dataset(name, root=root)
+            problems += _wrong_counts(images, entry) if entry is not None else []
+            problems += _bad_files(images, decode, workers, progress)
         except InputError as error:
-            is_there = os.path.exists(name) if entry is None else root is not None
-            if not is_there:
+            if not (os.path.exists(name) if entry is None else root is not None):
                 raise
             problems = [Fault("missing", str(error))]
-    if images is not None:
-        problems += _wrong_counts(images, entry) if entry is not None else []
-        problems += _bad_files(images, decode, workers, progress)
     return CheckReport(
         name=entry.name if entry is not None else name,
         n_classes=len(images.class_names) if images is not None else 0,
@@ -153,8 +123,7 @@ def _wrong_counts(images: ImageSet, entry: DatasetEntry) -> list[Fault]:
         problems.append(Fault("count", f"There are {len(names)} classes, not {entry.classes}."))
     elif entry.class_names and names != entry.class_names:
         other = tuple(n for n, known in zip(names, entry.class_names, strict=True) if n != known)
-        what = "1 class name is" if len(other) == 1 else f"{len(other)} class names are"
-        problems.append(Fault("names", f"{what} not the usual.", other))
+        problems.append(Fault("names", f"{_counted(other, 'class name')} not the usual.", other))
     if len(images) != entry.test:
         sentence = f"There are {len(images):,} test images, not {entry.test:,}."
         found = Counter(images.labels or ())
@@ -182,14 +151,30 @@ def _bad_files(images: ImageSet, decode: bool, workers: int, progress: Progress)
         for name, fault in zip(there, found, strict=True):
             advance()
             faults += [f"{name}: {fault}"] if fault else []
-    problems = []
-    if missing:
-        problems.append(Fault("missing", f"{_images(len(missing))} not there.", missing))
-    if faults:
-        sentence = f"{_images(len(faults))} unreadable."
-        problems.append(Fault("unreadable", sentence, tuple(faults)))
-    return problems
+    problems = (
+        Fault("missing", f"{_counted(missing, 'image')} not there.", missing),
+        Fault("unreadable", f"{_counted(faults, 'image')} unreadable.", tuple(faults)),
+    )
+    return [each for each in problems if each.items]
 
 
-def _images(number: int) -> str:
-    return "1 image is" if number == 1 else f"{number:,} images are"
+def _fault(path: Path, decode: bool) -> str:
+    """Why an image cannot be read, by its header or by all of it; empty if it can be."""
+    try:
+        if decode:
+            read_image(path)
+            return ""
+        if path.stat().st_size == 0:
+            return "zero bytes"
+        with Image.open(path) as image:
+            too_large = image.width * image.height > MAX_PIXELS
+            image.verify()
+    except UnidentifiedImageError:
+        return "not an image"
+    except Exception as error:  # damaged headers make the decoders raise nearly anything
+        return " ".join(str(error).split())
+    return f"more than {MAX_PIXELS:,} pixels" if too_large else ""
+
+
+def _counted(things: Sequence[str], noun: str) -> str:
+    return f"1 {noun} is" if len(things) == 1 else f"{len(things):,} {noun}s are"

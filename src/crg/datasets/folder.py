@@ -6,14 +6,14 @@ Class names are sorted, so that they do not depend on the order of the rows of a
 from __future__ import annotations
 
 import csv
+import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
-from crg.datasets.layout import image_names, is_image_name, refuse_folder, subfolders
 from crg.images.image_set import ImageSet
-from crg.images.reading import shown
+from crg.images.reading import IMAGE_SUFFIXES, shown
 from crg.types import InputError
 
 TEMPLATES = ("a photo of a {}.",)  # for classes of which nothing more is known
@@ -28,24 +28,66 @@ def read_folder(folder: Path) -> ImageSet:
             f"{shown(folder)} holds {what}: make one folder per class, "
             "or list the images in a CSV file."
         )
-    ids: list[str] = []
-    labels: list[int] = []
+    rows: list[tuple[str, int]] = []
     for label, name in enumerate(names):
         found = [path for path in files_below(folder / name) if is_image_name(path)]
         if not found:
-            raise InputError(
-                f"{shown(folder / name)} holds no image: put some there or take the folder away."
-            )
-        ids += [f"{name}/{path}" for path in found]
-        labels += [label] * len(found)
+            raise InputError(f"{shown(folder / name)} holds no image: add some or remove it.")
+        rows += [(f"{name}/{path}", label) for path in found]
+    return image_set(folder.resolve().name, names, TEMPLATES, folder, rows)
+
+
+def image_set(
+    name: str,
+    class_names: Iterable[str],
+    templates: tuple[str, ...],
+    base: Path,
+    rows: Sequence[tuple[str, int | None]],
+) -> ImageSet:
+    """The images at the paths of ``rows`` below ``base``, with their labels, of all or of none."""
+    labels = tuple(label for _, label in rows if label is not None)
     return ImageSet(
-        name=folder.resolve().name,
-        class_names=tuple(names),
-        templates=TEMPLATES,
-        ids=tuple(ids),
-        sources=tuple(folder / each for each in ids),
-        labels=tuple(labels),
+        name=name,
+        class_names=tuple(class_names),
+        templates=templates,
+        ids=tuple(path for path, _ in rows),
+        sources=tuple(base / path for path, _ in rows),
+        labels=labels or None,
     )
+
+
+def subfolders(folder: Path) -> list[str]:
+    """Names of the folders in a folder, sorted, without hidden ones."""
+    return [each.name for each in _visible(folder) if each.is_dir()]
+
+
+def image_names(folder: Path) -> list[str]:
+    """Names of the images in a folder, sorted, without hidden ones."""
+    return [each.name for each in _visible(folder) if is_image_name(each.name)]
+
+
+def is_image_name(name: str) -> bool:
+    """Whether the ending of a file's name is one of an image."""
+    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
+
+
+def refuse_folder(error: OSError) -> NoReturn:
+    """Refuse a folder that cannot be listed."""
+    raise InputError(
+        f"The folder {shown(error.filename)} cannot be read ({error.strerror}): "
+        "ask for permission to read it."
+    ) from None
+
+
+def _visible(folder: Path) -> Iterable[os.DirEntry[str]]:
+    if not folder.is_dir():
+        return []
+    try:
+        with os.scandir(folder) as found:
+            visible = [each for each in found if not each.name.startswith(".")]
+    except OSError as error:
+        refuse_folder(error)
+    return sorted(visible, key=lambda each: each.name)
 
 
 def count_ignored(folder: Path) -> int:
@@ -78,16 +120,10 @@ def read_table(table: Path, root: Path | None = None) -> ImageSet:
     rows = _rows(table)
     base = root if root is not None else table.parent
     _check_files(table, base, rows)
-    labels = [label for _, _, label in rows if label is not None]  # of all rows or of none
-    numbers = {name: number for number, name in enumerate(sorted(set(labels)))}
-    return ImageSet(
-        name=table.stem,
-        class_names=tuple(numbers),
-        templates=TEMPLATES,
-        ids=tuple(path for _, path, _ in rows),
-        sources=tuple(base / path for _, path, _ in rows),
-        labels=tuple(numbers[label] for label in labels) if labels else None,
-    )
+    names = sorted({label for _, _, label in rows if label is not None})
+    numbers = {name: number for number, name in enumerate(names)}
+    numbered = [(path, None if label is None else numbers[label]) for _, path, label in rows]
+    return image_set(table.stem, names, TEMPLATES, base, numbered)
 
 
 def _rows(table: Path) -> list[_Row]:
@@ -110,30 +146,22 @@ def _rows(table: Path) -> list[_Row]:
         )
     if not lines:
         raise InputError(f"{shown(table)} lists no images: write one line for each.")
-    return [(line, *_row(table, header, line, cells)) for line, cells in lines]
+    return [_row(table, header, line, cells) for line, cells in lines]
 
 
-def _row(table: Path, header: list[str], line: int, cells: list[str]) -> tuple[str, str | None]:
+def _row(table: Path, header: list[str], line: int, cells: list[str]) -> _Row:
     if len(cells) > len(header):
         raise InputError(
             f"{shown(table)} has {len(cells)} cells in line {line} but {len(header)} columns: "
             "put what contains the separator into double quotes."
         )
-    cells = cells + [""] * (len(header) - len(cells))
-    path = cells[header.index("path")].strip()
-    if not path:
-        raise InputError(
-            f"{shown(table)} has no path in line {line}: fill it in or delete the line."
-        )
-    if "label" not in header:
-        return Path(path).as_posix(), None
-    label = cells[header.index("label")].strip()
-    if not label:
-        raise InputError(
-            f"{shown(table)} has no label in line {line}: fill it in, delete the line, "
-            "or leave the whole column out."
-        )
-    return Path(path).as_posix(), label
+    values = dict(itertools.zip_longest(header, map(str.strip, cells), fillvalue=""))
+    for column in ("path", "label"):
+        if values.get(column) == "":
+            raise InputError(
+                f"{shown(table)} has no {column} in line {line}: fill it in or delete the line."
+            )
+    return line, Path(values["path"]).as_posix(), values.get("label")
 
 
 def _check_files(table: Path, base: Path, rows: list[_Row]) -> None:

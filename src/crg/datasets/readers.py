@@ -13,25 +13,24 @@ Images come in the order of the list, or by class and then by name.
 from __future__ import annotations
 
 import itertools
+import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
+
+import msgspec
 
 from crg.datasets.catalog import DatasetEntry
-from crg.datasets.layout import (
-    WNID,
-    class_folders_place,
-    dataset_folder,
-    image_folder,
-    image_names,
-    names_path,
-    split_path,
-    subfolders,
-)
+from crg.datasets.folder import image_names, image_set, subfolders
 from crg.images.image_set import ImageSet
 from crg.types import InputError, parsed_json
 
+WNID = re.compile(r"n\d{8}")  # the name of a WordNet class, such as n01440764
+_NUMBER = re.compile(r"\d+")
+_PROBES = 20  # images that are looked for to find the folder that holds them
 Row: TypeAlias = tuple[str, int]  # path below the folder of the images, label
+_Label: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 _AGAIN = "get the file again and leave it as it is."
 
 
@@ -39,19 +38,21 @@ def read_split_file(path: Path) -> tuple[tuple[str, ...], dict[str, list[Row]]]:
     """The class names by label, collected from all splits, and the rows of each split."""
     try:
         content = parsed_json(path.read_text(encoding="utf-8"))
+        splits = msgspec.convert(content, dict[str, list[tuple[str, _Label, str]]])
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} is not a split file ({_line(error)}): {_AGAIN}") from None
-    if not isinstance(content, dict):
-        raise InputError(f"{path} is not a split file (it has no train, val and test): {_AGAIN}")
-    lists = {split: rows for split, rows in content.items() if isinstance(rows, list)}
-    for row in itertools.chain.from_iterable(lists.values()):
-        match row:
-            case [str(), int(label), str()] if label >= 0 and not isinstance(label, bool):
-                continue
-        raise InputError(f"{path} has {row!r} for [path, label, class name]: {_AGAIN}")
-    splits = {split: [(row[0], row[1]) for row in rows] for split, rows in lists.items()}
-    named = ((row[1], row[2]) for rows in lists.values() for row in rows)
-    return _names_by_label(path, named), splits
+        raise InputError(
+            f"{path} does not list [path, label, class name] for train, val and test "
+            f"({_line(error)}): {_AGAIN}"
+        ) from None
+    names: dict[int, str] = {}
+    for _, label, name in itertools.chain.from_iterable(splits.values()):
+        if names.setdefault(label, name) != name:
+            two = f"{names[label]} and {name}"
+            raise InputError(f"{path} has two names for label {label}, {two}: {_AGAIN}")
+    if not names or max(names) != len(names) - 1:
+        raise InputError(f"{path} does not use every label from 0 on: {_AGAIN}")
+    in_order = tuple(names[label] for label in range(len(names)))
+    return in_order, {split: [row[:2] for row in rows] for split, rows in splits.items()}
 
 
 def read_class_names(path: Path) -> dict[str, str]:
@@ -76,24 +77,8 @@ def read_lines(path: Path) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-def _names_by_label(path: Path, named: Iterable[tuple[int, str]]) -> tuple[str, ...]:
-    names: dict[int, str] = {}
-    for label, name in named:
-        if names.setdefault(label, name) != name:
-            two = f"{names[label]} and {name}"
-            raise InputError(f"{path} has two names for label {label}, {two}: {_AGAIN}")
-    if not names or max(names) != len(names) - 1:
-        raise InputError(f"{path} does not use every label from 0 on: {_AGAIN}")
-    return tuple(names[label] for label in range(len(names)))
-
-
 def _line(error: Exception) -> str:
     return " ".join(str(getattr(error, "strerror", None) or error).split()).rstrip(".")
-
-
-def read_entry(entry: DatasetEntry, root: Path, split: str = "test") -> ImageSet:
-    """The images of one split of a catalogued dataset."""
-    return _READERS[entry.reader](entry, root, split)
 
 
 def _read_split_file(entry: DatasetEntry, root: Path, split: str) -> ImageSet:
@@ -117,10 +102,7 @@ def _read_variants(entry: DatasetEntry, root: Path, split: str) -> ImageSet:
     for line in read_lines(listing):
         stem, _, name = line.partition(" ")
         if name not in names:
-            raise InputError(
-                f"{listing} names the variant {name!r}, which variants.txt lacks: "
-                "extract the archive again."
-            )
+            raise InputError(f"{listing} has {name!r}, which variants.txt lacks: {_AGAIN}")
         rows.append((f"{stem}.jpg", names.index(name)))
     images = image_folder(entry, folder, [name for name, _ in rows])
     return _image_set(entry, split, images, names, rows)
@@ -136,8 +118,8 @@ def _read_wnid_folders(entry: DatasetEntry, root: Path, split: str) -> ImageSet:
             f"get it from {entry.names_url}."
         )
     wnids = found if entry.subset else list(names)
-    rows = _folder_rows(images, wnids)
-    return _image_set(entry, split, images, [names[wnid] for wnid in wnids], rows)
+    classes = [names[wnid] for wnid in wnids]
+    return _image_set(entry, split, images, classes, _folder_rows(images, wnids))
 
 
 def _read_numbered_folders(entry: DatasetEntry, root: Path, split: str) -> ImageSet:
@@ -148,11 +130,11 @@ def _read_numbered_folders(entry: DatasetEntry, root: Path, split: str) -> Image
             f"The folders in {images} are not 0 to {len(names) - 1}, one for each line of "
             f"classnames.txt: get both again, from {entry.source} and {entry.names_url}."
         )
-    rows = _folder_rows(images, [str(number) for number in range(len(names))])
+    rows = _folder_rows(images, map(str, range(len(names))))
     return _image_set(entry, split, images, list(names.values()), rows)
 
 
-_READERS: dict[str, Callable[[DatasetEntry, Path, str], ImageSet]] = {
+READERS: dict[str, Callable[[DatasetEntry, Path, str], ImageSet]] = {
     "split": _read_split_file,
     "variants": _read_variants,
     "wnid": _read_wnid_folders,
@@ -168,12 +150,9 @@ def _class_folders(entry: DatasetEntry, root: Path, split: str) -> tuple[Path, d
     return images, read_class_names(names_path(entry, folder, root))
 
 
-def _folder_rows(images: Path, folders: Sequence[str]) -> list[Row]:
-    return [
-        (f"{folder}/{name}", label)
-        for label, folder in enumerate(folders)
-        for name in image_names(images / folder)
-    ]
+def _folder_rows(images: Path, folders: Iterable[str]) -> list[Row]:
+    numbered = enumerate(folders)
+    return [(f"{each}/{name}", k) for k, each in numbered for name in image_names(images / each)]
 
 
 def _image_set(
@@ -182,18 +161,93 @@ def _image_set(
     ids = tuple(name for name, _ in rows)
     if len(set(ids)) != len(ids):
         twice = next(name for place, name in enumerate(ids) if name in ids[:place])
-        raise InputError(
-            f"{entry.title} lists {twice} twice in its split {split!r}: get the list again."
-        )
-    return ImageSet(
-        name=entry.name_of(split),
-        class_names=tuple(names),
-        templates=entry.templates,
-        ids=ids,
-        sources=tuple(images / name for name in ids),
-        labels=tuple(label for _, label in rows),
-    )
+        raise InputError(f"{entry.title} lists {twice} twice in {split!r}: get the list again.")
+    return image_set(entry.name_of(split), names, entry.templates, images, rows)
 
 
 def _no_split(entry: DatasetEntry, split: str, there_are: Iterable[str]) -> InputError:
     return InputError(f"{entry.title} has no split {split!r}: choose {' or '.join(there_are)}.")
+
+
+def dataset_folder(entry: DatasetEntry, root: Path) -> Path:
+    """The folder of the dataset: one of its usual names below the root, or the root itself."""
+    if not root.is_dir():
+        raise InputError(f"{root} is not a folder: give the folder that holds the datasets.")
+    usual = [root / name for name in entry.folders]
+    for folder in (*usual, root):
+        if folder.is_dir() and _is_recognised(entry, folder):
+            return folder
+    for folder in usual:
+        if folder.is_dir() and folder != root:
+            return folder
+    raise InputError(
+        f"{entry.title} is not in {root} (there is no folder {entry.folders[0]}): "
+        f"get it from {entry.source} or give another root."
+    )
+
+
+def split_path(entry: DatasetEntry, folder: Path, root: Path) -> Path:
+    """CoOp's split file: beside the images, in the root, or in a folder of split files."""
+    places = (folder, root, root / "data_splits", root / "splits", folder / "splits")
+    return _first_file([place / entry.split_file for place in places], entry, entry.split_url)
+
+
+def names_path(entry: DatasetEntry, folder: Path, root: Path) -> Path:
+    """classnames.txt: beside the images, in the root, or with ImageNet itself."""
+    places = (folder, root, root / "imagenet", root / "ImageNet", folder.parent / "imagenet")
+    return _first_file([place / "classnames.txt" for place in places], entry, entry.names_url)
+
+
+def image_folder(entry: DatasetEntry, folder: Path, paths: Sequence[str]) -> Path:
+    """The folder below which these images are; a few of them are looked for."""
+    probes = paths[:: max(1, len(paths) // _PROBES)]
+    for name in entry.images:
+        if any(os.path.isfile(folder / name / path) for path in probes):
+            return folder / name
+    raise InputError(
+        f"The images of {entry.title} are not in {folder} (there is no "
+        f"{Path(entry.images[0], probes[0]).as_posix()}): get them from {entry.source}."
+    )
+
+
+def class_folders_place(entry: DatasetEntry, folder: Path, split: str) -> Path:
+    """The folder that holds one folder per class."""
+    split_folder = entry.split_folders.get(split, split)
+    names = [name.replace("{split}", split_folder) for name in entry.images]
+    is_class = WNID if entry.reader == "wnid" else _NUMBER
+    for name in names:
+        if any(is_class.fullmatch(each) for each in subfolders(folder / name)):
+            return folder / name
+    for name in names:
+        if any(image_names(folder / name)):
+            raise InputError(
+                f"{folder / name} holds images but no folder per class: "
+                "sort them into folders such as n01440764 first."
+            )
+    raise InputError(
+        f"The images of {entry.title} are not in {folder} (there is no {names[0]} with a folder "
+        f"per class): get them from {entry.source}."
+    )
+
+
+def _is_recognised(entry: DatasetEntry, folder: Path) -> bool:
+    """Whether a folder holds a file or folder by which the dataset is known."""
+    if entry.reader == "variants":
+        return (folder / "variants.txt").is_file()
+    if entry.split_file and (folder / entry.split_file).is_file():
+        return True
+    if entry.subset and any(WNID.fullmatch(name) for name in subfolders(folder)):
+        return True
+    splits = set(entry.split_folders.values()) or {""}
+    named = {name.replace("{split}", each) for name in entry.images for each in splits} - {"."}
+    return any((folder / name).is_dir() for name in named)
+
+
+def _first_file(paths: list[Path], entry: DatasetEntry, url: str) -> Path:
+    for path in paths:
+        if path.is_file():
+            return path
+    raise InputError(
+        f"{entry.title} lacks the file {paths[0].name}: get it from {url} and put it "
+        f"into {paths[0].parent}."
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from crg.encoders.base import Encoder
@@ -23,6 +23,11 @@ __all__ = [
 ]
 
 PAPER = ("RN50:openai", "ViT-B-16:openai")  # the backbones of the paper
+_HUB = "huggingface.co, or a folder, through transformers"
+_FOLDERS = (  # name, kind, source, library, extra
+    ("hf:USER/MODEL", "huggingface", _HUB, "transformers", "huggingface"),
+    ("onnx:FOLDER", "onnx", "crg encoders export", "onnxruntime", "onnx"),
+)
 
 
 def load_encoder(name: str, *, device: str | None = None, precision: str | None = None) -> Encoder:
@@ -94,20 +99,11 @@ def list_encoders(pattern: str | None = None) -> list[EncoderRow]:
 
     A pattern without ``*`` matches anywhere in MODEL:TAG, whatever the case.
     """
-    hub = "huggingface.co, or a folder, through transformers"
-    own = EncoderRow("mini", "mini", "bundled with crg", here=True)
-    others = [
-        EncoderRow(
-            "hf:USER/MODEL", "huggingface", hub, None, _missing("transformers", "huggingface")
-        ),
-        EncoderRow(
-            "onnx:FOLDER", "onnx", "crg encoders export", None, _missing("onnxruntime", "onnx")
-        ),
-    ]
-    if pattern is None:
-        return [own, *_open_clip_rows(PAPER), *others]
-    fixed = [row for row in (own, *others) if _matches(row.name, pattern)]
-    rows = fixed + _open_clip_rows(_known(pattern))
+    rows = [EncoderRow("mini", "mini", "bundled with crg", here=True), *_open_clip_rows(pattern)]
+    for name, kind, source, module, extra in _FOLDERS:
+        needs = extra if _problem(module, extra) else None
+        rows.append(EncoderRow(name, kind, source, None, needs))
+    rows = [row for row in rows if _matches(row.name, pattern)]
     if not rows:
         none = f"No model matches {pattern!r}: try a shorter pattern, such as vit or rn."
         raise InputError(open_clip_problem() or none)  # most models are open_clip's
@@ -116,44 +112,34 @@ def list_encoders(pattern: str | None = None) -> list[EncoderRow]:
 
 def open_clip_problem() -> str | None:
     """Why open_clip cannot be used, as a sentence; None if it can."""
+    return _problem("open_clip", "openclip")
+
+
+def _problem(module: str, extra: str) -> str | None:
     try:
-        library("open_clip", "openclip")
+        library(module, extra)
     except InputError as error:
         return str(error)
     return None
 
 
-def _missing(name: str, extra: str) -> str | None:
-    """``extra``, which has to be installed for a library; None if the library is there."""
-    try:
-        library(name, extra)
-    except InputError:
-        return extra
-    return None
-
-
-def _known(pattern: str) -> list[str]:
-    if open_clip_problem():
-        return [name for name in PAPER if _matches(name, pattern)]
-    names = library("open_clip", "openclip").list_pretrained(as_str=True)
-    return sorted((n for n in names if _matches(n, pattern)), key=lambda n: n not in PAPER)
-
-
-def _open_clip_rows(names: Sequence[str]) -> list[EncoderRow]:
+def _open_clip_rows(pattern: str | None) -> list[EncoderRow]:
+    """The paper's models or, with a pattern, all of open_clip's that match it."""
     if open_clip_problem():
         source = "huggingface.co, through open_clip"
-        return [EncoderRow(name, "openclip", source, None, "openclip") for name in names]
+        return [EncoderRow(name, "openclip", source, None, "openclip") for name in PAPER]
     from crg.encoders.weights import find_weights, published_at
 
+    every = library("open_clip", "openclip").list_pretrained(as_str=True) if pattern else PAPER
     rows = []
-    for name in names:
-        model, _, tag = name.partition(":")
-        found = find_weights(model, tag)
-        source = str(found) if found else published_at(model, tag)
-        rows.append(EncoderRow(name, "openclip", source, here=found is not None))
+    for name in sorted(every, key=lambda name: name not in PAPER):
+        if _matches(name, pattern):
+            found = find_weights(*name.split(":"))
+            source = str(found or published_at(*name.split(":")))
+            rows.append(EncoderRow(name, "openclip", source, here=found is not None))
     return rows
 
 
-def _matches(name: str, pattern: str) -> bool:
-    glob = pattern.replace("/", "-").lower()
+def _matches(name: str, pattern: str | None) -> bool:
+    glob = (pattern or "*").replace("/", "-").lower()
     return fnmatch.fnmatchcase(name.lower(), glob if "*" in glob else f"*{glob}*")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import os
 import re
-import shutil
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from crg.atomic import file_sha256
+from crg.atomic import check_place, file_sha256
 from crg.encoders.onnx import (
     DESCRIPTION,
     FORMAT,
@@ -38,12 +38,12 @@ from crg.types import InputError
 # capital is a letter: the original's pattern, which ignores case, matches it nowhere.
 _WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|\p{L}+|\p{N}|[^\s\p{L}\p{N}\u0345]+"
 TOLERANCE = 1e-3  # of a coordinate of a unit feature
-_SENTENCES = (
+_SENTENCES = [
     "a photo of a cat.",
     "it's a bad photo of the 2 large dogs!",
     "a centered satellite photo of Río de la Plata",
     "art of the " + "very " * 200 + "long name",
-)
+]
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,9 @@ def export(name: str, folder: str | os.PathLike[str]) -> Exported:
 def _write(encoder: OpenClip, folder: Path) -> None:
     tokenizer = write_tokenizer(encoder.tokenizer, folder)
     side = encoder.preprocessing.size
-    torch = library("torch", "export")
-    images = torch.zeros(2, 3, side, side)
-    texts = encoder.tokenizer(list(_SENTENCES[:2]))
+    images = library("torch", "export").zeros(2, 3, side, side)
     _write_graph(encoder, "encode_image", images, folder / IMAGE)
-    _write_graph(encoder, "encode_text", texts, folder / TEXT)
+    _write_graph(encoder, "encode_text", encoder.tokenizer(_SENTENCES[:2]), folder / TEXT)
     about = {
         "format": FORMAT,
         "version": VERSION,
@@ -154,24 +152,18 @@ def _clip_tokenizer(tokenizer: Any) -> Any:
 def _write_graph(encoder: OpenClip, method: str, example: Any, file: Path) -> None:
     """Trace one half of the model; the first axis stays open for batches of any size."""
     torch = library("torch", "export")
-
-    class Half(torch.nn.Module):  # type: ignore[misc, name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = encoder.model
-
-        def forward(self, rows: Any) -> Any:
-            return getattr(self.model, method)(rows)
-
+    half = copy.copy(encoder.model)
+    half.forward = getattr(encoder.model, method)
+    attention = torch.backends.mha  # ONNX lacks the fused one of evaluation mode
     names = {"input_names": ["rows"], "output_names": ["features"]}
     axes = {"rows": {0: "batch"}, "features": {0: "batch"}}
     try:
-        with warnings.catch_warnings(), _plain_attention(torch), torch.no_grad():
+        with warnings.catch_warnings(), contextlib.ExitStack() as stack, torch.no_grad():
             warnings.simplefilter("ignore")  # tracing warns about every constant size
+            stack.callback(attention.set_fastpath_enabled, attention.get_fastpath_enabled())
+            attention.set_fastpath_enabled(False)
             # dynamo=True would need onnxscript and ten times as long for the same graph
-            torch.onnx.export(
-                Half().eval(), (example,), str(file), dynamo=False, dynamic_axes=axes, **names
-            )
+            torch.onnx.export(half, (example,), file, dynamo=False, dynamic_axes=axes, **names)
     except OSError:
         raise  # the disk is full, say: nothing to do with the model
     except Exception as error:
@@ -181,33 +173,17 @@ def _write_graph(encoder: OpenClip, method: str, example: Any, file: Path) -> No
 
 
 @contextlib.contextmanager
-def _plain_attention(torch: Any) -> Iterator[None]:
-    """Without the fused attention of evaluation mode, which ONNX lacks."""
-    before = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(before)
-
-
-@contextlib.contextmanager
 def _appearing(target: Path) -> Iterator[Path]:
     """A new folder that is renamed to ``target`` only if nothing fails."""
+    check_place(target)
+    above = target.absolute().parent
     try:
-        work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.absolute().parent))
-    except OSError as error:
-        raise InputError(
-            f"{target} cannot be written ({error.strerror}): "
-            "choose a folder that exists and is writable."
-        ) from None
-    try:
-        (work / "new").mkdir()  # with the permissions that folders have here
-        yield work / "new"
-        (work / "new").rename(target)
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=above) as work:
+            partial = Path(work, "new")
+            partial.mkdir()  # with the permissions that folders have here
+            yield partial
+            partial.rename(target)
     except OSError as error:
         raise InputError(
             f"{target} cannot be written ({error.strerror}): make room or choose another place."
         ) from None
-    finally:
-        shutil.rmtree(work, ignore_errors=True)

@@ -16,12 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from crg.encoders.torch_encoder import (
-    TorchEncoder,
-    check_reachable,
-    tensors_only,
-    weights_fingerprint,
-)
+from crg.encoders.torch_encoder import TorchEncoder, check_reachable
 from crg.extras import first_line, library
 from crg.images.preprocessing import Interpolation, Preprocessing
 from crg.types import InputError
@@ -46,19 +41,22 @@ class HuggingFace(TorchEncoder):
         local = Path(name).expanduser().is_dir()
         self.source = name if local else f"https://huggingface.co/{name}"
         with _quietly():
-            about = _read_json(folder, "config.json")
-            model = _model(folder, str(about.get("model_type")))
-            self.tokenizer = _tokenizer(folder)
-        self.preprocessing = _preprocessing(folder, int(model.config.vision_config.image_size))
-        self._pads_with_mask = model.config.model_type == "clip"
-        self.context_length = int(model.config.text_config.max_position_embeddings)
+            kind = str(_read_json(folder, "config.json").get("model_type"))
+            model, self.tokenizer = _loaded(folder, kind)
         vision = model.config.vision_config
+        self.preprocessing = _preprocessing(folder, int(vision.image_size))
+        self._pads_with_mask = kind == "clip"
+        self.context_length = int(model.config.text_config.max_position_embeddings)
         self.width = int(getattr(model.config, "projection_dim", None) or vision.hidden_size)
-        self.logit_scale = float(model.logit_scale.detach().exp().item())
-        bias = getattr(model, "logit_bias", None)
-        self.logit_bias = 0.0 if bias is None else float(bias.detach().item())
-        self.fingerprint = weights_fingerprint(model, self._facts(model.config))
-        self.model = model.eval().requires_grad_(False).to(self.device)
+        halves = [model.config.text_config, vision]
+        words = json.dumps(self.tokenizer.get_vocab(), sort_keys=True)
+        facts = {
+            "model": kind,
+            "halves": [[half.hidden_act, half.num_attention_heads] for half in halves],
+            "images": asdict(self.preprocessing),
+            "words": hashlib.sha256(words.encode()).hexdigest(),
+        }
+        self.use(model, facts)
 
     def image_rows(self, images: Any) -> Any:
         """Features (B, D) of normalised images (B, 3, S, S)."""
@@ -70,17 +68,6 @@ class HuggingFace(TorchEncoder):
         tokens = self.tokenizer(texts, return_tensors="pt", **options).to(self.device)
         mask = {"attention_mask": tokens["attention_mask"]} if self._pads_with_mask else {}
         return _pooled(self.model.get_text_features(input_ids=tokens["input_ids"], **mask))
-
-    def _facts(self, config: Any) -> dict[str, Any]:
-        """What decides the features beside the weights."""
-        halves = [config.text_config, config.vision_config]
-        words = json.dumps(self.tokenizer.get_vocab(), sort_keys=True)
-        return {
-            "model": config.model_type,
-            "halves": [[half.hidden_act, half.num_attention_heads] for half in halves],
-            "images": asdict(self.preprocessing),
-            "words": hashlib.sha256(words.encode()).hexdigest(),
-        }
 
 
 def _pooled(features: Any) -> Any:
@@ -102,12 +89,12 @@ def _folder(name: str) -> Path:
     try:
         with contextlib.suppress(Exception):  # not there yet
             found = Path(hub.snapshot_download(name, local_files_only=True))
-            if (found / "config.json").is_file() and _has_weights(found):
+            if (found / "config.json").is_file() and any(map(any, map(found.glob, _WEIGHTS))):
                 return found
         check_reachable(hub.constants.ENDPOINT)
         for weights in _WEIGHTS:
             found = Path(hub.snapshot_download(name, allow_patterns=[*_OTHERS, weights]))
-            if _has_weights(found):
+            if any(found.glob(weights)):
                 return found
         raise FileNotFoundError("it has no weights")
     except Exception as error:  # network, disk or hub: each library has its own kinds
@@ -118,49 +105,33 @@ def _folder(name: str) -> Path:
         ) from None
 
 
-def _has_weights(folder: Path) -> bool:
-    return any(any(folder.glob(pattern)) for pattern in _WEIGHTS)
-
-
-def _model(folder: Path, kind: str) -> Any:
-    """The model in fp32; one whose weights are not all there is refused."""
+def _loaded(folder: Path, kind: str) -> tuple[Any, Any]:
+    """The model in fp32 and its tokenizer; a model whose weights are not all there is refused."""
     if kind not in _CLASSES:
         raise InputError(
             f"{folder} holds a model of type {kind!r:.40}: give one of the types "
             f"{' and '.join(_CLASSES)}."
         )
     module = library(f"transformers.models.{kind}.modeling_{kind}", "huggingface")
+    tokenizers = library("transformers.models.auto.tokenization_auto", "huggingface")
+    options = {"local_files_only": True, "trust_remote_code": False}
     try:
-        with tensors_only():
-            model, loaded = getattr(module, _CLASSES[kind]).from_pretrained(
-                folder, local_files_only=True, output_loading_info=True
-            )
+        model, loaded = getattr(module, _CLASSES[kind]).from_pretrained(
+            folder, local_files_only=True, output_loading_info=True
+        )
+        tokenizer = tokenizers.AutoTokenizer.from_pretrained(folder, **options)
     except Exception as error:  # damaged configurations and weights raise nearly anything
-        raise _unusable(folder, error) from None
+        raise InputError(
+            f"The model in {folder} cannot be loaded ({first_line(error)}): "
+            "put all files of the model there."
+        ) from None
     absent = [*loaded["missing_keys"], *loaded["mismatched_keys"]]
     if absent:
         raise InputError(
             f"The weights in {folder} are not those of its config.json (see {absent[0]!s:.80}): "
             "put the complete model there."
         )
-    return model.float()
-
-
-def _tokenizer(folder: Path) -> Any:
-    module = library("transformers.models.auto.tokenization_auto", "huggingface")
-    try:
-        return module.AutoTokenizer.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False
-        )
-    except Exception as error:
-        raise _unusable(folder, error) from None
-
-
-def _unusable(folder: Path, error: Exception) -> InputError:
-    return InputError(
-        f"The model in {folder} cannot be loaded ({first_line(error)}): "
-        "put all files of the model there."
-    )
+    return model.float(), tokenizer
 
 
 def _read_json(folder: Path, *names: str) -> dict[str, Any]:
@@ -200,20 +171,11 @@ def _preprocessing(folder: Path, side: int) -> Preprocessing:
 
 def _is_squashed(given: Mapping[str, Any], side: int) -> bool | None:
     """Whether images lose their aspect; None where they do not become squares of ``side``."""
-    size, crop = (_sides(given.get(key)) for key in ("size", "crop_size"))
-    cropped = given.get("do_center_crop", crop is not None)
-    if cropped and size in ((side,), (side, side)) and crop in ((side,), (side, side)):
-        return size == (side, side) and isinstance(given["size"], dict)
-    return True if not cropped and size == (side, side) else None
-
-
-def _sides(given: Any) -> tuple[int, ...] | None:
-    """``(shortest,)`` or ``(height, width)``; a plain number is the shortest side."""
-    if isinstance(given, dict):
-        if set(given) == {"shortest_edge"}:
-            return (given["shortest_edge"],)
-        return given["height"], given["width"]
-    return None if given is None else (given,)
+    both, shortest = {"height": side, "width": side}, (side, {"shortest_edge": side})
+    size, crop = given.get("size"), given.get("crop_size")
+    if not given.get("do_center_crop", crop is not None):
+        return True if size == both else None
+    return size == both if size in (both, *shortest) and crop in (both, *shortest) else None
 
 
 @contextlib.contextmanager

@@ -15,7 +15,6 @@ import re
 import unicodedata
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -25,7 +24,7 @@ from numpy.lib.stride_tricks import as_strided
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
-from crg.encoders.base import Vectors
+from crg.encoders.base import Vectors, check_pixels
 from crg.extras import library
 from crg.images.preprocessing import Pixels, Preprocessing
 from crg.resources import PromptableTextEncoder
@@ -47,39 +46,6 @@ Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 Weights: TypeAlias = Mapping[str, Any]  # arrays of NumPy or of torch
 
 
-@dataclass(frozen=True)
-class Lexicon:
-    """Word embeddings, with buckets for the pieces of words that it does not know."""
-
-    known: Mapping[str, int]
-    words: Numbers  # (number of known words, W)
-    buckets: Numbers  # (number of buckets, W)
-
-    def embed(self, texts: Sequence[str]) -> tuple[Numbers, Mask]:
-        """Token embeddings (n, T, W) and a mask (n, T) that is true where there is a word.
-
-        A text without words becomes one word that is all zeros.
-        """
-        split = [split_words(text) for text in texts]
-        length = max([1, *map(len, split)])
-        tokens = np.zeros((len(split), length, self.words.shape[1]), np.float32)
-        mask = np.zeros((len(split), length), np.bool_)
-        for row, words in enumerate(split):
-            mask[row, : max(1, len(words))] = True
-            for place, word in enumerate(words):
-                tokens[row, place] = self.vector(word)
-        return tokens, mask
-
-    def vector(self, word: str) -> Numbers:
-        """The embedding of a known word, or the mean over the pieces of an unknown one."""
-        if word in self.known:
-            known: Numbers = self.words[self.known[word]]
-            return known
-        rows = piece_buckets(word, len(self.buckets))
-        mean: Numbers = self.buckets[rows].mean(axis=0)
-        return mean
-
-
 def split_words(text: str) -> list[str]:
     """The first words in lower case without accents; hyphens and punctuation separate them.
 
@@ -98,19 +64,11 @@ def piece_buckets(word: str, n_buckets: int) -> list[int]:
     return [zlib.crc32(piece.encode("utf-8", "surrogatepass")) % n_buckets for piece in pieces]
 
 
-def image_features(pixels: Pixels, wanted: Preprocessing, weights: Weights, stages: int) -> Numbers:
-    """Features (B, D) of unit length of pixels (B, S, S, 3)."""
-    std = np.asarray(wanted.std, np.float32)
-    scale, shift = 1 / (255 * std), np.asarray(wanted.mean, np.float32) / std
-    parts = [
-        _few_images(pixels[start : start + _CHUNK] * scale - shift, weights, stages)
-        for start in range(0, len(pixels), _CHUNK)
-    ]
-    return np.concatenate(parts)
+def image_features(pixels: Numbers, weights: Weights, stages: int) -> Any:
+    """Features (B, D) of unit length of normalised pixels (B, S, S, 3).
 
-
-def _few_images(pixels: Numbers, weights: Weights, stages: int) -> Any:
-    """A strided convolution and a residual one per stage, then mean and peak of each channel."""
+    A strided convolution and a residual one per stage, then mean and peak of each channel.
+    """
     x = _convolved(pixels, weights, "stem", 4, 2)
     np.maximum(x, 0, out=x)
     for stage in range(stages):
@@ -206,71 +164,83 @@ class Mini:
         source = WEIGHTS if path is None else Path(path)
         self.source: str = "bundled with crg" if path is None else str(source)
         self.facts, weights, self.fingerprint = _read(source)
-        self._weights = {name: array.astype(np.float32) for name, array in weights.items()}
-        known = {word: row for row, word in enumerate(self.facts["words"])}
-        self._lexicon = Lexicon(known, self._weights.pop("words"), self._weights.pop("buckets"))
+        self.weights = {name: array.astype(np.float32) for name, array in weights.items()}
+        self._known = {word: row for row, word in enumerate(self.facts["words"])}
         self.width = int(self.facts["width"])
         self.logit_scale = float(self.facts["logit_scale"])
-        self.preprocessing = Preprocessing(
-            size=int(self.facts["size"]),
-            mean=tuple(self.facts["mean"]),
-            std=tuple(self.facts["std"]),
-        )
+        mean, std = tuple(self.facts["mean"]), tuple(self.facts["std"])
+        self.preprocessing = Preprocessing(int(self.facts["size"]), mean, std)
 
     def encode_images(self, pixels: Pixels) -> Vectors:
         """Features (B, D) of unit length for pixels (B, S, S, 3)."""
-        if len(pixels) == 0:
-            return np.zeros((0, self.width), np.float32)
-        side = self.preprocessing.size
-        if pixels.ndim != 4 or pixels.shape[1:] != (side, side, 3):
-            raise InputError(
-                f"The pixels have shape {pixels.shape}: give (B, {side}, {side}, 3) to mini."
-            )
-        with one_blas_thread():
-            return image_features(
-                pixels, self.preprocessing, self._weights, int(self.facts["stages"])
-            )
-
-    def encode_texts(self, texts: Sequence[str]) -> Vectors:
-        """Features (n, D) of unit length, one sentence each."""
-        starts = range(0, len(texts), _SENTENCES)
+        check_pixels(pixels, self.preprocessing)
+        std = np.asarray(self.preprocessing.std, np.float32)
+        scale, shift = 1 / (255 * std), np.asarray(self.preprocessing.mean, np.float32) / std
         with one_blas_thread():
             parts = [
-                text_features(
-                    *self._lexicon.embed(texts[start : start + _SENTENCES]),
-                    self._weights,
-                    int(self.facts["layers"]),
-                    int(self.facts["heads"]),
+                image_features(
+                    pixels[at : at + _CHUNK] * scale - shift, self.weights, self.facts["stages"]
                 )
-                for start in starts
+                for at in range(0, len(pixels), _CHUNK)
             ]
         return np.concatenate([np.zeros((0, self.width), np.float32), *parts])
 
+    def encode_texts(self, texts: Sequence[str]) -> Vectors:
+        """Features (n, D) of unit length, one sentence each."""
+        layers, heads = self.facts["layers"], self.facts["heads"]
+        with one_blas_thread():
+            parts = [
+                text_features(*self.embed(texts[at : at + _SENTENCES]), self.weights, layers, heads)
+                for at in range(0, len(texts), _SENTENCES)
+            ]
+        return np.concatenate([np.zeros((0, self.width), np.float32), *parts])
+
+    def embed(self, texts: Sequence[str]) -> tuple[Numbers, Mask]:
+        """Token embeddings (n, T, W) and a mask (n, T) that is true where there is a word.
+
+        A text without words becomes one word that is all zeros.
+        """
+        split = [split_words(text) for text in texts]
+        shape = len(split), max([1, *map(len, split)])
+        tokens = np.zeros((*shape, self.weights["words"].shape[1]), np.float32)
+        mask = np.zeros(shape, np.bool_)
+        for row, words in enumerate(split):
+            mask[row, : max(1, len(words))] = True
+            for place, word in enumerate(words):
+                tokens[row, place] = self.vector(word)
+        return tokens, mask
+
+    def vector(self, word: str) -> Numbers:
+        """The embedding of a known word, or the mean over the pieces of an unknown one."""
+        if word in self._known:
+            return np.asarray(self.weights["words"][self._known[word]])
+        buckets = self.weights["buckets"]
+        return np.asarray(buckets[piece_buckets(word, len(buckets))].mean(axis=0))
+
     def promptable(self) -> PromptableTextEncoder:
         """The text encoder in torch, which takes context vectors in place of words."""
-        layers, heads = int(self.facts["layers"]), int(self.facts["heads"])
-        return MiniPrompts(self.name, self._lexicon, self._weights, layers, heads)
+        return MiniPrompts(self)
 
 
 class MiniPrompts:
     """A PromptableTextEncoder: the text encoder of mini in torch, with frozen weights."""
 
-    def __init__(
-        self, name: str, lexicon: Lexicon, weights: Weights, layers: int, heads: int
-    ) -> None:
+    def __init__(self, mini: Mini) -> None:
         torch = library("torch", "torch")
-        self.name = name
-        self.layers, self.heads = layers, heads
-        of_text = [key for key in weights if key.startswith(("places", "layer", "text_"))]
-        self.weights: dict[str, Any] = {key: torch.tensor(weights[key]) for key in of_text}
-        self._lexicon = lexicon
+        self.name, self._mini = mini.name, mini
+        self.layers, self.heads = mini.facts["layers"], mini.facts["heads"]
+        self.weights: dict[str, Any] = {
+            key: torch.tensor(values)
+            for key, values in mini.weights.items()
+            if key.startswith(("places", "layer", "text_"))
+        }
         self._embedded: dict[tuple[str, ...], tuple[Any, Any]] = {}
 
     def context_of(self, words: str) -> Any:
         """The embeddings (M, W) of ``words``."""
         torch = library("torch", "torch")
-        rows = [torch.tensor(self._lexicon.vector(word)) for word in split_words(words)]
-        return torch.stack(rows) if rows else torch.zeros(0, self._lexicon.words.shape[1])
+        tokens, _ = self._mini.embed([words])
+        return torch.tensor(tokens[0, : len(split_words(words))])
 
     def encode(self, context: Any, endings: Sequence[str]) -> Any:
         """Unit features (K, D) of context (M, W) or (K, M, W) followed by each ending.
@@ -294,7 +264,7 @@ class MiniPrompts:
         """Embeddings (K, T, W) of the endings and a mask (K, T) of words."""
         if endings not in self._embedded:
             torch = library("torch", "torch")
-            tokens, _ = self._lexicon.embed(endings)
+            tokens, _ = self._mini.embed(endings)
             lengths = torch.tensor([[len(split_words(ending))] for ending in endings])
             mask = torch.arange(tokens.shape[1]) < lengths.reshape(-1, 1)
             if len(self._embedded) >= _CACHED_LISTS:

@@ -2,8 +2,9 @@
 
 ``encoder.json`` describes the model and names every file with its checksum; ``tokenizer.json``
 is the tokenizer. torch is not needed. Without ``text.onnx`` and tokenizer the model encodes
-images only. A folder may come from a stranger, so everything is checked before it is used: a
-graph may keep weights in files beside it only if ``encoder.json`` lists them.
+images only. A folder may come from a stranger, so everything is checked before it is used. A
+graph may keep weights in files beside it, so ``encoder.json`` must list every file; the runtime
+refuses weights from other places.
 """
 
 from __future__ import annotations
@@ -11,10 +12,9 @@ from __future__ import annotations
 import hashlib
 import html
 import json
-import mmap
 import os
 import string
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -92,20 +92,14 @@ class Onnx:
         self.logit_scale, self.logit_bias = about.logit_scale, about.logit_bias
         self._rows_at_once = _ROWS_AT_ONCE["cpu" if len(providers) == 1 else "cuda"]
         self._image = _Graph(runtime, place / IMAGE, providers, self.width)
-        self._text: _Graph | None = None
-        self._tokenize: Tokenize | None = None
+        self._text: tuple[Tokenize, _Graph] | None = None
         self.context_length = about.context_length or 0
         if about.tokenizer is not None:
-            self._text = _Graph(runtime, place / TEXT, providers, self.width)
-            try:
-                self._tokenize = read_tokenizer(about.tokenizer, place)
-            except InputError:
-                raise
-            except Exception as error:  # tokenizers raises plain exceptions
-                raise _damaged(place / TOKENIZER, error) from None
+            tokenize = read_tokenizer(about.tokenizer, place)
+            self._text = tokenize, _Graph(runtime, place / TEXT, providers, self.width)
         images = self.encode_images(reference_pixels(self.preprocessing.size))
         _check_similar(place / IMAGE, images, about.reference.get("images"))
-        if self._text is not None:
+        if about.tokenizer is not None:
             texts = self.encode_texts(TEST_SENTENCES)
             _check_similar(place / TEXT, texts, about.reference.get("texts"))
 
@@ -117,13 +111,14 @@ class Onnx:
 
     def encode_texts(self, texts: Sequence[str]) -> Vectors:
         """Unit features (n, D); words beyond the context length are cut off."""
-        if self._text is None or self._tokenize is None:
+        if self._text is None:
             raise InputError(
                 f"{self.name} has no {TEXT}: give the text features of the classes in a file "
                 "(--text-features), or export the model again."
             )
-        tokens = self._tokenize(check_texts(texts), self.context_length)
-        return encode_in_pieces(tokens, self._text, _TEXTS_AT_ONCE, self.width, "texts")
+        tokenize, graph = self._text
+        tokens = tokenize(check_texts(texts), self.context_length)
+        return encode_in_pieces(tokens, graph, _TEXTS_AT_ONCE, self.width, "texts")
 
 
 def reference_pixels(side: int) -> Pixels:
@@ -141,12 +136,6 @@ def _check_similar(graph: Path, features: Vectors, stored: list[list[float]] | N
     """Refuse features whose error is not small beside the distance of the two test inputs."""
     if stored is None:
         return
-    widths = {len(row) for row in stored}
-    if widths != {features.shape[1]}:
-        raise InputError(
-            f"The reference features of {graph} are {max(widths)} wide, not {features.shape[1]}: "
-            "export the model again."
-        )
     expected = np.array(stored, np.float32)
     error = float(np.linalg.norm(features - expected, axis=1).max())
     apart = float(np.linalg.norm(expected[0] - expected[1]))
@@ -204,8 +193,11 @@ class _Graph:
 
 def read_tokenizer(use: TokenizerUse, folder: Path) -> Tokenize:
     """The tokenizer of an exported folder, which gives the tokens of open_clip's."""
-    inner = library("tokenizers", "onnx").Tokenizer.from_file(str(folder / TOKENIZER))
-    fix = library("ftfy", "onnx").fix_text
+    tokenizers, fix = library("tokenizers", "onnx"), library("ftfy", "onnx").fix_text
+    try:
+        inner = tokenizers.Tokenizer.from_file(str(folder / TOKENIZER))
+    except Exception as error:  # tokenizers raises plain exceptions
+        raise _damaged(folder / TOKENIZER, error) from None
 
     def clean(text: str) -> str:  # as the function does that open_clip calls by this name
         text = html.unescape(html.unescape(fix(text)))
@@ -246,6 +238,8 @@ def _read_description(folder: Path) -> tuple[About, str]:
             about.tokenizer = about.context_length = None
         if (about.tokenizer is None) != (about.context_length is None):
             raise ValueError("context_length and tokenizer belong together")
+        if {len(row) for rows in about.reference.values() for row in rows} - {about.width}:
+            raise ValueError(f"reference features are not {about.width} wide")
     except InputError:
         raise
     except (OSError, ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
@@ -262,117 +256,26 @@ def _damaged(file: Path, error: Exception) -> InputError:
 
 
 def _check_files(folder: Path, about: About) -> None:
-    needed = [IMAGE] if about.tokenizer is None else [IMAGE, TEXT, TOKENIZER]
-    for name in sorted({*needed, *about.files}):
-        file = folder / name
+    """Refuse files that are missing, changed, not listed, or no files of this folder."""
+    needed = {IMAGE} if about.tokenizer is None else {IMAGE, TEXT, TOKENIZER}
+    found = {each.name for each in folder.iterdir()} - {DESCRIPTION}
+    for name in sorted({*found, *needed, *about.files}):
+        file, shown = folder / name, printable(str(folder / name))
         if Path(name).name != name or "\\" in name or file.is_symlink():
             raise InputError(
                 f"{folder / DESCRIPTION} names {printable(name)!r:.80}, which is not a file of "
                 "this folder: put the files themselves beside it."
             )
+        if name in found and name not in about.files:
+            raise InputError(
+                f"{shown} is not listed in {DESCRIPTION}: remove it, or add its SHA-256 there."
+            )
         if not file.is_file():
             if about.tokenizer is None and name != IMAGE:
                 continue  # it belongs to the text graph, or the image graph is refused below
-            raise _missing(file)
-        if file_sha256(file) != about.files.get(name):
+            raise InputError(f"{shown} is missing: export the model again.")
+        if file_sha256(file) != about.files[name]:
             raise InputError(
-                f"{printable(str(file))} is damaged or was changed: export the model again, or "
+                f"{shown} is damaged or was changed: export the model again, or "
                 f"write its new SHA-256 into {DESCRIPTION} if you changed it yourself."
             )
-    for name in {IMAGE, TEXT}.intersection(needed):
-        _check_external(folder / name, about)
-
-
-def _missing(file: Path) -> InputError:
-    return InputError(f"{printable(str(file))} is missing: export the model again.")
-
-
-def _check_external(graph: Path, about: About) -> None:
-    """Refuse weights in files that are not listed, and 8-bit weights without a reference."""
-    try:
-        locations, operators = _graph_facts(graph)
-    except (ValueError, IndexError) as error:
-        raise _damaged(graph, error) from None
-    for location in sorted(locations - set(about.files)):
-        raise InputError(
-            f"{graph} takes weights from {printable(location)!r:.80}, which {DESCRIPTION} does not "
-            "list: export the model again."
-        )
-    for location in sorted(locations):
-        if not (graph.parent / location).is_file():
-            raise _missing(graph.parent / location)
-    unchecked = ("images" if graph.name == IMAGE else "texts") not in about.reference
-    if unchecked and (found := sorted(operators & _EIGHT_BITS)):
-        raise InputError(
-            f"{graph} computes in 8 bits ({found[0]}) and {DESCRIPTION} holds no reference "
-            "features to check it against: export the model with this crg, then convert it."
-        )
-
-
-# The part of ONNX's protocol buffers that leads to tensors: field numbers by kind of message.
-_FIELDS = {
-    "model": {7: "graph", 20: "training", 25: "function"},
-    "training": {1: "graph", 2: "graph"},
-    "graph": {1: "node", 5: "tensor", 15: "sparse"},
-    "function": {7: "node", 11: "attribute"},
-    "node": {4: "operator", 5: "attribute"},
-    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
-    "sparse": {1: "tensor", 2: "tensor"},
-    "tensor": {13: "external"},
-    "external": {1: "key", 2: "value"},
-}
-_EIGHT_BITS = frozenset(
-    ["ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul", "DynamicQuantizeLinear",
-     "DynamicQuantizeMatMul", "MatMulIntegerToFloat", "QuantizeLinear", "QGemm"]
-)  # fmt: skip
-
-
-def _graph_facts(file: Path) -> tuple[set[str], set[str]]:
-    """The files that a graph takes weights from, and the names of its operators."""
-    locations, operators = set(), set()
-    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        waiting = [("model", 0, len(data))]
-        while waiting:
-            kind, start, end = waiting.pop()
-            entry = {}
-            for number, first, last in _fields(data, start, end):
-                inner = _FIELDS[kind].get(number)
-                if inner in _FIELDS:
-                    waiting.append((str(inner), first, last))
-                elif inner is not None:
-                    entry[inner] = data[first:last].decode("utf-8", "replace")
-            if kind == "external" and entry.get("key") == "location":
-                locations.add(entry.get("value", ""))
-            if "operator" in entry:
-                operators.add(entry["operator"])
-    return locations, operators
-
-
-def _fields(data: mmap.mmap, at: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Number, start and end of each field of a message that has a length."""
-    while at < end:
-        tag, at = _varint(data, at)
-        length = {1: 8, 5: 4}.get(tag & 7, 0)
-        if tag & 7 == 0:
-            _, at = _varint(data, at)
-        elif tag & 7 == 2:
-            length, at = _varint(data, at)
-        elif not length:
-            raise ValueError("not a graph of ONNX")
-        if at + length > end:
-            raise ValueError("truncated")
-        if tag & 7 == 2:
-            yield tag >> 3, at, at + length
-        at += length
-
-
-def _varint(data: mmap.mmap, at: int) -> tuple[int, int]:
-    """An integer in groups of seven bits, and the position behind it."""
-    number = 0
-    for shift in range(0, 70, 7):
-        byte = data[at]
-        at += 1
-        number |= (byte & 127) << shift
-        if byte < 128:
-            return number, at
-    raise ValueError("not a graph of ONNX")

@@ -6,23 +6,23 @@ import contextlib
 import copy
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from crg.encoders.torch_encoder import TorchEncoder, tensors_only, weights_fingerprint
+import numpy as np
+
+from crg.encoders.torch_encoder import TorchEncoder
 from crg.encoders.weights import (
     fetch_weights,
     is_torchscript,
     load_weights,
     parse_name,
     published_at,
-    published_configuration,
-    published_tags,
 )
 from crg.extras import first_line, install, library
-from crg.images.preprocessing import Preprocessing
+from crg.images.preprocessing import Interpolation, Preprocessing
 from crg.types import InputError
 
 _FOLDERS = ("local-dir:", "hf-hub:")  # open_clip's own names: configuration and weights together
@@ -41,7 +41,7 @@ class OpenClip(TorchEncoder):
         library("open_clip", "openclip")
         super().__init__(device, precision)
         self.name = name
-        with _quietly():
+        with _quietly(name):
             if name.startswith(_FOLDERS):
                 known_as, quick_gelu = name, False
                 model, self.source = _from_folder(name)
@@ -53,13 +53,8 @@ class OpenClip(TorchEncoder):
         configuration["quick_gelu"] = quick_gelu or bool(configuration.get("quick_gelu"))
         self.configuration = configuration
         self.preprocessing = _preprocessing(known_as, model.visual.preprocess_cfg)
-        facts = {"model": configuration, "pictures": asdict(self.preprocessing)}
-        self.fingerprint = weights_fingerprint(model, facts)
         self.width = int(configuration["embed_dim"])
-        self.logit_scale = float(model.logit_scale.detach().exp())
-        bias = getattr(model, "logit_bias", None)
-        self.logit_bias = 0.0 if bias is None else float(bias.detach())
-        self.model = model.eval().requires_grad_(False).to(self.device)
+        self.use(model, {"model": configuration, "pictures": asdict(self.preprocessing)})
 
     def promptable(self) -> OpenClipPrompts:
         """The text encoder in fp32, which takes context vectors in place of words."""
@@ -80,20 +75,26 @@ def _from_weights(name: str, weights: str | Path) -> tuple[Any, str, bool]:
         file, source, habits = weights, str(weights), _habits(name, weights)
     else:
         file, source = fetch_weights(name, weights), published_at(name, weights)
-        habits = published_configuration(name, weights)
+        habits = library("open_clip", "openclip").get_pretrained_cfg(name, weights)
     quick_gelu = bool(habits.get("quick_gelu"))
     prepared = {key: habits[key] for key in _PREPARED if key in habits}
-    model = _created(name, force_quick_gelu=quick_gelu, force_preprocess_cfg=prepared)
+    model = library("open_clip", "openclip").create_model(
+        name,
+        pretrained_text=False,
+        force_quick_gelu=quick_gelu,
+        force_preprocess_cfg=prepared,
+    )
     load_weights(model, file)
     return model, source, quick_gelu
 
 
 def _from_folder(name: str) -> tuple[Any, str]:
+    """A model whose configuration and weights are in one folder, and that folder."""
     place = name.split(":", 1)[1]
     try:
-        with tensors_only():
-            return _created(name, require_pretrained=True), place
-    except InputError:
+        options = {"pretrained_text": False, "require_pretrained": True}
+        return library("open_clip", "openclip").create_model(name, **options), place
+    except ModuleNotFoundError:
         raise
     except Exception as error:
         raise InputError(
@@ -107,27 +108,19 @@ def _habits(model: str, file: Path) -> dict[str, Any]:
 
     OpenAI's own archives are the exception: they always use the quick GELU.
     """
-    published = [published_configuration(model, tag) for tag in published_tags(model)]
+    open_clip = library("open_clip", "openclip")
+    tags = open_clip.list_pretrained_tags_by_model(model)
+    published = [open_clip.get_pretrained_cfg(model, tag) for tag in tags]
     first = published[0] if published else {}
     agreed = {key: first[key] for key in first if all(p.get(key) == first[key] for p in published)}
     return agreed | ({"quick_gelu": True} if is_torchscript(file) else {})
 
 
-def _created(name: str, **options: Any) -> Any:
-    open_clip = library("open_clip", "openclip")
-    try:
-        return open_clip.create_model(name, pretrained_text=False, **options)
-    except (ModuleNotFoundError, RuntimeError) as error:
-        if "transformers" not in str(error):
-            raise
-        raise InputError(_needs_transformers(name, error)) from None
-
-
 def _tokenizer(name: str) -> Any:
     try:
         return library("open_clip", "openclip").get_tokenizer(name)
-    except ModuleNotFoundError as error:
-        raise InputError(_needs_transformers(name, error)) from None
+    except ModuleNotFoundError:
+        raise
     except Exception as error:
         raise InputError(
             f"The tokenizer of {name} cannot be loaded ({first_line(error)}): "
@@ -137,43 +130,39 @@ def _tokenizer(name: str) -> Any:
 
 
 def _preprocessing(name: str, given: dict[str, Any]) -> Preprocessing:
-    size = given["size"]
-    height, width = size if isinstance(size, (tuple, list)) else (size, size)
+    height, width = np.broadcast_to(given["size"], 2).tolist()
     if height != width or given["resize_mode"] not in ("shortest", "squash"):
         raise InputError(
             f"{name} wants images of {height} x {width} pixels fitted by "
             f"{given['resize_mode']!r}, which crg cannot make: choose another model."
         )
-    return Preprocessing(
-        size=int(height),
-        mean=_channels(given["mean"]),
-        std=_channels(given["std"]),
-        interpolation="bilinear" if given["interpolation"] == "bilinear" else "bicubic",
-        fit=given["resize_mode"],
+    mean, std = (
+        tuple(np.broadcast_to(np.asarray(given[key], np.float64), 3).tolist())
+        for key in ("mean", "std")
     )
-
-
-def _channels(given: Any) -> tuple[float, float, float]:
-    red, green, blue = given if isinstance(given, (tuple, list)) else (given,) * 3
-    return float(red), float(green), float(blue)
-
-
-def _needs_transformers(name: str, error: Exception) -> str:
-    return (
-        f"{name} reads text with a tokenizer from Hugging Face ({first_line(error)}): "
-        f"{install('huggingface')}."
-    )
+    how: Interpolation = "bilinear" if given["interpolation"] == "bilinear" else "bicubic"
+    return Preprocessing(height, mean, std, how, given["resize_mode"])
 
 
 @contextlib.contextmanager
-def _quietly() -> Iterator[None]:
-    """Keep open_clip from writing to the screen and from setting up the log of the program."""
+def _quietly(name: str) -> Iterator[None]:
+    """Keep open_clip from writing to the screen and from setting up the log of the program.
+
+    A tokenizer of the model ``name`` that needs transformers is reported with the extra.
+    """
     root, silent = logging.getLogger(), logging.NullHandler()
     root.addHandler(silent)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
+    except (ModuleNotFoundError, RuntimeError) as error:
+        if "transformers" not in str(error):
+            raise
+        raise InputError(
+            f"{name} reads text with a tokenizer from Hugging Face ({first_line(error)}): "
+            f"{install('huggingface')}."
+        ) from None
     finally:
         root.removeHandler(silent)
 
@@ -188,10 +177,12 @@ class OpenClipPrompts:
     """
 
     def __init__(self, name: str, model: Any, tokenizer: Any) -> None:
-        self.name = name
-        self.tokenizer = tokenizer
-        self.model = _text_half(model)
+        self.name, self.tokenizer = name, tokenizer
+        self.model = copy.copy(model)  # without the image tower; the text tower shares its weights
+        self.model._modules = {n: part for n, part in model._modules.items() if n != "visual"}
+        self.model.eval().requires_grad_(False)
         self._path = _embedding_path(name, self.model)
+        self._embedding = self.model.get_submodule(self._path)
         self._start = _tokens_before_words(tokenizer)
         self._ids: dict[tuple[int, tuple[str, ...]], Any] = {}
 
@@ -207,41 +198,25 @@ class OpenClipPrompts:
 
         Endings that are too long are cut as the tokenizer cuts any sentence.
         """
-        functional = library("torch", "openclip").nn.functional
         ids = self._sentences(context.shape[-2], tuple(endings))
         rows = context.to(self._embedding.weight).expand(len(ids), *context.shape[-2:])
         model, ids = shortened(self.model, self._path, ids)
-        spliced = with_part(model, self._path, self._splice(rows))
-        return functional.normalize(spliced.encode_text(ids), dim=-1)
-
-    @property
-    def _embedding(self) -> Any:
-        return self.model.get_submodule(self._path)
-
-    def _splice(self, rows: Any) -> Callable[[Any], Any]:
-        """What takes the place of the table of embeddings: the same, but for the context."""
-        torch, table, start = library("torch", "openclip"), self._embedding, self._start
+        torch, start, end = library("torch", "openclip"), self._start, self._start + rows.shape[1]
 
         def embed(ids: Any) -> Any:
-            words = table(ids)
-            end = start + rows.shape[1]
+            words = self._embedding(ids)
             return torch.cat([words[:, :start], rows.to(words), words[:, end:]], dim=1)
 
-        return embed
+        spliced = with_part(model, self._path, embed)
+        return torch.nn.functional.normalize(spliced.encode_text(ids), dim=-1)
 
     def _sentences(self, n_vectors: int, endings: tuple[str, ...]) -> Any:
         """Token ids (K, L) of M placeholders and the ending."""
         key = (n_vectors, endings)
-        if key not in self._ids:
-            placeholders = " ".join([_PLACEHOLDER] * n_vectors)
-            ids = self.tokenizer([f"{placeholders} {ending}" for ending in endings])
-            self._check(ids, n_vectors)
-            if len(self._ids) >= _CACHED_LISTS:
-                self._ids.clear()
-            self._ids[key] = ids.to(self._embedding.weight.device)
-        return self._ids[key]
-
-    def _check(self, ids: Any, n_vectors: int) -> None:
+        if key in self._ids:
+            return self._ids[key]
+        placeholders = " ".join([_PLACEHOLDER] * n_vectors)
+        ids = self.tokenizer([f"{placeholders} {ending}" for ending in endings])
         most = ids.shape[1] - self._start - 2  # one for a class name and one for the end
         if n_vectors > most:
             raise InputError(
@@ -254,6 +229,10 @@ class OpenClipPrompts:
                 f"The tokenizer of {self.name} does not keep words in their places: "
                 "tune prompts in another model."
             )
+        if len(self._ids) >= _CACHED_LISTS:
+            self._ids.clear()
+        self._ids[key] = ids.to(self._embedding.weight.device)
+        return self._ids[key]
 
     def _tokens(self, words: str) -> list[int]:
         """Token ids of words without what marks a beginning and an end."""
@@ -261,13 +240,6 @@ class OpenClipPrompts:
             return list(self.tokenizer.encode(words))
         clean = self.tokenizer.clean_fn(words)
         return list(self.tokenizer.tokenizer(clean, add_special_tokens=False).input_ids)
-
-
-def _text_half(model: Any) -> Any:
-    """The model without its image tower, which shares the weights of the text tower."""
-    half = copy.copy(model)
-    half._modules = {name: part for name, part in model._modules.items() if name != "visual"}
-    return half.eval().requires_grad_(False)
 
 
 def _embedding_path(name: str, model: Any) -> str:

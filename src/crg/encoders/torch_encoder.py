@@ -1,12 +1,10 @@
-"""What encoders on torch share: device and precision, safe loading, bytes in, unit features out."""
+"""What encoders on torch share: device and precision, bytes in, unit features out."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
@@ -24,7 +22,7 @@ _TEXTS_AT_ONCE = 256
 
 
 class TorchEncoder:
-    """An Encoder whose image and text encoders are functions of tensors."""
+    """An Encoder on torch; a subclass loads the model and gives features as tensors."""
 
     preprocessing: Preprocessing
     width: int
@@ -41,44 +39,46 @@ class TorchEncoder:
         """Features (n, D) of texts."""
         raise NotImplementedError
 
+    def use(self, model: Any, configuration: dict[str, Any]) -> None:
+        """Freeze ``model`` on the device; take its scale and bias, and hash all that decides it."""
+        self.logit_scale = float(model.logit_scale.detach().exp())
+        bias = getattr(model, "logit_bias", None)
+        self.logit_bias = 0.0 if bias is None else float(bias.detach())
+        digest = hashlib.sha256(json.dumps(configuration, sort_keys=True, default=str).encode())
+        for name, tensor in sorted(model.state_dict().items()):
+            digest.update(f"\0{name}\0{tuple(tensor.shape)}\0".encode())
+            digest.update(tensor.detach().cpu().contiguous().numpy().data)
+        self.fingerprint = digest.hexdigest()
+        self.model = model.eval().requires_grad_(False).to(self.device)
+
     def encode_images(self, pixels: Pixels) -> Vectors:
         """Unit features (B, D) for pixels (B, S, S, 3)."""
         check_pixels(pixels, self.preprocessing)
         size = 64 if self.device.startswith("cpu") else 256
-        return encode_in_pieces(pixels, self._image_features, size, self.width, "images")
+        run = lambda rows: self._run(lambda: self.image_rows(self._normalised(rows)))  # noqa: E731
+        return encode_in_pieces(pixels, run, size, self.width, "images")
 
     def encode_texts(self, texts: Sequence[str]) -> Vectors:
         """Unit features (n, D); words beyond the context length are cut off."""
-        rows = check_texts(texts)
-        return encode_in_pieces(rows, self._text_features, _TEXTS_AT_ONCE, self.width, "texts")
+        run = lambda rows: self._run(lambda: self.text_rows(rows))  # noqa: E731
+        return encode_in_pieces(check_texts(texts), run, _TEXTS_AT_ONCE, self.width, "texts")
 
-    def _image_features(self, pixels: Pixels) -> Vectors:
+    def _normalised(self, pixels: Pixels) -> Any:
         torch = library("torch", "openclip")
         std = torch.tensor(self.preprocessing.std, device=self.device).reshape(3, 1, 1)
         mean = torch.tensor(self.preprocessing.mean, device=self.device).reshape(3, 1, 1)
         # copied to the device as bytes, a quarter of the size of floats
         copied = torch.from_numpy(np.array(pixels)).to(self.device).permute(0, 3, 1, 2)
-        with self._computing():
-            return _on_host(self.image_rows(copied / (255 * std) - mean / std))
+        return copied / (255 * std) - mean / std
 
-    def _text_features(self, texts: list[str]) -> Vectors:
-        with self._computing():
-            return _on_host(self.text_rows(texts))
-
-    @contextlib.contextmanager
-    def _computing(self) -> Iterator[None]:
-        """No gradients, and products in the lower precision where one was chosen."""
+    def _run(self, compute: Callable[[], Any]) -> Vectors:
+        """Compute without gradients, with products in the lower precision if one was chosen."""
         torch = library("torch", "openclip")
         lower = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(self.precision)
         place = torch.device(self.device).type
-        lowered = torch.autocast(place, dtype=lower, enabled=lower is not None)
-        with torch.inference_mode(), lowered:
-            yield
-
-
-def _on_host(features: Any) -> Vectors:
-    vectors: Vectors = features.float().cpu().numpy()
-    return vectors
+        with torch.inference_mode(), torch.autocast(place, lower, enabled=lower is not None):
+            features: Vectors = compute().float().cpu().numpy()
+        return features
 
 
 def choose_device(wanted: str | None) -> str:
@@ -107,33 +107,6 @@ def choose_precision(wanted: str | None, device: str) -> str:
     if wanted == "fp16" and device.startswith("cpu"):
         raise InputError("fp16 is slow on a processor: use bf16 or fp32, or a GPU.")
     return wanted
-
-
-@contextlib.contextmanager
-def tensors_only() -> Iterator[None]:
-    """Let torch unpickle nothing but tensors.
-
-    open_clip asks for that too, but after a TypeError it tries again without, which older
-    versions of torch understand as permission to run whatever the file holds.
-    """
-    variable = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
-    before = os.environ.get(variable)
-    os.environ[variable] = "1"
-    try:
-        yield
-    finally:
-        del os.environ[variable]
-        if before is not None:
-            os.environ[variable] = before
-
-
-def weights_fingerprint(model: Any, configuration: dict[str, Any]) -> str:
-    """A hash of every weight and of the architecture, however they were stored."""
-    digest = hashlib.sha256(json.dumps(configuration, sort_keys=True, default=str).encode())
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"\0{name}\0{tuple(tensor.shape)}\0".encode())
-        digest.update(tensor.detach().cpu().contiguous().numpy().data)
-    return digest.hexdigest()
 
 
 def check_reachable(address: str) -> None:

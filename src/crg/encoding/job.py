@@ -1,7 +1,8 @@
 """The encoding job: plan the store, find the blocks on disk, encode the others.
 
 The key of a store names everything that decides its bytes, so that a store made from anything
-else is refused.
+else is refused. How many images the encoder gets at once can change the last bit of their
+features, so the batches of a block depend on the block and on ``batch`` alone, never on timing.
 """
 
 from __future__ import annotations
@@ -9,37 +10,56 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from crg.encoders.base import Encoder, Vectors
-from crg.encoding.blocks import BlockOptions, EncodedBlock, encode_blocks
 from crg.encoding.variations import Variations
 from crg.features.files import read_features
 from crg.features.store import (
     CONTENT,
     GENERATED,
+    HALF,
     VARIATIONS,
     Block,
     Header,
+    Numbers,
     StoreWriter,
     digest,
     read_header,
     writing,
 )
 from crg.images.image_set import ImageSet
-from crg.images.views import Recipe
-from crg.prompts import (
-    Cache,
-    Descriptions,
-    Mode,
-    class_prompts,
-    distinct_names,
-    encode_classes,
-)
+from crg.images.preprocessing import Pixels
+from crg.images.views import Recipe, iter_views
+from crg.prompts import Cache, Descriptions, Mode, class_prompts, distinct_names, encode_classes
+from crg.threads import processors
 from crg.types import InputError
+
+# The number of a block, its features (n, V, D), and for each unreadable image its place in the
+# block, where the features are zeros, with the reason.
+EncodedBlock: TypeAlias = tuple[int, Numbers, dict[int, str]]
+
+
+@dataclass(frozen=True)
+class BlockOptions:
+    """How every block of a job is encoded."""
+
+    recipe: Recipe
+    batch: int  # views that the encoder gets at once
+    skip_unreadable: bool
+    variations: Variations | None = None
+
+    @property
+    def n_views(self) -> int:
+        """V, the generated ones included."""
+        return self.recipe.views + (self.variations.count if self.variations else 0)
+
 
 Run: TypeAlias = Callable[
     [Sequence[ImageSet], Encoder, BlockOptions, Callable[[int], None]],
@@ -62,15 +82,8 @@ class Wording:
         self, dataset: ImageSet, encoder: Encoder, on_note: Callable[[str], None] | None
     ) -> Vectors:
         """The text features (K, D) of the classes."""
-        return encode_classes(
-            encoder,
-            dataset.class_names,
-            self._templates(dataset),
-            self.descriptions,
-            self.mode,
-            self.cache,
-            on_note,
-        )
+        templates, how = self._templates(dataset), (self.descriptions, self.mode, self.cache)
+        return encode_classes(encoder, dataset.class_names, templates, *how, on_note)
 
     def key(self, dataset: ImageSet) -> dict[str, Any]:
         """The entries in the key of a store that decide its text features."""
@@ -91,8 +104,7 @@ def make_plan(
     """The store for these images, this encoder, these views and these prompts, in blocks."""
     variations, size = options.variations, images_per_block(options.n_views)
     key = _key(dataset, encoder, options.recipe) | wording.key(dataset) | {"block": size}
-    if variations:  # a store without generated views has no such entry
-        key[GENERATED] = variations.count
+    key |= {GENERATED: variations.count} if variations else {}
     header = Header(
         key=key | _content(dataset, variations),
         class_names=list(distinct_names(dataset.class_names)),
@@ -250,3 +262,58 @@ def summary_of(folder: Path, reused: int | None = None, verify: bool = True) -> 
         skipped=tuple(read_header(folder).skipped.items()),
         sha256=features.sha256 or "",
     )
+
+
+def encode_blocks(
+    blocks: Sequence[ImageSet],
+    encoder: Encoder,
+    options: BlockOptions,
+    advance: Callable[[int], None] = lambda images: None,
+    workers: int | None = None,
+) -> Generator[EncodedBlock, None, None]:
+    """Encode one block after the other, while ``workers`` threads make the next views.
+
+    Without a number there is a thread for each processor. ``advance`` is called with the number
+    of images that were just encoded.
+    """
+    threads = processors() if workers is None else workers
+    sources = chain.from_iterable(block.sources for block in blocks)
+    ids = chain.from_iterable(block.ids for block in blocks)
+    more = options.variations.of if options.variations else None
+    views = iter_views(sources, ids, encoder.preprocessing, options.recipe, threads, more)
+    with contextlib.closing(views):
+        for number, block in enumerate(blocks):
+            made = islice(views, len(block))
+            yield number, *_encoded(block, made, encoder, options, advance)
+
+
+def _encoded(
+    block: ImageSet,
+    views: Iterable[Pixels | InputError],
+    encoder: Encoder,
+    options: BlockOptions,
+    advance: Callable[[int], None],
+) -> tuple[Numbers, dict[int, str]]:
+    images = np.zeros((len(block), options.n_views, encoder.width), HALF)
+    unreadable: dict[int, str] = {}
+    numbered, size = enumerate(views), max(1, options.batch // options.n_views)
+    while group := list(islice(numbered, size)):  # unreadable images count as well
+        unreadable |= {place: str(made) for place, made in group if isinstance(made, InputError)}
+        if unreadable and not options.skip_unreadable:
+            break
+        readable = {place: made for place, made in group if not isinstance(made, InputError)}
+        if readable:
+            places = list(readable)
+            pixels = np.concatenate(list(readable.values()))
+            starts = range(0, len(pixels), options.batch)
+            parts = [encoder.encode_images(pixels[at : at + options.batch]) for at in starts]
+            images[places] = np.concatenate(parts).reshape(len(places), options.n_views, -1)
+            peaks = np.abs(images[places]).max(axis=2)  # of each view; NaN stays NaN
+            bad = np.flatnonzero((~np.isfinite(peaks) | (peaks == 0)).any(axis=1))
+            if bad.size:
+                raise InputError(
+                    f"The model gave no usable features for {block.ids[places[bad[0]]]}: "
+                    "use a higher --precision or another --model."
+                )
+        advance(len(group))
+    return images, unreadable

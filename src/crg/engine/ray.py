@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 from crg.encoders import load_encoder
 from crg.encoders.base import Encoder
-from crg.encoding.blocks import BlockOptions, EncodedBlock, encode_blocks
+from crg.encoding.job import BlockOptions, EncodedBlock, encode_blocks
 from crg.engine.worker import OnProgress, Outcome, Report, attempt
 from crg.extras import library
 from crg.images.image_set import ImageSet

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from crg.features.files import Features, read_features
 from crg.features.joining import joined, with_few
-from crg.plugins import load_plugins
+from crg.plugins import load_plugin
 from crg.results.provenance import failed_run
 from crg.results.schema import Failure, Result, RunSpec
 from crg.threads import ONE_THREAD, one_torch_thread
@@ -89,7 +89,8 @@ def run_spec(
     from crg.evaluate import run  # only where something is run, not where it is planned
 
     report(0, 0)
-    load_plugins(spec.plugins)
+    for plugin in spec.plugins:
+        load_plugin(plugin)
     few = None if spec.few is None else spec.few.path
     features = read_with_few(spec.data.path, few, spec.then)
     total = min(len(features), spec.scenario.images or len(features))

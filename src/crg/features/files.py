@@ -1,30 +1,8 @@
 """Feature files: images and class names that were encoded once, for every run to read.
 
-A feature file is an ``.npz`` archive or a ``.safetensors`` file with these names:
-
-==================  ==============  ===================================================
-``image_features``  (N, D) or       one image per row, or V views of it with the
-                    (N, V, D)       original first; float16, float32 or float64
-``text_features``   (K, D)          one class per row
-``class_names``     K strings       distinct
-``logit_scale``     one number      the model's own, 100 for CLIP
-``labels``          (N,) integers   optional: the true class of each image
-``ids``             N names         optional: strings or integers, distinct
-``few_features``    (F, D)          optional: labelled images for few-shot methods
-``few_labels``      (F,) integers   optional: their classes
-``generated``       one integer     optional: how many views, the last ones, were generated
-``text_kind``       one string      optional: where ``text_features`` come from if not from
-                                    the model's own text encoder, such as "simulated";
-                                    "clip" and "own" say that they do
-``model``           one string      optional: what encoded them; files of different models
-                                    are never joined into one stream
-==================  ==============  ===================================================
-
-In a safetensors file ``class_names`` and ``ids`` are JSON lists in the metadata,
-``text_kind`` and ``model`` are JSON strings there, and ``logit_scale`` is a tensor or a JSON
-number there.
-Other names are ignored. Vectors need not be of unit length. A folder that ``crg encode`` made,
-a store, is read like a file.
+``docs/features.md`` lists the names that an ``.npz`` or ``.safetensors`` file has. Other names are
+ignored, and vectors need not be of unit length. A store, a folder that ``crg encode`` made, is
+read like a file.
 """
 
 from __future__ import annotations
@@ -220,8 +198,7 @@ def check_complete(
 
 def _check_vectors(what: str, array: Any, ndims: tuple[int, ...], width: int) -> None:
     """Refuse anything but a stack of finite, non-zero vectors of this width."""
-    array = _floats(what, array)
-    shape = array.shape
+    shape = (array := _floats(what, array)).shape
     if len(shape) not in ndims:
         allowed = " or ".join({2: "(N, D)", 3: "(N, V, D)"}[n] for n in ndims)
         raise InputError(f"{what} has shape {shape}: store it as {allowed}.")
@@ -241,15 +218,14 @@ def _check_vectors(what: str, array: Any, ndims: tuple[int, ...], width: int) ->
         else:
             peaks = np.abs(part).max(axis=-1)
         bad = np.argwhere(~np.isfinite(peaks) | (peaks == 0))
-        if not bad.size:
-            continue
-        first = tuple(bad[0])
-        fault = "is all zeros" if peaks[first] == 0 else "holds NaN or infinite values"
-        view = f", view {first[1]}," if len(first) > 1 else ""
-        raise InputError(
-            f"Row {start + first[0]}{view} of {what} {fault}: "
-            "encode that image again or leave it out."
-        )
+        if bad.size:
+            first = tuple(bad[0])
+            fault = "is all zeros" if peaks[first] == 0 else "holds NaN or infinite values"
+            view = f", view {first[1]}," if len(first) > 1 else ""
+            raise InputError(
+                f"Row {start + first[0]}{view} of {what} {fault}: "
+                "encode that image again or leave it out."
+            )
 
 
 def _checked_labels(what: str, labels: Any, count: int, n_classes: int) -> Numbers:
@@ -268,20 +244,20 @@ def _checked_labels(what: str, labels: Any, count: int, n_classes: int) -> Numbe
 def _checked_generated(stored: Any, n_views: int) -> int:
     """How many of the views a generator made: at least one, and never the original."""
     number = _array("generated", stored)
-    if number.size != 1 or number.dtype.kind not in "iu" or not 0 < int(number.item()) < n_views:
-        raise InputError(
-            f"generated is {stored} but there are {n_views} views, of which the first is the "
-            "original: store how many of the others a generator made."
-        )
-    return int(number.item())
+    if number.size == 1 and number.dtype.kind in "iu" and 0 < int(number.item()) < n_views:
+        return int(number.item())
+    raise InputError(
+        f"generated is {stored} but there are {n_views} views, of which the first is the "
+        "original: store how many of the others a generator made."
+    )
 
 
 def _checked_ids(ids: Any, count: int) -> tuple[SampleId, ...]:
     """``count`` distinct names of images."""
     array = _column("ids", ids, count, "iuUS", "strings or whole numbers")
     names: list[Any] = _decoded(array).tolist()
-    if len(set(names)) != count:
-        [(twice, _)] = Counter(names).most_common(1)
+    [(twice, times)] = Counter(names).most_common(1)
+    if times > 1:
         raise InputError(f"The id {twice!r} occurs more than once: give each image its own.")
     return tuple(names)
 

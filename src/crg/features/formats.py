@@ -7,9 +7,7 @@ Nothing is ever unpickled, so a file from a stranger cannot run code.
 from __future__ import annotations
 
 import json
-import tokenize
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,30 +23,18 @@ from crg.types import InputError, limit, parsed_json
 Raw = dict[str, Any]
 MAX_BYTES = limit("CRG_MAX_FEATURES", 8_000_000_000)  # of compressed members, decompressed
 
-_BROKEN_ZIP = (
-    tokenize.TokenError,  # NumPy reads the start of an array as Python text
-    SyntaxError,
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    ValueError,
-    RuntimeError,  # an encrypted member
-    OSError,
-)
-
 
 def read_raw(path: Path, wanted: Iterable[str]) -> Raw:
     """The values stored under the ``wanted`` names, and ``None`` for every other name."""
     _check_readable(path)
-    reader = _by_suffix(path, _READERS)
+    reader: Callable[..., Raw] = _by_suffix(path, _READERS)
     try:
-        raw: Raw = reader(path, frozenset(wanted))
+        return reader(path, frozenset(wanted))
     except MemoryError:
         raise InputError(
             f"{path} holds an array that does not fit into memory: "
             "split the file or store float16 values."
         ) from None
-    return raw
 
 
 def write_raw(path: Path, values: Mapping[str, Any]) -> None:
@@ -68,18 +54,16 @@ def _by_suffix(path: Path, table: Mapping[str, Callable[..., Any]]) -> Callable[
 
 
 def _check_readable(path: Path) -> None:
-    if not path.exists():
-        raise InputError(f"{path} does not exist: check the path.")
-    if path.is_dir():
-        raise InputError(f"{path} is a folder: give a feature file in it.")
     try:
         with path.open("rb") as file:
-            first = file.read(1)
+            is_empty = not file.read(1)
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist: check the path.") from None
     except OSError as error:
         raise InputError(
-            f"{path} cannot be read ({error.strerror}): check the permissions."
+            f"{path} cannot be read ({error.strerror}): give a feature file that may be read."
         ) from None
-    if not first:
+    if is_empty:
         raise InputError(f"{path} is empty: write it again or restore it from a copy.")
 
 
@@ -90,25 +74,21 @@ def _read_npz(path: Path, wanted: frozenset[str]) -> Raw:
         file.seek(0)
         try:
             with np.load(file, allow_pickle=False) as archive:
-                _check_growth(path, archive.zip)
+                members = archive.zip.infolist()
+                packed = [each for each in members if each.compress_type != zipfile.ZIP_STORED]
+                if sum(each.file_size for each in packed) > MAX_BYTES:
+                    raise InputError(
+                        f"{path} holds more than {MAX_BYTES:,} bytes of compressed numbers: "
+                        "store them without compression or set CRG_MAX_FEATURES."
+                    )
                 return {
                     key: _npz_member(path, archive, key) if key in wanted else None
                     for key in archive.files
                 }
-        except InputError:
+        except (InputError, MemoryError):
             raise
-        except _BROKEN_ZIP as error:
+        except Exception as error:  # NumPy reads the start of an array as Python text
             raise _damaged(path, error) from None
-
-
-def _check_growth(path: Path, archive: zipfile.ZipFile) -> None:
-    """A small file must not become a large one in memory."""
-    packed = [each for each in archive.infolist() if each.compress_type != zipfile.ZIP_STORED]
-    if sum(each.file_size for each in packed) > MAX_BYTES:
-        raise InputError(
-            f"{path} holds more than {MAX_BYTES:,} bytes of compressed numbers: "
-            "store them without compression or set CRG_MAX_FEATURES."
-        )
 
 
 def _npz_member(path: Path, archive: Any, key: str) -> Any:
@@ -128,12 +108,10 @@ def _npz_member(path: Path, archive: Any, key: str) -> Any:
 def _read_safetensors(path: Path, wanted: frozenset[str]) -> Raw:
     try:
         with safe_open(path, framework="np") as file:
-            texts = _metadata(path, file.metadata() or {}, wanted)
-            tensors = {
-                key: file.get_tensor(key) if key in wanted else None
-                for key in file.keys()  # noqa: SIM118
-            }
-            return texts | tensors
+            texts, keys = file.metadata() or {}, file.keys()
+            values = {key: _metadata(path, key, texts[key]) for key in wanted if key in texts}
+            values |= {key: file.get_tensor(key) for key in wanted if key in keys}
+            return dict.fromkeys([*texts, *keys]) | values
     except (SafetensorError, OSError, UnicodeDecodeError) as error:
         raise _damaged(path, error) from None
     except (TypeError, AttributeError) as error:  # NumPy has no bfloat16
@@ -143,20 +121,13 @@ def _read_safetensors(path: Path, wanted: frozenset[str]) -> Raw:
         ) from None
 
 
-def _metadata(path: Path, metadata: Mapping[str, str], wanted: frozenset[str]) -> Raw:
-    values: Raw = {}
-    for key, text in metadata.items():
-        if key not in wanted:
-            values[key] = None
-            continue
-        try:
-            values[key] = parsed_json(text)
-        except ValueError:
-            raise InputError(
-                f"{path} holds {key!r} in its metadata, but not as JSON: "
-                "store json.dumps of the value."
-            ) from None
-    return values
+def _metadata(path: Path, key: str, text: str) -> Any:
+    try:
+        return parsed_json(text)
+    except ValueError:
+        raise InputError(
+            f"{path} holds {key!r} in its metadata, but not as JSON: store json.dumps of the value."
+        ) from None
 
 
 def _write_npz(path: Path, values: Mapping[str, Any]) -> None:

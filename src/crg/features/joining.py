@@ -36,16 +36,14 @@ def joined(parts: Sequence[Features]) -> Features:
     n_ordinary = min(part.n_views - (part.generated or 0) for part in parts)
     n_generated = min(part.generated or 0 for part in parts)
     views = [_cut(part, n_ordinary, n_generated) for part in parts]
-    few = [
-        (part, to) for part, to in zip(parts, places, strict=True) if part.few_labels is not None
-    ]
+    unlabelled = parts[0].labels is None
+    pairs = list(zip(parts, places, strict=True))
+    few = [(part, to) for part, to in pairs if part.few_labels is not None]
     kinds = list(dict.fromkeys(part.text_kind for part in parts if part.text_kind))
     return Features(
         image_features=np.concatenate(views),
         task=task,
-        labels=None
-        if parts[0].labels is None
-        else np.concatenate([to[part.labels] for part, to in zip(parts, places, strict=True)]),
+        labels=None if unlabelled else np.concatenate([to[part.labels] for part, to in pairs]),
         ids=tuple(f"{k}/{name}" for k, part in enumerate(parts) for name in part.sample_ids),
         few_features=np.concatenate([part.few_features for part, _ in few]) if few else None,
         few_labels=np.concatenate([to[part.few_labels] for part, to in few]) if few else None,
@@ -72,15 +70,15 @@ def _check_alike(parts: Sequence[Features]) -> None:
     first = parts[0]
     for part in parts[1:]:
         pair = f"{first.source or 'the first file'} and {part.source or 'a later one'}"
-        if part.task.width != first.task.width:
-            widths = f"{first.task.width} and {part.task.width}"
-            raise InputError(f"{pair} are {widths} wide: encode both with the same model.")
-        if not math.isclose(part.task.logit_scale, first.task.logit_scale, rel_tol=1e-5):
-            scales = f"{first.task.logit_scale:g} and {part.task.logit_scale:g}"
-            raise InputError(f"{pair} have scales {scales}: encode both with the same model.")
-        if first.model and part.model and part.model != first.model:
-            models = f"{first.model} and {part.model}"
-            raise InputError(f"{pair} come from {models}: encode both with the same model.")
+        one, other, fault = first.task, part.task, None
+        if one.width != other.width:
+            fault = f"are {one.width} and {other.width} wide"
+        elif not math.isclose(one.logit_scale, other.logit_scale, rel_tol=1e-5):
+            fault = f"have scales {one.logit_scale:g} and {other.logit_scale:g}"
+        elif first.model and part.model and part.model != first.model:
+            fault = f"come from {first.model} and {part.model}"
+        if fault:
+            raise InputError(f"{pair} {fault}: encode both with the same model.")
         if (part.labels is None) != (first.labels is None):
             raise InputError(f"Only one of {pair} has labels: give them to both or to neither.")
 

@@ -163,19 +163,16 @@ def read_store(folder: Path, verify: bool = True) -> tuple[dict[str, Any], str]:
             f"{folder} is not finished: "
             "run the same crg encode again, which continues where it stopped."
         )
-    raw = {
+    facts = asdict(header)
+    raw = {name: facts[name] for name in ("class_names", "logit_scale", "ids", "labels")}
+    raw |= {
         "image_features": _mapped(folder, header, IMAGES, verify),
         "text_features": np.array(_mapped(folder, header, TEXT, True)),
-        "class_names": header.class_names,
-        "logit_scale": header.logit_scale,
-        "ids": header.ids,
-        "labels": header.labels,
-        "model": header.key.get("model"),
         "generated": header.key.get(GENERATED),
         "prompts": header.key.get("template list"),
-        "dataset": header.key.get("dataset"),
+        **{name: header.key.get(name) for name in ("model", "dataset")},
     }
-    return raw, digest(asdict(header))
+    return raw, digest(facts)
 
 
 def _mapped(folder: Path, header: Header, name: str, verify: bool) -> Numbers:
@@ -245,7 +242,7 @@ class StoreWriter:
                     f"{folder} lacks images that could not be read ({len(header.skipped)}): accept "
                     "that with --skip-unreadable, or repair them and encode into another folder."
                 )
-            self._remove_blocks()  # the last process was killed before it could
+            shutil.rmtree(folder / BLOCKS, ignore_errors=True)  # the last process was killed
         else:
             make_folder(folder / BLOCKS, "--out")
             for number in range(len(blocks)):
@@ -302,7 +299,7 @@ class StoreWriter:
             np.save(file, np.asarray(text, dtype="<f4"))
         sums = {name: file_sha256(self.folder / name) for name in (IMAGES, TEXT)}
         write_header(self.folder, replace(header, checksums=sums))
-        self._remove_blocks()
+        shutil.rmtree(self.folder / BLOCKS, ignore_errors=True)
         self.finished = True
 
     def _path(self, number: int) -> Path:
@@ -317,9 +314,6 @@ class StoreWriter:
             raise InputError(f"{self._path(number)} was made from other images: encode them again.")
         reasons = json.loads(str(raw["skipped"]))
         return raw["images"], {int(row): why for row, why in reasons.items()}
-
-    def _remove_blocks(self) -> None:
-        shutil.rmtree(self.folder / BLOCKS, ignore_errors=True)
 
     def _check_room(self) -> None:
         """Refuse a disk that is too small now rather than after hours."""
@@ -355,13 +349,9 @@ def _check_same(folder: Path, header: Header, plan: Header) -> None:
     """
     stored, asked = header.key, json.loads(json.dumps(plan.key))
     free = () if header.finished else (CONTENT, VARIATIONS)
-    names = [
-        name
-        for name in {**stored, **asked}
-        if name not in free and stored.get(name) != asked.get(name)
-    ]
-    plain = [name for name in names if name not in (*_DIGESTS, "block")] or names
-    if plain:
+    names = [each for each in stored | asked if stored.get(each) != asked.get(each)]
+    names = [name for name in names if name not in free]
+    if plain := [name for name in names if name not in (*_DIGESTS, "block")] or names:
         differences = ", ".join(
             f"{name} is {_shown(name, stored)} in the store but {_shown(name, asked)} was asked for"
             for name in plain

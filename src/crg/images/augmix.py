@@ -20,8 +20,8 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from crg.images import pixel_kernels
+from crg.images.preprocessing import Pixels
 
-Pixels: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 CHAINS, DEPTH = 3, 3
 _PER_OPERATION = 3  # random numbers: which, how strong, which sign
 _PER_CHAIN = 1 + DEPTH * _PER_OPERATION
@@ -65,12 +65,11 @@ def mix(view: Pixels, mixture: Mixture, compiled: bool = True) -> None:
             kernels.add_share(made.reshape(-1), share, total.reshape(-1))
         kernels.finish(total.reshape(-1), view.reshape(-1))
         return
-    crop = Image.fromarray(view)
     for chain, share in zip(chains, shares[1:], strict=True):
-        total += (
-            np.asarray(reduce(lambda crop, each: _BY_PILLOW[each.name](crop, each), chain, crop))
-            * share
-        )
+        crop = Image.fromarray(view)
+        for each in chain:
+            crop = _BY_PILLOW[each.name](crop, each)
+        total += np.asarray(crop) * share
     view[:] = np.minimum(total + np.float32(0.5), 255)
 
 
@@ -83,21 +82,13 @@ def _operation(draws: Sequence[float], side: int) -> Operation:
 def _rotation(degrees: int, side: int) -> Operation:
     """About the centre; the angle is reduced and rounded as Pillow does it."""
     if degrees == 0:
-        return _shift(0, 0)
+        return Operation("shift")
     angle, centre = -math.radians(degrees % 360), side / 2
     cos, sin = round(math.cos(angle), 15), round(math.sin(angle), 15)
     minus_sin = round(-math.sin(angle), 15)
     x = cos * -centre + sin * -centre + 0.0 + centre
     y = minus_sin * -centre + cos * -centre + 0.0 + centre
     return Operation("affine", 0, (cos, sin, x, minus_sin, cos, y))
-
-
-def _shift(x: int, y: int) -> Operation:
-    return Operation("shift", 0, (1, 0, x, 0, 1, y))
-
-
-def _shear(x: float, y: float) -> Operation:
-    return Operation("affine", 0, (1, x, 0, y, 1, 0))
 
 
 # Of a level in [0, 1], a sign and the side of the image.
@@ -107,10 +98,10 @@ _OPERATIONS: tuple[Callable[[float, int, int], Operation], ...] = (
     lambda level, sign, side: Operation("posterize", 4 - int(level * 4)),
     lambda level, sign, side: _rotation(sign * int(level * 30), side),
     lambda level, sign, side: Operation("solarize", 256 - int(level * 256)),
-    lambda level, sign, side: _shear(sign * level * 0.3, 0),
-    lambda level, sign, side: _shear(0, sign * level * 0.3),
-    lambda level, sign, side: _shift(sign * int(level * side / 3), 0),
-    lambda level, sign, side: _shift(0, sign * int(level * side / 3)),
+    lambda level, sign, side: Operation("affine", 0, (1, sign * level * 0.3, 0, 0, 1, 0)),
+    lambda level, sign, side: Operation("affine", 0, (1, 0, 0, sign * level * 0.3, 1, 0)),
+    lambda level, sign, side: Operation("shift", 0, (1, 0, sign * int(level * side / 3), 0, 1, 0)),
+    lambda level, sign, side: Operation("shift", 0, (1, 0, 0, 0, 1, sign * int(level * side / 3))),
 )
 
 

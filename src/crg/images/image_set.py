@@ -60,12 +60,10 @@ class ImageSet:
         digest = hashlib.sha256("\n".join(self.class_names).encode())
         labels = self.labels if self.labels is not None else [-1] * len(self)
         for name, label, source in zip(self.ids, labels, self.sources, strict=True):
-            facts = _facts(source)
+            facts: object = "missing"
+            if not isinstance(source, Path):
+                facts = source.describe()
+            elif source.exists():
+                facts = source.stat().st_size
             digest.update(f"\0{name}\0{label}\0{facts}".encode("utf-8", "surrogateescape"))
         return digest.hexdigest()
-
-
-def _facts(source: Source) -> str:
-    if isinstance(source, Path):
-        return str(source.stat().st_size) if source.exists() else "missing"
-    return source.describe()

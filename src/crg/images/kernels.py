@@ -12,11 +12,13 @@ is a sum of long rows, which the compiler vectorises.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 from numba import njit
+
+from crg.images import resampling
+from crg.images.resampling import TOGETHER as _TOGETHER
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,arg-type"
 
@@ -24,8 +26,25 @@ from numba import njit
 compiled: Any = njit(cache=True, nogil=True, error_model="numpy")
 _BITS = 22
 _HALF = np.int32(1 << (_BITS - 1))
-_ONE = float(1 << _BITS)
-_TOGETHER = 4  # lines that are handled in one go
+axis_weights = compiled(resampling.axis_weights)
+
+
+@compiled
+def resize(lines, one, other, bicubic, flip_one, flip_other, out):
+    """Resize one direction, whose ``lines`` are rows, then the other, whose lines become rows.
+
+    A direction is where it begins in the image, its length, the length it is scaled to, and
+    where the square begins in that.
+    """
+    side = out.shape[0]
+    first, weights = axis_weights(one[1], one[2], one[3], side, bicubic)
+    then, more = axis_weights(other[1], other[2], other[3], side, bicubic)
+    low, high = then[0], min(other[1], then[-1] + more.shape[1])  # of the other, what is needed
+    made = np.empty((side, 3 * (high - low)), np.uint8)
+    combine_lines(lines, one[0], one[1], 3 * (other[0] + low), first, weights, flip_one, made)
+    turned = np.empty((high - low, 3 * side), np.uint8)
+    transpose(made, turned)
+    combine_lines(turned, 0, high - low, 0, then - low, more, flip_other, out)
 
 
 @compiled
@@ -38,41 +57,6 @@ def combine_lines(source, at, length, offset, first, weights, flipped, out):
     last, sums = out.shape[0] - 1, np.empty(out.shape[1], np.int32)
     for i in range(out.shape[0]):
         combine(lines, first[i], weights[i], sums, out[last - i if flipped else i])
-
-
-@compiled
-def axis_weights(length, scaled, begin, side, bicubic):
-    """For each of ``side`` places from ``begin`` on, the first pixel and the weights from there."""
-    step = length / scaled
-    stretch = max(step, 1.0)
-    reach = (2.0 if bicubic else 1.0) * stretch
-    n = min(length, math.ceil(reach) * 2 + 1)
-    n += -n % _TOGETHER
-    first, weights = np.empty(side, np.int64), np.zeros((side, n), np.int32)
-    row = np.empty(n)
-    for i in range(side):
-        centre = (begin + i + 0.5) * step
-        low = max(int(centre - reach + 0.5), 0)
-        high = min(int(centre + reach + 0.5), length)
-        total = 0.0
-        for j in range(high - low):
-            row[j] = kernel((j + low - centre + 0.5) / stretch, bicubic)
-            total += row[j]
-        for j in range(high - low):
-            weights[i, j] = math.floor(row[j] / total * _ONE + 0.5)
-        first[i] = low
-    return first, weights
-
-
-@compiled
-def kernel(distance, bicubic):
-    """How much a pixel at this distance counts."""
-    x = abs(distance)
-    if not bicubic:
-        return max(1.0 - x, 0.0)
-    if x < 1.0:
-        return (1.5 * x - 2.5) * x * x + 1.0
-    return (((x - 5.0) * x + 8.0) * x - 4.0) * -0.5 if x < 2.0 else 0.0
 
 
 @compiled

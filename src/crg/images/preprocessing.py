@@ -76,7 +76,9 @@ def random_crop(
         top = int(draws[_ROW] * (height - crop_height + 1))
         left = int(draws[_COLUMN] * (width - crop_width + 1))
     else:
-        crop_width, crop_height = _largest_size(width, height)
+        narrowest, widest = _ASPECTS  # the most of an image that keeps within them
+        crop_width = round(height * widest) if width / height > widest else width
+        crop_height = round(width / narrowest) if width / height < narrowest else height
         top, left = (height - crop_height) // 2, (width - crop_width) // 2
     flipped = draws[_FLIP] < 0.5
     return Crop(left, top, crop_width, crop_height, (side, side), 0, 0, flipped, how)
@@ -94,16 +96,6 @@ def _random_size(
         if 0 < across <= width and 0 < down <= height:
             return across, down
     return 0, 0
-
-
-def _largest_size(width: int, height: int) -> tuple[int, int]:
-    """The most of an image that keeps within the aspects."""
-    narrowest, widest = _ASPECTS
-    if width / height < narrowest:
-        return width, round(width / narrowest)
-    if width / height > widest:
-        return round(height * widest), height
-    return width, height
 
 
 Pixels: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]  # (B, S, S, 3), red, green, blue

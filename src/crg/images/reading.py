@@ -19,7 +19,7 @@ import stat
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import Any
 
@@ -29,7 +29,9 @@ from PIL import Image, UnidentifiedImageError
 from crg.extras import install
 from crg.types import InputError, limit, printable
 
-logging.getLogger("PIL").addHandler(logging.NullHandler())  # else its warnings reach the terminal
+# Pillow's messages and warnings stay off the terminal: those that matter are errors here.
+logging.getLogger("PIL").addHandler(logging.NullHandler())
+warnings.filterwarnings("ignore", module=r"PIL\.")
 MAX_PIXELS = limit("CRG_MAX_PIXELS", 120_000_000)
 MAX_BYTES = limit("CRG_MAX_BYTES", 500_000_000)  # of one image file
 MAX_MEMORY = limit("CRG_MAX_MEMORY", 3_000_000_000)  # of all images that are read at the same time
@@ -140,8 +142,7 @@ def _opened(content: bytes, name: str, max_pixels: int) -> Image.Image:
     if not content:
         raise InputError(f"{name} is empty, with zero bytes: {_ANOTHER}.")
     try:
-        with _pillow_quiet():
-            return Image.open(io.BytesIO(content), formats=(*_FORMATS, *_of_extra(content, name)))
+        return Image.open(io.BytesIO(content), formats=(*_FORMATS, *_of_extra(content, name)))
     except Image.DecompressionBombError:
         raise _too_large(name, max_pixels) from None
     except InputError:
@@ -174,10 +175,11 @@ def _of_extra(content: bytes, name: str) -> tuple[str, ...]:
 def _finished(image: Image.Image, name: str) -> Image.Image:
     """Load the image, turn it upright and convert it to RGB, as far as it is not so already."""
     try:
-        with _pillow_quiet():
-            image.load()
-            turn = _UPRIGHT.get(_orientation(image))
-            return _as_rgb(image if turn is None else image.transpose(turn), name)
+        image.load()
+        turn = None
+        with suppress(Exception):  # damaged EXIF data: the image itself may still be fine
+            turn = _UPRIGHT.get(int(image.getexif().get(_ORIENTATION, 1)))
+        return _as_rgb(image if turn is None else image.transpose(turn), name)
     except InputError:
         raise
     except Exception as error:  # damaged data make the decoders raise nearly anything
@@ -218,22 +220,15 @@ class _Memory:
 _memory = _Memory(MAX_MEMORY)
 
 
-def _orientation(image: Image.Image) -> int:
-    try:
-        return int(image.getexif().get(_ORIENTATION, 1))
-    except Exception:  # the image itself may still be fine
-        return 1
-
-
 def _as_rgb(image: Image.Image, name: str) -> Image.Image:
-    if image.mode.startswith("I"):
-        values = np.asarray(image)  # more than eight bits, maybe as integers of 32 bits
+    if image.mode[0] not in "IF":
+        return _laid_on_white(image)
+    values = np.asarray(image)
+    if image.mode != "F":  # more than eight bits, maybe as integers of 32 bits
         if values.min() < 0 or values.max() > 65535:
             raise InputError(f"{name} holds integers of 32 bits: convert it to 8 or 16 bits.")
-        return Image.fromarray(_bytes_of(values.astype(np.uint16))).convert("RGB")
-    if image.mode == "F":
-        return Image.fromarray(_bytes_of(np.asarray(image))).convert("RGB")
-    return _laid_on_white(image)
+        values = values.astype(np.uint16)
+    return Image.fromarray(_bytes_of(values)).convert("RGB")
 
 
 def _laid_on_white(image: Image.Image) -> Image.Image:
@@ -269,8 +264,8 @@ def _bytes_of(values: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 
 def _too_large(name: str, max_pixels: int) -> InputError:
-    remedy = "scale it down or set CRG_MAX_PIXELS" if max_pixels == MAX_PIXELS else "scale it down"
-    return InputError(f"{name} has more than {max_pixels:,} pixels: {remedy}.")
+    more = " or set CRG_MAX_PIXELS" if max_pixels == MAX_PIXELS else ""
+    return InputError(f"{name} has more than {max_pixels:,} pixels: scale it down{more}.")
 
 
 def _damaged(name: str, error: Exception) -> InputError:
@@ -280,30 +275,3 @@ def _damaged(name: str, error: Exception) -> InputError:
 def _reason(error: Exception) -> str:
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return " ".join(text.split()).rstrip(".").replace(". ", ", ")
-
-
-_lock = threading.Lock()
-_readers = 0  # threads that are inside _pillow_quiet
-_saved: list[warnings.catch_warnings[None]] = []
-
-
-@contextmanager
-def _pillow_quiet() -> Iterator[None]:
-    """Suppress Pillow's warnings; those that matter are errors here.
-
-    Filters belong to the whole process: the first thread sets the filter, the last removes it.
-    """
-    global _readers
-    with _lock:
-        _readers += 1
-        if _readers == 1:
-            _saved.append(warnings.catch_warnings())
-            _saved[0].__enter__()
-            warnings.filterwarnings("ignore", module=r"PIL\.")
-    try:
-        yield
-    finally:
-        with _lock:
-            _readers -= 1
-            if _readers == 0:
-                _saved.pop().__exit__(None, None, None)

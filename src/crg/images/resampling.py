@@ -11,90 +11,78 @@ installed and whether or not the kernels are compiled.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from crg.images import WORTH_COMPILING, pixel_kernels
-from crg.images.preprocessing import Crop
+from crg.images.preprocessing import Crop, Pixels
 
-Pixels: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 _BITS = 22  # behind the point, of a weight
-Weights: TypeAlias = list[tuple[int, Any]]  # per place: the first pixel, and the weights from it on
+TOGETHER = 4  # lines that the compiled kernels handle in one go
+
+
+def axis_weights(length: int, scaled: int, begin: int, side: int, bicubic: bool) -> Any:
+    """For each of ``side`` places from ``begin`` on, the first pixel and the weights from there.
+
+    The kernels are compiled with this function, too.
+    """
+
+    def kernel(distance: float) -> float:
+        x = abs(distance)
+        if not bicubic:
+            return max(1.0 - x, 0.0)
+        if x < 1.0:
+            return (1.5 * x - 2.5) * x * x + 1.0
+        return (((x - 5.0) * x + 8.0) * x - 4.0) * -0.5 if x < 2.0 else 0.0
+
+    step = length / scaled
+    stretch = max(step, 1.0)
+    reach = (2.0 if bicubic else 1.0) * stretch
+    n = min(length, math.ceil(reach) * 2 + 1)
+    n += -n % TOGETHER
+    first, weights = np.empty(side, np.int64), np.zeros((side, n), np.int32)
+    row = np.empty(n)
+    for i in range(side):
+        centre = (begin + i + 0.5) * step
+        low = max(int(centre - reach + 0.5), 0)
+        high = min(int(centre + reach + 0.5), length)
+        total = 0.0
+        for j in range(high - low):
+            row[j] = kernel((j + low - centre + 0.5) / stretch)
+            total += row[j]
+        for j in range(high - low):
+            weights[i, j] = math.floor(row[j] / total * float(1 << _BITS) + 0.5)
+        first[i] = low
+    return first, weights
 
 
 def cut_from_strip(part: Pixels, crop: Crop, side: int) -> Pixels:
     """The square that ``crop`` describes, of its rectangle ``part``, (H, W, 3); not flipped."""
     bicubic = crop.interpolation == "bicubic"
-    across = _weights(crop.width, crop.scaled[0], crop.x, side, bicubic)
-    down = _weights(crop.height, crop.scaled[1], crop.y, side, bicubic)
-    if crop.down_first:
-        needed = part[:, across[0][0] : _end(across)]
-        return _combined(_combined(needed, down, 0), _moved(across), 1)
-    needed = part[down[0][0] : _end(down)]
-    return _combined(_combined(needed, across, 1), _moved(down), 0)
+    across = axis_weights(crop.width, crop.scaled[0], crop.x, side, bicubic)
+    down = axis_weights(crop.height, crop.scaled[1], crop.y, side, bicubic)
+    one, (first, weights), axis = (down, across, 0) if crop.down_first else (across, down, 1)
+    start, end = first[0], first[-1] + weights.shape[1]  # of the lines needed
+    needed = part[:, start:end] if crop.down_first else part[start:end]
+    return _combined(_combined(needed, one[0], one[1], axis), first - start, weights, 1 - axis)
 
 
-def _weights(length: int, scaled: int, begin: int, side: int, bicubic: bool) -> Weights:
-    step = length / scaled
-    stretch = max(step, 1.0)
-    reach = (2.0 if bicubic else 1.0) * stretch
-    rows = []
-    for centre in ((begin + i + 0.5) * step for i in range(side)):
-        low = max(int(centre - reach + 0.5), 0)
-        places = range(low, min(int(centre + reach + 0.5), length))
-        values = [_kernel((place - centre + 0.5) / stretch, bicubic) for place in places]
-        total = sum(values)
-        fixed = [math.floor(value / total * (1 << _BITS) + 0.5) for value in values]
-        rows.append((low, np.array(fixed, np.int64)))
-    return rows
-
-
-def _kernel(distance: float, bicubic: bool) -> float:
-    x = abs(distance)
-    if not bicubic:
-        return max(1.0 - x, 0.0)
-    if x < 1.0:
-        return (1.5 * x - 2.5) * x * x + 1.0
-    return (((x - 5.0) * x + 8.0) * x - 4.0) * -0.5 if x < 2.0 else 0.0
-
-
-def _combined(pixels: Pixels, weights: Weights, axis: int) -> Pixels:
+def _combined(pixels: Pixels, first: Any, weights: Any, axis: int) -> Pixels:
     """One direction: 0 is down, 1 across."""
-    lines = np.moveaxis(pixels, axis, 0)
-    sums = [np.tensordot(each, lines[low : low + len(each)], (0, 0)) for low, each in weights]
+    lines, sums = np.moveaxis(pixels, axis, 0), []
+    for low, each in zip(first, weights.astype(np.int64), strict=True):
+        group = lines[low : low + len(each)]
+        sums.append(np.tensordot(each[: len(group)], group, (0, 0)))
     rounded = (np.stack(sums, axis=axis) + (1 << (_BITS - 1))) >> _BITS
     whole: Pixels = np.clip(rounded, 0, 255).astype(np.uint8)
     return whole
 
 
-def _end(weights: Weights) -> int:
-    return max(low + len(each) for low, each in weights)
-
-
-def _moved(weights: Weights) -> Weights:
-    """The same weights where the pixels before the first needed one are gone."""
-    start = weights[0][0]
-    return [(low - start, each) for low, each in weights]
-
-
 _FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
-_LARGE = 50_000_000  # pixels; well below what Pillow warns of
+_LARGE = 50_000_000  # pixels
 _LONG = 32  # an image scaled to more sides than these is not scaled whole
-
-
-@dataclass(frozen=True, slots=True)
-class _Axis:
-    """One direction of a crop."""
-
-    at: int  # where it begins in the image
-    length: int
-    first: Any  # (S,) pixel of the crop that is the first to count
-    weights: Any  # (S, n) from there on
-    low: int  # the pixels that count at all
-    high: int
 
 
 class ViewSource:
@@ -116,62 +104,28 @@ class ViewSource:
     def cut(self, crop: Crop, out: Pixels) -> None:
         """Write the square that ``crop`` describes into ``out``, (S, S, 3)."""
         if self._kernels is None:
-            out[:] = np.asarray(_cut_by_pillow(self._image, crop, out.shape[0]))
+            out[:] = np.asarray(_cut_by_pillow(self._image, crop, len(out)))
             return
-        side = len(out)
-        across, down = self._axes(crop, side)
-        lines = out.reshape(side, -1)
-        if crop.down_first:
-            standing = np.empty_like(lines)
-            between = self._begun(self._rows, down, across, False, side)
-            self._finish(between, across, crop.flipped, standing)
-            self._kernels.transpose(standing, lines)
-        else:
-            between = self._begun(self._columns, across, down, crop.flipped, side)
-            self._finish(between, down, False, lines)
-
-    def _axes(self, crop: Crop, side: int) -> tuple[_Axis, _Axis]:
-        bicubic = crop.interpolation == "bicubic"
+        bicubic, lines = crop.interpolation == "bicubic", out.reshape(len(out), -1)
         across = (crop.left, crop.width, crop.scaled[0], crop.x)
         down = (crop.top, crop.height, crop.scaled[1], crop.y)
-        return self._axis(*across, side, bicubic), self._axis(*down, side, bicubic)
-
-    def _axis(self, at: int, length: int, scaled: int, begin: int, *rest: int) -> _Axis:
-        assert self._kernels is not None
-        first, weights = self._kernels.axis_weights(length, scaled, begin, *rest)
-        low, high = int(first[0]), min(length, int(first[-1]) + weights.shape[1])
-        return _Axis(at, length, first, weights, low, high)
-
-    def _begun(self, lines: Pixels, one: _Axis, other: _Axis, flip: bool, side: int) -> Pixels:
-        """After the first direction, as lines of the other, of which only some are needed."""
-        assert self._kernels is not None
-        made = np.empty((side, 3 * (other.high - other.low)), np.uint8)
-        place, offset = (one.at, one.length), 3 * (other.at + other.low)
-        self._kernels.combine_lines(lines, *place, offset, one.first, one.weights, flip, made)
-        turned = np.empty((other.high - other.low, 3 * side), np.uint8)
-        self._kernels.transpose(made, turned)
-        return turned
-
-    def _finish(self, lines: Pixels, axis: _Axis, flip: bool, out: Pixels) -> None:
-        assert self._kernels is not None
-        first = axis.first - axis.low
-        self._kernels.combine_lines(lines, 0, len(lines), 0, first, axis.weights, flip, out)
+        if crop.down_first:
+            standing = np.empty_like(lines)
+            self._kernels.resize(self._rows, down, across, bicubic, False, crop.flipped, standing)
+            self._kernels.transpose(standing, lines)
+        else:
+            self._kernels.resize(self._columns, across, down, bicubic, crop.flipped, False, lines)
 
 
 def _cut_by_pillow(image: Image.Image, crop: Crop, side: int) -> Image.Image:
-    corner = (crop.left + crop.width, crop.top + crop.height)
-    whole = (crop.width, crop.height) == image.size
-    part = image if whole else _part(image, (crop.left, crop.top, *corner))
+    left, top, right, bottom = crop.left, crop.top, crop.left + crop.width, crop.top + crop.height
+    part = image
+    if crop.width * crop.height >= _LARGE:  # of larger crops Pillow warns
+        part = Image.fromarray(np.asarray(image)[top:bottom, left:right])
+    elif (crop.width, crop.height) != image.size:
+        part = image.crop((left, top, right, bottom))
     square = _resized(part, crop, side)
     return square.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if crop.flipped else square
-
-
-def _part(image: Image.Image, box: tuple[int, int, int, int]) -> Image.Image:
-    """A rectangle of the image; through an array, because Pillow warns of large crops."""
-    left, top, right, bottom = box
-    if (right - left) * (bottom - top) < _LARGE:
-        return image.crop(box)
-    return Image.fromarray(np.asarray(image)[top:bottom, left:right])
 
 
 def _resized(part: Image.Image, crop: Crop, side: int) -> Image.Image:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
@@ -23,7 +23,6 @@ from PIL import Image
 from crg.images.augmix import DRAWS_FOR_AUGMIX, mix, random_mixture
 from crg.images.preprocessing import (
     DRAWS_FOR_CROPS,
-    Crop,
     Interpolation,
     Pixels,
     Preprocessing,
@@ -40,8 +39,6 @@ _DRAWS = 64  # random numbers that belong to one view, used or not
 assert DRAWS_FOR_CROPS + DRAWS_FOR_AUGMIX <= _DRAWS
 _AHEAD = 2  # images that each worker reads ahead of the caller
 _VIEWS_PER_THREAD = 8  # fewer are not worth a thread
-
-
 MOST_VIEWS = 1024  # of one image: papers use 64, and each is in memory
 
 
@@ -59,19 +56,21 @@ class Recipe:
     crop_interpolation: Interpolation = "bilinear"
 
     def __post_init__(self) -> None:
-        if not _is_whole(self.views) or not 1 <= self.views <= MOST_VIEWS:
+        if type(self.views) is not int or not 1 <= self.views <= MOST_VIEWS:
             raise InputError(
                 f"views is {self.views!r}: give a whole number from 1 to {MOST_VIEWS:,}."
             )
-        if not _is_whole(self.seed):
+        if type(self.seed) is not int:
             raise InputError(f"The seed of the views is {self.seed!r}: give a whole number.")
         if not 0 < self.smallest <= 1:
             raise InputError(
                 f"The smallest crop is {self.smallest} of the image: "
                 "give a fraction above 0 and at most 1."
             )
-        _check_choice("augment", self.augment, get_args(Augment))
-        _check_choice("crop_interpolation", self.crop_interpolation, get_args(Interpolation))
+        for name, choices in (("augment", Augment), ("crop_interpolation", Interpolation)):
+            if getattr(self, name) not in get_args(choices):
+                known = " or ".join(map(repr, get_args(choices)))
+                raise InputError(f"{name} is {getattr(self, name)!r}: give {known}.")
 
 
 def make_views(
@@ -90,12 +89,12 @@ def make_views(
     >>> make_views(Image.new("RGB", (640, 480)), clip, Recipe(views=3), "a.jpg").shape
     (3, 224, 224, 3)
     """
-    with reading(image) as original:
-        return views_of(original, preprocessing, recipe, sample_id, threads)
+    with reading(image) as read:
+        return views_of(read, preprocessing, recipe, sample_id, threads)
 
 
 def views_of(
-    original: Image.Image,
+    image: Image.Image,
     preprocessing: Preprocessing,
     recipe: Recipe,
     sample_id: str,
@@ -103,8 +102,10 @@ def views_of(
 ) -> Pixels:
     """The views that ``make_views`` makes, of an image that has been read."""
     draws = _random_numbers(recipe.seed, sample_id, recipe.views)
-    crops = _crops(original.size, preprocessing, recipe, draws)
-    source, side = ViewSource(original, recipe.views), preprocessing.size
+    source, side = ViewSource(image, recipe.views), preprocessing.size
+    how, squash = recipe.crop_interpolation, preprocessing.fit == "squash"
+    crops = [original(*image.size, side, preprocessing.interpolation, squash)]
+    crops += [random_crop(*image.size, side, how, row, recipe.smallest) for row in draws[1:]]
     views = np.empty((recipe.views, side, side, 3), np.uint8)
 
     def make(rows: range) -> None:
@@ -125,7 +126,7 @@ def iter_views(
     recipe: Recipe,
     workers: int,
     variations: Callable[[str], Sequence[Any]] | None = None,
-) -> Iterator[Pixels | InputError]:
+) -> Generator[Pixels | InputError, None, None]:
     """The views of each image in turn, or the error that says why it could not be read.
 
     The images that ``variations`` returns for an id are added as the last views. That many
@@ -169,14 +170,6 @@ def _views_or_error(
         return error
 
 
-def _crops(
-    size: tuple[int, int], wanted: Preprocessing, recipe: Recipe, draws: list[list[float]]
-) -> list[Crop]:
-    side, how = wanted.size, recipe.crop_interpolation
-    others = [random_crop(*size, side, how, row, recipe.smallest) for row in draws[1:]]
-    return [original(*size, side, wanted.interpolation, wanted.fit == "squash"), *others]
-
-
 def _random_numbers(seed: int, sample_id: str, views: int) -> list[list[float]]:
     """The numbers in [0, 1) of each row, the same on every machine; row 0 needs none.
 
@@ -202,12 +195,3 @@ def _share_out(make: Callable[[range], None], n_views: int, threads: int) -> Non
         make(parts[0])
         for other in others:
             other.result()
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise InputError(f"{name} is {value!r}: give {' or '.join(map(repr, choices))}.")

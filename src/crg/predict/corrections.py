@@ -72,7 +72,7 @@ def check(corrections: Mapping[str, str], classes: Iterable[str]) -> None:
 def learn(classifier: Classifier, corrections: Mapping[str, str], workers: int = 1) -> None:
     """Encode every corrected image and learn its label."""
     images = list(map(Path, corrections))
-    for name, features in classifier.encode_many(images, corrections, workers=workers):
+    for name, _, features in classifier.encode_many(images, corrections, workers=workers):
         if isinstance(features, InputError):
             raise _unreadable(str(features).rstrip("."))
         with one_blas_thread():

@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from crg.datasets.folder import TABLE_SUFFIXES, files_below
-from crg.datasets.layout import is_image_name
+from crg.datasets.folder import TABLE_SUFFIXES, files_below, is_image_name
 from crg.types import InputError, printable
 
 STANDARD_INPUT = "-"

@@ -139,7 +139,7 @@ class ImageStream:
                 self.classifier.answer(views, lines[step]["path"])
         missing = [lines[step] for step in sorted(lines) if step > adapter.n_steps]
         files, names = map(place_of, missing), [line["path"] for line in missing]
-        for name, features in self.classifier.encode_many(files, names, self.workers):
+        for name, _, features in self.classifier.encode_many(files, names, self.workers):
             if isinstance(features, InputError):
                 raise InputError(
                     f"{shown(name)} was readable before the interruption and is not now "
@@ -166,7 +166,8 @@ class ImageStream:
         """The name and the features, or the error, of each image that has no answer yet."""
         new = (path for path in paths if path is None or self.output.is_new(path))
         if not live:
-            yield from self.classifier.encode_many(filter(None, new), workers=self.workers)
+            encoded = self.classifier.encode_many(filter(None, new), workers=self.workers)
+            yield from ((name, features) for name, _, features in encoded)
             return
         for path in new:
             name = None if path is None else str(path)

@@ -1,238 +1,356 @@
-"""Actions on sessions: start, send images, correct, change classes; each once only."""
+"""The addresses that change something: each reads no more of a request than it may."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import dataclasses
-import hashlib
+import re
 import secrets
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
-from weakref import WeakValueDictionary
+from typing import Annotated, Any, TypeAlias, TypeVar
 
-from msgspec import Raw, json
+from fastapi import APIRouter, Query, Request, Response
+from msgspec import Struct, ValidationError, json
+from msgspec.structs import asdict
+from python_multipart.multipart import parse_options_header
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
 
 from crg import state_file
 from crg.adapter import Adapter
 from crg.classifier import Classifier
 from crg.encoders.base import Vectors
 from crg.images.views import Recipe
-from crg.methods.registry import DEFAULT, get_method
+from crg.methods.registry import get_method
+from crg.server import schema
 from crg.server.batching import Encoded
 from crg.server.event_log import Event, started, summarise
-from crg.server.learner import Learner
-from crg.server.requests import Upload
-from crg.server.schema import ProblemError
-from crg.server.service import Service
-from crg.server.session import Apply, Session
-from crg.types import InputError
+from crg.server.limits import ServerConfig
+from crg.server.schema import BINARY, TEXT, ProblemError, answers, body, problems
+from crg.server.service import Outcome, Service
+from crg.server.session import Learner
+from crg.types import InputError, printable
 
-Outcome: TypeAlias = tuple[list[Raw], bool]  # details of events as JSON; is it a repetition?
+router = APIRouter(prefix="/v1")
+Model = TypeVar("Model", bound=Struct)
+Upload: TypeAlias = tuple[str | None, bytes]  # name and content of an image
+FORM, JSON, OCTETS = "multipart/form-data", "application/json", "application/octet-stream"
+_NAME = 200  # characters of a file name that are kept
+_FIELDS = 10  # parts of a form that are no images
+_JSON_BYTES = 4_000_000  # of a request that carries no image
+_KEY = re.compile(r"[!-~]{1,200}")
+_CHANGE = (400, 404, 408, 409, 413, 415, 422, 503)  # problems of requests that change a session
+_PARTS = {"image": {"type": "array", "items": BINARY}}
+_IMAGES = {
+    FORM: {"type": "object", "properties": _PARTS, "required": ["image"]},
+    "image/*": BINARY,
+    OCTETS: BINARY,
+}
+_KEYED = {
+    "name": "Idempotency-Key", "in": "header", "schema": {**TEXT, "pattern": "^[!-~]{1,200}$"},
+    "description": "Repeated with the same body, the request is answered and not learnt twice.",
+}  # fmt: skip
+_PARAMETERS = [  # of the busiest address, which FastAPI would take long to read
+    {"name": "id", "in": "path", "required": True, "schema": TEXT},
+    {"name": "name", "in": "query", "schema": TEXT,
+     "description": "The name of an image that is the whole body."},
+    _KEYED,
+]  # fmt: skip
 
 
-class Actions:
-    """Everything that changes sessions."""
+def service_of(request: Request) -> Service:
+    """The service behind the application."""
+    service: Service = request.app.state.service
+    return service
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
-    async def start(
-        self, classes: Sequence[str], method: str | None, options: Mapping[str, Any], views: int
-    ) -> dict[str, Any]:
-        """Start a session with new classes."""
-        service, method = self._service, method or DEFAULT
-        self._check_room(len(classes), views)
-        get_method(method)  # refuses an unknown one before any text is encoded
-        text = await service.encode_names(classes)
-        scale = service.encoder.logit_scale
-        adapter = await service.run(service.states.start, classes, text, scale, method, options)
-        return await self._begin(secrets.token_hex(16), adapter, views, text)
+def as_json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A response of JSON."""
+    return Response(json.encode(value), status, headers, media_type=JSON)
 
-    async def start_from(self, state: bytes, views: int) -> dict[str, Any]:
-        """Start a session with a state that ``crg`` saved."""
-        service, session_id = self._service, secrets.token_hex(16)
-        self._check_room(2, views)
-        adapter = await service.run_with_texts(self._read_state, state)
-        self._check_room(adapter.task.n_classes, views)
-        await service.run(service.states.save, session_id, Learner(adapter))
-        return await self._begin(session_id, adapter, views, None)
 
-    async def images(self, session_id: str, uploads: Sequence[Upload], key: str | None) -> Outcome:
-        """Learn images, and answer them."""
-        service = self._service
-
-        def encode(session: Session) -> Awaitable[list[Encoded]]:
-            recipe, encode = Recipe(views=session.row.start["views"]), service.batcher.encode
-            return asyncio.gather(
-                *[encode(content, recipe, place) for place, (_, content) in enumerate(uploads)]
+@router.post(
+    "/sessions/{id}/images",
+    responses=answers({"answers": [schema.ANSWER]}, *_CHANGE),
+    openapi_extra={**body(schema.NewFeatures, _IMAGES), "parameters": _PARAMETERS},
+)
+async def send_images(request: Request) -> Response:
+    """Learn images or features in their order, and answer them."""
+    request.scope.setdefault("route", router.routes[0])  # for the metrics
+    id, key, service = request.path_params["id"], _key_of(request), service_of(request)
+    row, config = await service.row(id), service.config
+    kind = _kind_of(request, "image/*", FORM, OCTETS, JSON)
+    most = {JSON: _JSON_BYTES, FORM: config.max_request_bytes}.get(kind, config.max_bytes)
+    async with content_of(request, most) as content:
+        if kind == JSON:
+            new = parsed(schema.NewFeatures, content)
+            if isinstance(new.features[0], list) and len(new.features) > config.max_views:
+                raise InputError(f"The features are of {len(new.features)} views: "
+                                 f"give at most {config.max_views}.")  # fmt: skip
+            name = _kept(new.name)
+            learnt = await service.learn(
+                id, lambda learner, _: [learner.answer(new.features, name)], [content], key
             )
+        else:
+            alone = [(_kept(request.query_params.get("name")), content)]
+            uploads = await _form(request, content, config) if kind == FORM else alone
+            learnt = await _learn_images(service, id, uploads, row.start["views"], key)
+    return _once({"answers": learnt[0]}, learnt[1])
 
-        def apply(learner: Learner, images: Sequence[Encoded]) -> list[Event]:
-            events = [
-                learner.answer(features, name, thumbnail)
-                for (name, _), (features, thumbnail) in zip(uploads, images, strict=True)
-            ]
+
+async def _learn_images(
+    service: Service, session_id: str, uploads: Sequence[Upload], views: int, key: str | None
+) -> Outcome:
+    def encode() -> Awaitable[list[Encoded]]:
+        encode, recipe = service.batcher.encode, Recipe(views=views)
+        return asyncio.gather(
+            *[encode(content, recipe, place) for place, (_, content) in enumerate(uploads)]
+        )
+
+    def apply(learner: Learner, images: Sequence[Encoded]) -> list[Event]:
+        events = []
+        for (name, content), (features, thumbnail) in zip(uploads, images, strict=True):
+            events.append(learner.answer(features, name, thumbnail))
             if service.config.keep_images:
-                for event, (_, content) in zip(events, uploads, strict=True):
-                    path = service.image_path(session_id, event.detail["step"])
-                    path.parent.mkdir(exist_ok=True)
-                    path.write_bytes(content)
-            return events
+                path = service.states.image_path(session_id, events[-1].detail["step"])
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+        return events
 
-        service.queue.take(len(uploads))
+    service.queue.take(len(uploads))
+    try:
+        contents = [part for name, content in uploads for part in ((name or "").encode(), content)]
+        return await service.learn(session_id, apply, contents, key, encode)
+    finally:
+        service.queue.give_back(len(uploads))
+
+
+@router.post(
+    "/sessions",
+    status_code=201,
+    responses=answers(schema.SESSION, 400, 408, 413, 415, 422, 503, status=201),
+    openapi_extra=body(schema.NewSession, {OCTETS: BINARY}),
+)
+async def start_session(request: Request, views: Annotated[int, Query(ge=1)] = 1) -> Response:
+    """Start a session with class names, or with a state that crg saved."""
+    service, id = service_of(request), secrets.token_hex(16)
+    service.sessions.take(1)
+    try:
+        await _start(request, id, views)
+    except BaseException:
+        service.sessions.give_back(1)
+        raise
+    info = await service.run(summarise, service.log, (await service.session(id)).row)
+    return as_json(info, 201, {"Location": f"/v1/sessions/{id}"})
+
+
+async def _start(request: Request, session_id: str, views: int) -> None:
+    """Log a new session; one from a state has its first snapshot before that."""
+    service = service_of(request)
+    if _kind_of(request, JSON, OCTETS) == JSON:
+        async with content_of(request) as content:
+            new = parsed(schema.NewSession, content)
+            views, (adapter, text) = new.views, await _adapter(service, new)
+    else:
+        async with content_of(request, service.config.max_request_bytes) as content:
+            async with service.texts:
+                adapter, text = await service.run(_read_state, service, content), None
+            _check_room(service.config, adapter.task.n_classes, views)
+            await service.run(service.states.save, session_id, adapter, 0)
+    start = {
+        "classes": adapter.task.class_names,
+        "logit_scale": adapter.task.logit_scale,
+        "model": service.encoder.name,
+        "method": adapter.name,
+        "options": dataclasses.asdict(adapter.config),
+        "views": views,
+        "seen": adapter.n_steps,
+    }
+    await service.write(started(session_id, round(time.time(), 3), start, text))
+
+
+async def _adapter(service: Service, new: schema.NewSession) -> tuple[Adapter, Vectors | None]:
+    """A new adapter, and the text features of its classes."""
+    _check_room(service.config, len(new.classes), new.views)
+    get_method(new.method)  # refuses an unknown one before any text is encoded
+    text = await service.encode_names(new.classes)
+    start = {**asdict(new), "logit_scale": service.encoder.logit_scale}
+    return await service.run(service.states.start, start, text), text
+
+
+def _check_room(config: ServerConfig, n_classes: int, views: int) -> None:
+    if n_classes > (most := config.max_classes):
+        raise InputError(f"There would be {n_classes} classes: a session may have {most}.")
+    if not 1 <= views <= config.max_views:
+        raise InputError(f"views is {views}: give a whole number from 1 to {config.max_views}.")
+
+
+def _read_state(service: Service, state: bytes) -> Adapter:
+    """The adapter of a state; it names no file and must fit the server's model."""
+    with tempfile.TemporaryDirectory(dir=service.data) as folder:
+        path = Path(folder) / "state.crg"
+        path.write_bytes(state)
         try:
-            contents = [part for name, content in uploads
-                        for part in ((name or "").encode(), content)]  # fmt: skip
-            return await self._once(session_id, key, contents, apply, encode)
-        finally:
-            service.queue.give_back(len(uploads))
+            model = state_file.read(path).model
+            if model not in (None, service.encoder.name):
+                raise InputError(f"{path} was saved with the model {model}: use that one.")
+            templates = service.config.templates
+            return Classifier(service.encoder, state=path, templates=templates).adapter
+        except InputError as error:
+            raise InputError(str(error).replace(str(path), "The state")) from None
 
-    async def features(
-        self, session_id: str, features: Any, name: str | None, key: str | None, body: bytes
-    ) -> Outcome:
-        """Learn an image whose features are known, and answer it."""
 
-        def apply(learner: Learner, _: Any) -> list[Event]:
-            return [learner.answer(features, name)]
+@router.delete("/sessions/{id}", status_code=204, responses=problems(404, 422, 503))
+async def delete_session(request: Request, id: str) -> Response:
+    """Delete a session with all that belongs to it."""
+    await service_of(request).delete(id)
+    return Response(status_code=204)
 
-        return await self._once(session_id, key, [body], apply)
 
-    async def correct(self, session_id: str, step: int, label: str, key: str | None) -> Outcome:
-        """Learn the label that a person gives an image."""
-        number, log = (await self._service.row(session_id)).number, self._service.log
+@router.post(
+    "/sessions/{id}/corrections",
+    responses=answers(schema.CORRECTION, *_CHANGE),
+    openapi_extra={**body(schema.NewCorrection), "parameters": [_KEYED]},
+)
+async def correct(request: Request, id: str) -> Response:
+    """Learn the label that a person gives an image."""
+    key, _ = _key_of(request), _kind_of(request, JSON)
+    async with content_of(request) as content:
+        new = parsed(schema.NewCorrection, content)
+        [event], repeated = await service_of(request).learn(
+            id, lambda learner, _: [learner.correct(new.image, new.label)], [content], key
+        )
+    return _once(event, repeated)
 
-        def apply(learner: Learner, _: Any) -> list[Event]:
-            image = log.image(number, step)
-            if image is None:
-                raise InputError(
-                    f"There is no image {step} in this session: give the step of an answer."
-                )
-            return [learner.correct(image, label)]
 
-        content = json.encode(["correct", step, label])
-        return await self._once(session_id, key, [content], apply)
-
-    async def add_class(self, session_id: str, name: str, key: str | None) -> Outcome:
-        """Add a class."""
-        service = self._service
-        await service.row(session_id)
-        [feature] = await service.encode_names([name])
-
-        def apply(learner: Learner, _: Any) -> list[Event]:
-            _check_classes(learner.adapter.task.n_classes + 1, service.config.max_classes)
-            return [learner.add_class(name, feature)]
-
-        return await self._once(session_id, key, [json.encode(["add", name])], apply)
-
-    async def remove_class(self, session_id: str, name: str) -> Outcome:
-        """Remove a class."""
-
-        def apply(learner: Learner, _: Any) -> list[Event]:
-            return [learner.remove_class(name)]
-
-        return await self._once(session_id, None, [], apply)
-
-    async def state(self, session_id: str) -> bytes:
-        """The state of a session, as ``crg.load`` reads it."""
-        session, content = await self._service.session(session_id), b""
+@router.post(
+    "/sessions/{id}/classes",
+    responses=answers(schema.CLASSES, *_CHANGE),
+    openapi_extra={**body(schema.NewClass), "parameters": [_KEYED]},
+)
+async def add_class(request: Request, id: str) -> Response:
+    """Add a class."""
+    service, key, _ = service_of(request), _key_of(request), _kind_of(request, JSON)
+    async with content_of(request) as content:
+        new = parsed(schema.NewClass, content)
+        await service.row(id)
+        [feature] = await service.encode_names([new.name])
 
         def apply(learner: Learner, _: Any) -> list[Event]:
-            nonlocal content
-            with tempfile.TemporaryDirectory(dir=self._service.data) as folder:
-                path = Path(folder) / "state.crg"
-                learner.adapter.save(path)
-                content = path.read_bytes()
-            return []
+            _check_room(service.config, learner.adapter.task.n_classes + 1, 1)
+            return [learner.add_class(new.name, feature)]
 
-        await session.submit(apply)
-        return content
+        [event], repeated = await service.learn(id, apply, [content], key)
+    return _once(event, repeated)
 
-    async def _once(
-        self,
-        session_id: str,
-        key: str | None,
-        contents: Sequence[bytes],
-        apply: Apply,
-        prepare: Callable[[Session], Awaitable[Any]] | None = None,
-    ) -> Outcome:
-        """Learn, unless a request with the same key was answered; then repeat its answer."""
-        service, keyed = self._service, None
-        async with contextlib.AsyncExitStack() as held:
-            if key is not None:
-                turn = self._turns.setdefault((session_id, key), asyncio.Lock())
-                await held.enter_async_context(turn)
-                row = await service.row(session_id)
-                keyed = key, await service.run(_digest, contents)
-                known = await service.run(service.log.known, row.number, key)
-                if known is not None and known[0] != keyed[1]:
-                    raise ProblemError(409, "This Idempotency-Key was used for another request: "
-                                            "choose a new one.")  # fmt: skip
-                if known is not None:
-                    return [Raw(detail.encode()) for detail in known[1]], True
-            session = await service.session(session_id)
-            events = await session.submit(apply, prepare and prepare(session), keyed)
-        return [Raw(json.encode(event.detail)) for event in events], False
 
-    async def _begin(
-        self, session_id: str, adapter: Adapter, views: int, text: Vectors | None
-    ) -> dict[str, Any]:
-        service = self._service
-        start = {
-            "classes": adapter.task.class_names,
-            "logit_scale": adapter.task.logit_scale,
-            "model": service.encoder.name,
-            "method": adapter.name,
-            "options": dataclasses.asdict(adapter.config),
-            "views": views,
-            "seen": adapter.n_steps,
-        }
-        service.n_sessions += 1
+@router.delete("/sessions/{id}/classes", responses=answers(schema.CLASSES, 404, 422, 503))
+async def remove_class(request: Request, id: str, name: Annotated[str, Query()]) -> Response:
+    """Remove a class."""
+    [event], _ = await service_of(request).learn(
+        id, lambda learner, _: [learner.remove_class(name)]
+    )
+    return as_json(event)
+
+
+def _once(value: Any, repeated: bool) -> Response:
+    return as_json(value, headers={"Idempotent-Replay": "true"} if repeated else None)
+
+
+def _key_of(request: Request) -> str | None:
+    key = request.headers.get("idempotency-key")
+    if key is not None and not _KEY.fullmatch(key):
+        sentence = "The Idempotency-Key is not 1 to 200 visible characters: choose another."
+        raise ProblemError(400, sentence)
+    return key
+
+
+@contextlib.asynccontextmanager
+async def content_of(request: Request, most: int = _JSON_BYTES) -> AsyncIterator[bytes]:
+    """The body of a request, at most ``most`` bytes, which count as long as they are used."""
+    service = service_of(request)
+    patience = service.config.body_timeout
+    declared = request.headers.get("content-length", "0")
+    if declared.isdecimal() and int(declared) > most:
+        raise _too_large(most)
+    chunks: list[bytes] = []
+    taken = 0
+    try:
         try:
-            await service.write(started(session_id, round(time.time(), 3), start, text))
-        except BaseException:
-            service.n_sessions -= 1
-            raise
-        session = await service.session(session_id)
-        return await service.run(summarise, service.log, session.row)
-
-    def _check_room(self, n_classes: int, views: int) -> None:
-        service, limits = self._service, self._service.config
-        _check_classes(n_classes, limits.max_classes)
-        if not 1 <= views <= limits.max_views:
-            raise InputError(f"views is {views}: give a whole number from 1 to {limits.max_views}.")
-        if service.n_sessions >= limits.max_sessions:
-            sentence = f"There are {limits.max_sessions} sessions already: delete one."
-            raise ProblemError(429, sentence, retry_after=60)
-
-    def _read_state(self, state: bytes) -> Adapter:
-        """The adapter of a state; it names no file and must fit the server's model."""
-        service = self._service
-        with tempfile.TemporaryDirectory(dir=service.data) as folder:
-            path = Path(folder) / "state.crg"
-            path.write_bytes(state)
-            try:
-                model = state_file.read(path).model
-                if model not in (None, service.encoder.name):
-                    raise InputError(f"{path} was saved with the model {model}: use that one.")
-                templates = service.config.templates
-                return Classifier(service.encoder, state=path, templates=templates).adapter
-            except InputError as error:
-                raise InputError(str(error).replace(str(path), "The state")) from None
+            async with asyncio.timeout(patience):
+                async for chunk in request.stream():
+                    if taken + len(chunk) > most:
+                        raise _too_large(most)
+                    service.bytes.take(len(chunk))
+                    taken += len(chunk)
+                    chunks.append(chunk)
+        except TimeoutError:
+            raise ProblemError(408, f"The body did not arrive within {patience} seconds: "
+                                    "send it faster or in parts.") from None  # fmt: skip
+        yield b"".join(chunks)
+    finally:
+        service.bytes.give_back(taken)
 
 
-def _check_classes(count: int, most: int) -> None:
-    if count > most:
-        raise InputError(f"There would be {count} classes: a session may have {most}.")
+def _too_large(most: int) -> ProblemError:
+    return ProblemError(413, f"The request has more than {most:,} bytes: send less at once.")
 
 
-def _digest(contents: Sequence[bytes]) -> bytes:
-    digest = hashlib.blake2b(digest_size=16)
-    for content in contents:
-        digest.update(len(content).to_bytes(8, "little"))
-        digest.update(content)
-    return digest.digest()
+def parsed(model: type[Model], content: bytes) -> Model:
+    """A JSON body as an instance of ``model``."""
+    try:
+        return json.decode(content, type=model)
+    except ValidationError as error:
+        raise ProblemError(422, f"The body is not valid ({error}): see /openapi.json.") from None
+    except (ValueError, RecursionError) as error:
+        raise ProblemError(400, f"The body is not JSON ({error}): correct it.") from None
+
+
+def _kind_of(request: Request, *wanted: str) -> str:
+    """The media type of the body, which must be one of ``wanted``; any image is ``image/*``."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    found = "image/*" if kind.startswith("image/") else kind
+    if found not in wanted:
+        listed = " or ".join(filter(None, (", ".join(wanted[:-1]), wanted[-1])))
+        raise ProblemError(415, f"The body is of type {kind or 'none'!r}: send it as {listed}.")
+    return found
+
+
+def _kept(name: str | None) -> str | None:
+    """A file name as it is kept: one line of text, not too long; it never names a file here."""
+    return printable(name)[:_NAME] if name else None
+
+
+async def _form(request: Request, content: bytes, config: ServerConfig) -> list[Upload]:
+    """The images of a form: its parts with a file name."""
+    boundary = parse_options_header(request.headers["content-type"])[1].get(b"boundary")
+    if not boundary or b"--%b--" % boundary not in content:
+        raise ProblemError(400, "The form does not end with its boundary: send it again.")
+
+    async def stream() -> AsyncGenerator[bytes, None]:
+        yield content
+
+    parser = MultiPartParser(
+        request.headers, stream(), max_files=config.max_images, max_fields=_FIELDS
+    )
+    parser.spool_max_size = len(content) + 1  # so that no file is written
+    try:
+        form = await parser.parse()
+    except MultiPartException as error:
+        status = 413 if error.message.startswith("Too many") else 400
+        reason = error.message.rstrip(".").replace(". ", ", ")
+        raise ProblemError(status, f"The form is refused ({reason}): send another.") from None
+    files = [file for _, file in form.multi_items() if isinstance(file, UploadFile)]
+    uploads = [(_kept(file.filename), file.file.read()) for file in files]
+    await form.close()
+    if not uploads:
+        raise ProblemError(422, "The request holds no image: send a part with a file name.")
+    for place, (_, image) in enumerate(uploads):
+        if len(image) > config.max_bytes:
+            raise ProblemError(413, f"The image has more than {config.max_bytes:,} bytes: "
+                                    "scale it down.", image=place)  # fmt: skip
+    return uploads

@@ -14,19 +14,18 @@ import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
+from prometheus_client import generate_latest
 from starlette.middleware.cors import CORSMiddleware
 
 import crg
 from crg import predict
 from crg.encoders.base import Encoder
-from crg.server import schema
-from crg.server.actions import Actions
+from crg.server import actions, routes, schema
+from crg.server.actions import content_of, parsed, service_of
 from crg.server.batching import Encode, encoders_on_ray
 from crg.server.limits import ServerConfig
-from crg.server.requests import parsed
-from crg.server.routes import content_of, router, send_images, service_of
 from crg.server.schema import TEXT, ProblemError, body, files, problems
-from crg.server.security import COOKIE, Envelope, Guard, Rate, Token, check_address
+from crg.server.security import COOKIE, Guard, Token, check_address
 from crg.server.service import Service
 from crg.types import InputError
 
@@ -44,10 +43,7 @@ def create_app(
     token: str | None = None,
     encoders: Sequence[Encode] = (),
 ) -> FastAPI:
-    """The service for one folder and one model; it opens and closes with the application.
-
-    ``encoders`` encode the images; without any, ``encoder`` does, in this process.
-    """
+    """The service for one folder and one model; it opens and closes with the application."""
     service = Service(data, config, encoder, encoders)
     app = FastAPI(
         title="CRG",
@@ -57,21 +53,24 @@ def create_app(
         docs_url=None,  # both load scripts from elsewhere
         redoc_url=None,
     )
-    app.state.service, app.state.actions = service, Actions(service)
+    app.state.service = service
     app.state.failure, app.state.on_ready = None, lambda: None  # why it could not start
     app.state.token = guard = None if token is None else Token(token)
     schema.add_handlers(app)
-    app.add_route("/v1/sessions/{id}/images", send_images, ["POST"])  # FastAPI takes as long as
-    app.include_router(router)  # learning does: there it only documents this route
+    # FastAPI takes as long as learning does: there it only documents this route.
+    app.add_route("/v1/sessions/{id}/images", actions.send_images, ["POST"])
+    app.include_router(actions.router)
+    app.include_router(routes.router)
     _add_pages(app)
-    rate, origins = Rate(config.max_rate), config.allow_origins
-    app.add_middleware(Guard, token=guard, rate=rate, hosts=config.allow_hosts, origins=origins)
-    if origins:
+    app.add_middleware(
+        Guard, metrics=service.metrics, token=guard, hosts=config.allow_hosts,
+        origins=config.allow_origins,
+    )  # fmt: skip
+    if config.allow_origins:
         app.add_middleware(
-            CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"],
-            expose_headers=["Location", "Retry-After", "Idempotent-Replay"],
+            CORSMiddleware, allow_origins=config.allow_origins, allow_methods=["*"],
+            allow_headers=["*"], expose_headers=["Location", "Retry-After", "Idempotent-Replay"],
         )  # fmt: skip
-    app.add_middleware(Envelope, metrics=service.metrics)
     return app
 
 
@@ -107,14 +106,13 @@ def _add_pages(app: FastAPI) -> None:
     async def readyz(request: Request) -> Response:
         """200 while requests are taken."""
         if not service_of(request).ready:
-            raise ProblemError(503, "The server is starting or stopping: try again in a moment.",
-                          retry_after=1)  # fmt: skip
+            raise ProblemError(503, "The server is starting or stopping: try again in a moment.")
         return Response("ready\n", media_type="text/plain")
 
     @app.get("/metrics", **files(**_PLAIN))
     async def metrics(request: Request) -> Response:
         """Counters for Prometheus."""
-        text = service_of(request).metrics.text()
+        text = generate_latest(service_of(request).metrics.registry)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.post("/login", status_code=204, responses=problems(400, 408, 413, 422),
@@ -161,27 +159,19 @@ def serve(
     if address is not None and not replicas:
         raise InputError(f"Only Ray has an address, {address}: add --engine ray or leave it out.")
     encoder = load()
-    with contextlib.ExitStack() as held:
-        encoders = (
-            held.enter_context(encoders_on_ray(encoder, load, replicas, address))
-            if replicas
-            else ()
-        )
+    with (
+        encoders_on_ray(encoder, load, replicas, address) as encoders,
+        _listen(host, port) as listening,
+    ):
         app = create_app(data, config, encoder, token, encoders)
-        listening = held.enter_context(_listen(host, port))
         name = f"[{host}]" if ":" in host else host
         page = f"http://{name}:{listening.getsockname()[1]}/"
         app.state.on_ready = lambda: on_ready(page)
-        server = uvicorn.Server(
-            uvicorn.Config(
-                app,
-                log_level="critical",  # the application logs what fails
-                access_log=False,
-                server_header=False,
-                limit_concurrency=config.max_connections,
-                timeout_keep_alive=30,
-            )
-        )
+        settings = uvicorn.Config(
+            app, log_level="critical", access_log=False,  # the application logs what fails
+            server_header=False, limit_concurrency=config.max_connections, timeout_keep_alive=30,
+        )  # fmt: skip
+        server = uvicorn.Server(settings)
         sys.setswitchinterval(_SWITCH)
         for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again at its end
             signal.signal(number, lambda *_: None)
@@ -193,14 +183,10 @@ def serve(
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # then no delays
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((host, port))
-        listening.listen(_BACKLOG)  # before the page is announced
+        listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except (OSError, OverflowError) as error:
-        listening.close()
-        raise InputError(
-            f"{host}:{port} cannot be listened on ({error}): choose another --host or --port."
-        ) from None
+        raise InputError(f"{host}:{port} cannot be listened on ({error}): "
+                         "choose another --host or --port.") from None  # fmt: skip
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import hashlib
 import io
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -16,18 +15,12 @@ import numpy as np
 from PIL import Image
 
 from crg.encoders.base import Encoder, Vectors
-from crg.engine.ray import (
-    TRIES,
-    Worker,
-    connected,
-    encoder_needs,
-    loading_the_same,
-    room_for,
-)
+from crg.engine.ray import TRIES, Worker, connected, encoder_needs, loading_the_same, room_for
 from crg.extras import library
 from crg.images.preprocessing import Pixels, Preprocessing
 from crg.images.reading import reading
 from crg.images.views import Recipe, views_of
+from crg.server.limits import ServerConfig
 from crg.server.schema import ProblemError
 from crg.threads import one_blas_thread, processors
 from crg.types import InputError
@@ -43,77 +36,64 @@ THUMBNAIL = 128  # pixels a side
 class Gatherer(Generic[Item, Result]):
     """Hands everything that waits to an idle worker at once; while all are busy, more gathers.
 
-    ``works`` take a list of items and return a result or an exception for each; every one of them
-    has a thread. All methods belong to the event loop in which the object was made.
+    ``works`` take a list of items and return the result of each; every one of them has a thread.
+    All methods belong to the event loop in which the object was made.
     """
 
     def __init__(
         self,
         name: str,
-        *works: Callable[[list[Item]], Sequence[Result | BaseException]],
+        *works: Callable[[list[Item]], Sequence[Result]],
         weigh: Callable[[Item], int] = lambda _: 1,
         most: int = 1_000,
     ) -> None:
         self._weigh, self._most = weigh, most
-        self._loop = asyncio.get_running_loop()
+        self._waiting: asyncio.Queue[tuple[Item, asyncio.Future[Result]]] = asyncio.Queue()
         self._threads = ThreadPoolExecutor(len(works), name)
-        self._idle = list(works)
-        self._waiting: deque[tuple[Item, asyncio.Future[Result]]] = deque()
+        self._workers = [asyncio.create_task(self._run(work)) for work in works]
 
     def submit(self, item: Item) -> asyncio.Future[Result]:
         """Add an item to the next batch; the future gets its result."""
-        future: asyncio.Future[Result] = self._loop.create_future()
-        self._waiting.append((item, future))
-        self._loop.call_soon(self._start)
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._waiting.put_nowait((item, future))
         return future
 
     def close(self) -> None:
         """Wait for the batches that have begun, and end the threads."""
-        self._waiting.clear()
+        for worker in self._workers:
+            worker.cancel()
         self._threads.shutdown()
 
-    def _start(self) -> None:
-        while self._waiting and self._idle:
-            work, batch, weight = self._idle.pop(), [], 0
-            while self._waiting and weight < self._most:
-                batch.append(self._waiting.popleft())
+    async def _run(self, work: Callable[[list[Item]], Sequence[Result]]) -> None:
+        while True:
+            batch = [await self._waiting.get()]
+            weight = self._weigh(batch[0][0])
+            while weight < self._most and not self._waiting.empty():
+                batch.append(self._waiting.get_nowait())
                 weight += self._weigh(batch[-1][0])
-            items, futures = [item for item, _ in batch], [future for _, future in batch]
-            running = self._loop.run_in_executor(self._threads, work, items)
-            running.add_done_callback(partial(self._finish, work, futures))
-
-    def _finish(self, work: Any, futures: Sequence[asyncio.Future[Result]], running: Any) -> None:
-        error = running.exception()
-        results = [error] * len(futures) if error else running.result()
-        for future, result in zip(futures, results, strict=True):
-            if future.done():  # its request was cancelled
-                continue
-            if isinstance(result, BaseException):
-                future.set_exception(result)
-            else:
-                future.set_result(result)
-        self._loop.call_soon(self._free, work)  # after the callbacks of the futures
-
-    def _free(self, work: Any) -> None:
-        self._idle.append(work)
-        self._start()
+            items, waiting = [item for item, _ in batch], [each for _, each in batch]
+            running = asyncio.get_running_loop().run_in_executor(self._threads, work, items)
+            await asyncio.wait([running])
+            error = running.exception()
+            for place, future in enumerate(waiting):
+                if future.done():  # its request was cancelled
+                    continue
+                if error is not None:
+                    future.set_exception(error)
+                else:
+                    future.set_result(running.result()[place])
+            await asyncio.sleep(0)  # the callbacks of the futures come before the next batch
 
 
 class Batcher:
     """Reads images with a thread per processor, and encodes their views in common batches."""
 
     def __init__(
-        self,
-        preprocessing: Preprocessing,
-        encoders: Sequence[Encode],
-        max_pixels: int,
-        thumbnails: bool,
-        on_batch: Callable[[int], None],
+        self, preprocessing: Preprocessing, encoders: Sequence[Encode], config: ServerConfig
     ) -> None:
-        self._preprocessing, self._max_pixels = preprocessing, max_pixels
-        self._thumbnails, self._on_batch = thumbnails, on_batch
+        self._preprocessing, self._config = preprocessing, config
         self._readers = ThreadPoolExecutor(processors(), "crg-read")
-        works = [partial(self._encode, encode) for encode in encoders]
+        works = [partial(_encode_batch, encode) for encode in encoders]
         self._gatherer: Gatherer[Pixels, Vectors]
         self._gatherer = Gatherer("crg-encode", *works, weigh=len, most=ROWS)
 
@@ -137,14 +117,14 @@ class Batcher:
     def _read(self, content: bytes, recipe: Recipe) -> tuple[Pixels, bytes | None]:
         """The views of an image, and its thumbnail."""
         name = "" if recipe.views == 1 else hashlib.sha256(content).hexdigest()
-        with reading(content, self._max_pixels) as image:
+        with reading(content, self._config.max_pixels) as image:
             pixels = views_of(image, self._preprocessing, recipe, name, 1)
-            return pixels, thumbnail_of(image) if self._thumbnails else None
+            return pixels, thumbnail_of(image) if self._config.thumbnails else None
 
-    def _encode(self, encode: Encode, batch: Sequence[Pixels]) -> list[Vectors]:
-        self._on_batch(sum(map(len, batch)))
-        features = encode(batch[0] if len(batch) == 1 else np.concatenate(batch))
-        return np.split(features, np.cumsum([len(views) for views in batch])[:-1])
+
+def _encode_batch(encode: Encode, batch: Sequence[Pixels]) -> list[Vectors]:
+    features = encode(batch[0] if len(batch) == 1 else np.concatenate(batch))
+    return np.split(features, np.cumsum([len(views) for views in batch])[:-1])
 
 
 @contextlib.contextmanager
@@ -153,8 +133,12 @@ def encoders_on_ray(
 ) -> Iterator[list[Encode]]:
     """Replicas of ``encoder`` on the Ray cluster at ``address``, or on one of this machine.
 
-    Ray restarts a replica that is lost, and gives it again what it was encoding.
+    Ray restarts a replica that is lost, and gives it again what it was encoding. Without replicas
+    Ray is not needed.
     """
+    if not replicas:
+        yield []
+        return
     ray, needs = library("ray", "ray"), encoder_needs(encoder)
     with connected(ray, address, replicas * needs.processors):
         remote = ray.remote(
@@ -195,8 +179,7 @@ def _collect(ray: Any, waiting: Any) -> Any:
     try:
         return ray.get(waiting)
     except ray.exceptions.RayActorError:
-        raise ProblemError(503, "No encoder answers: wait until there is one again.",
-                      retry_after=5) from None  # fmt: skip
+        raise ProblemError(503, "No encoder answers: wait until there is one again.") from None
     except ray.exceptions.RayTaskError as error:
         raise error.cause from None
 

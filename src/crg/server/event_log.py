@@ -6,7 +6,6 @@ of its request. So the log holds a prefix of all events, with every event that w
 
 from __future__ import annotations
 
-import contextlib
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -22,28 +21,29 @@ from crg.encoders.base import Vectors
 from crg.types import InputError
 
 Kind: TypeAlias = Literal["answer", "correction", "class_added", "class_removed"]
-Change: TypeAlias = Callable[[sqlite3.Connection], None]  # for ``Log.commit``
-_VERSION = 1
+Key: TypeAlias = tuple[str, bytes] | None  # idempotency key of a request, and digest of its body
+Change: TypeAlias = Callable[[sqlite3.Connection], object]  # for ``Log.commit``
+_VERSION = 2
 _TABLES = """
 CREATE TABLE sessions (
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, created REAL NOT NULL,
     start TEXT NOT NULL, text_features BLOB);
 CREATE TABLE events (
-    session INTEGER NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL, at REAL NOT NULL,
-    step INTEGER, label TEXT, probability REAL, changed INTEGER, detail TEXT NOT NULL,
-    PRIMARY KEY (session, seq)) WITHOUT ROWID;
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE, seq INTEGER NOT NULL,
+    kind TEXT NOT NULL, at REAL NOT NULL, step INTEGER, label TEXT, probability REAL,
+    changed INTEGER, detail TEXT NOT NULL, PRIMARY KEY (session, seq)) WITHOUT ROWID;
 CREATE INDEX events_by_step ON events (session, step);
 CREATE INDEX class_changes ON events (session, seq) WHERE kind IN ('class_added', 'class_removed');
 CREATE TABLE features (
-    session INTEGER NOT NULL, seq INTEGER NOT NULL, vectors BLOB NOT NULL,
-    PRIMARY KEY (session, seq));
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE, seq INTEGER NOT NULL,
+    vectors BLOB NOT NULL, PRIMARY KEY (session, seq));
 CREATE TABLE keys (
-    session INTEGER NOT NULL, key TEXT NOT NULL, digest BLOB NOT NULL,
-    first INTEGER NOT NULL, last INTEGER NOT NULL,
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE, key TEXT NOT NULL,
+    digest BLOB NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
     PRIMARY KEY (session, key)) WITHOUT ROWID;
 CREATE TABLE thumbnails (
-    session INTEGER NOT NULL, step INTEGER NOT NULL, jpeg BLOB NOT NULL,
-    PRIMARY KEY (session, step));
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE, step INTEGER NOT NULL,
+    jpeg BLOB NOT NULL, PRIMARY KEY (session, step));
 """
 _PAGE = 500  # rows that are read at a time
 _POINTS = 100  # of a curve
@@ -54,12 +54,15 @@ _CLASSES = 12  # that have a curve
 class Event:
     """An event in a session; ``detail`` is its public form."""
 
-    seq: int
     kind: Kind
-    at: float
     detail: dict[str, Any]
     features: Vectors | None = None  # of the image (V, D), or of the text of a class (1, D)
     thumbnail: bytes | None = None
+
+    @property
+    def seq(self) -> int:
+        """Its number in the session, from 1."""
+        return int(self.detail["event"])
 
 
 @dataclass(frozen=True)
@@ -82,28 +85,23 @@ class Log:
         self._readers: list[sqlite3.Connection] = []
         try:
             self._writer = self._connect()
-            _prepare(self._writer, path)
+            self._prepare()
         except sqlite3.DatabaseError as error:
-            raise InputError(
-                f"{path} cannot be used ({error}): choose another folder with --data."
-            ) from None
+            sentence = f"{path} cannot be used ({error}): choose another folder with --data."
+            raise InputError(sentence) from None
 
     def close(self) -> None:
         """Close every connection."""
         for connection in (*self._readers, self._writer):
             connection.close()
 
-    def commit(self, changes: Sequence[Change]) -> None:
+    def commit(self, changes: Sequence[Change]) -> list[None]:
         """Write all changes in one transaction; if one fails, none is written."""
-        self._writer.execute("BEGIN IMMEDIATE")
-        try:
+        with self._writer:  # commits, or rolls back
+            self._writer.execute("BEGIN IMMEDIATE")
             for change in changes:
                 change(self._writer)
-            self._writer.execute("COMMIT")
-        except BaseException:
-            with contextlib.suppress(sqlite3.Error):
-                self._writer.execute("ROLLBACK")
-            raise
+        return [None] * len(changes)
 
     def find(self, session_id: str) -> StoredSession | None:
         """A session by its id."""
@@ -114,10 +112,6 @@ class Log:
         """Sessions, those that were started last first."""
         query = "SELECT * FROM sessions WHERE number < ? ORDER BY number DESC LIMIT ?"
         return [self._row(row) for row in self.rows(query, before, limit)]
-
-    def count(self) -> int:
-        """The number of sessions."""
-        return int(self.rows("SELECT count(*) FROM sessions")[0][0])
 
     def unused_since(self, moment: float) -> list[str]:
         """The ids of sessions in which nothing happened after ``moment``."""
@@ -130,6 +124,11 @@ class Log:
         while some := self._events("seq > ? ORDER BY seq LIMIT ?", number, after, _PAGE):
             after = some[-1].seq
             yield some
+
+    def last(self, number: int) -> int:
+        """The number of the last event; 0 before the first."""
+        query = "SELECT ifnull(max(seq), 0) FROM events WHERE session = ?"
+        return int(self.rows(query, number)[0][0])
 
     def messages(self, number: int, after: int) -> list[tuple[int, str, str]]:
         """Number, kind and detail (as JSON) of the next events after one."""
@@ -172,11 +171,11 @@ class Log:
         return list(self._here.connection.execute(query, values))
 
     def _events(self, condition: str, *values: int) -> list[Event]:
-        query = f"""SELECT seq, kind, at, detail, vectors FROM events LEFT JOIN features
+        query = f"""SELECT kind, detail, vectors FROM events LEFT JOIN features
                     USING (session, seq) WHERE session = ? AND {condition}"""
         return [
-            Event(seq, kind, at, json.decode(detail), self._vectors(vectors))
-            for seq, kind, at, detail, vectors in self.rows(query, *values)
+            Event(kind, json.decode(detail), self._vectors(vectors))
+            for kind, detail, vectors in self.rows(query, *values)
         ]
 
     def _connect(self) -> sqlite3.Connection:
@@ -185,80 +184,63 @@ class Log:
         connection.execute("PRAGMA busy_timeout = 10000")
         return connection
 
+    def _prepare(self) -> None:
+        for pragma in ("journal_mode = WAL", "foreign_keys = ON"):
+            self._writer.execute(f"PRAGMA {pragma}")
+        [version] = self._writer.execute("PRAGMA user_version").fetchone()
+        if version == 0:
+            made = f"BEGIN; {_TABLES} PRAGMA user_version = {_VERSION}; COMMIT;"
+            self._writer.executescript(made)
+        elif version != _VERSION:
+            raise InputError(f"{self._path} was written by another version of crg: "
+                             "choose another folder with --data.")  # fmt: skip
+
     def _row(self, row: Any) -> StoredSession:
         number, session_id, created, start, text = row
         return StoredSession(number, session_id, created, json.decode(start), self._vectors(text))
 
     def _vectors(self, content: bytes | None) -> Vectors | None:
-        if content is None:
-            return None
-        return np.frombuffer(content, "<f4").reshape(-1, self._width).astype(np.float32)
-
-
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    connection.execute("PRAGMA journal_mode = WAL")
-    [version] = connection.execute("PRAGMA user_version").fetchone()
-    if version == 0:
-        connection.executescript(f"BEGIN; {_TABLES} PRAGMA user_version = {_VERSION}; COMMIT;")
-    elif version != _VERSION:
-        raise InputError(
-            f"{path} was written by another version of crg: choose another folder with --data."
-        )
+        array = None if content is None else np.frombuffer(content, "<f4").astype(np.float32)
+        return None if array is None else array.reshape(-1, self._width)
 
 
 def started(session_id: str, created: float, start: dict[str, Any], text: Vectors | None) -> Change:
     """Log a new session."""
+    query = "INSERT INTO sessions (id, created, start, text_features) VALUES (?, ?, ?, ?)"
     values = (session_id, created, json.encode(start).decode(), _content(text))
-
-    def write(connection: sqlite3.Connection) -> None:
-        connection.execute(
-            "INSERT INTO sessions (id, created, start, text_features) VALUES (?, ?, ?, ?)", values
-        )
-
-    return write
+    return lambda connection: connection.execute(query, values)
 
 
-def happened(
-    number: int, events: Sequence[Event], key: tuple[str, bytes] | None, thumbnails: int
-) -> Change:
+def happened(number: int, events: Sequence[Event], key: Key, thumbnails: int) -> Change:
     """Log new events of a session and the key of their request; keep ``thumbnails`` thumbnails."""
 
     def write(connection: sqlite3.Connection) -> None:
-        insert = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        connection.executemany(insert, [_columns(number, event) for event in events])
-        connection.executemany(
-            "INSERT INTO features VALUES (?, ?, ?)",
-            [(number, e.seq, _content(e.features)) for e in events if e.features is not None],
-        )
+        rows = [_columns(number, event) for event in events]
+        connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        rows = [(number, e.seq, _content(e.features)) for e in events if e.features is not None]
+        connection.executemany("INSERT INTO features VALUES (?, ?, ?)", rows)
         if key is not None:
             values = (number, *key, events[0].seq, events[-1].seq)
             connection.execute("INSERT INTO keys VALUES (?, ?, ?, ?, ?)", values)
         shown = [(number, e.detail["step"], e.thumbnail) for e in events if e.thumbnail]
         if shown:
             connection.executemany("INSERT OR REPLACE INTO thumbnails VALUES (?, ?, ?)", shown)
-            connection.execute(
-                "DELETE FROM thumbnails WHERE session = ? AND step <= ?",
-                (number, shown[-1][1] - thumbnails),
-            )
+            older = "DELETE FROM thumbnails WHERE session = ? AND step <= ?"
+            connection.execute(older, (number, shown[-1][1] - thumbnails))
 
     return write
 
 
 def deleted(number: int) -> Change:
     """Delete a session and all that belongs to it."""
-
-    def write(connection: sqlite3.Connection) -> None:
-        for table in ("events", "features", "keys", "thumbnails"):
-            connection.execute(f"DELETE FROM {table} WHERE session = ?", (number,))
-        connection.execute("DELETE FROM sessions WHERE number = ?", (number,))
-
-    return write
+    query = "DELETE FROM sessions WHERE number = ?"
+    return lambda connection: connection.execute(query, (number,))
 
 
 def _columns(number: int, event: Event) -> tuple[Any, ...]:
     detail = event.detail
     kept = [detail.get(name) for name in ("step", "label", "probability", "changed")]
-    return (number, event.seq, event.kind, event.at, *kept, json.encode(detail).decode())
+    return (number, event.seq, event.kind, detail["at"], *kept, json.encode(detail).decode())
 
 
 def _content(vectors: Vectors | None) -> bytes | None:
@@ -267,23 +249,19 @@ def _content(vectors: Vectors | None) -> bytes | None:
 
 def summarise(log: Log, row: StoredSession) -> dict[str, Any]:
     """A session as ``GET /v1/sessions/{id}`` gives it."""
-    number, classes = row.number, classes_of(log, row)
-    [(event, changed, corrections, first, last)] = log.rows(
-        """SELECT ifnull(max(seq), 0), ifnull(sum(changed), 0),
-           count(*) FILTER (WHERE kind = 'correction'), ifnull(min(step), 0), ifnull(max(step), 0)
-           FROM events WHERE session = ?""",
-        number,
-    )
-    labels = log.rows(
-        """SELECT label, count(*) FROM events WHERE session = ? AND kind = 'answer'
-           GROUP BY label ORDER BY count(*) DESC, label""",
-        number,
-    )
+    number = row.number
+    counts = """SELECT ifnull(max(seq), 0), ifnull(sum(changed), 0),
+                count(*) FILTER (WHERE kind = 'correction'), ifnull(min(step), 0),
+                ifnull(max(step), 0) FROM events WHERE session = ?"""
+    [(event, changed, corrections, first, last)] = log.rows(counts, number)
+    per_class = """SELECT label, count(*) FROM events WHERE session = ? AND kind = 'answer'
+                   GROUP BY label ORDER BY count(*) DESC, label"""
+    labels = log.rows(per_class, number)
     return {
-        **brief(log, row, classes),
+        **brief(log, row),
         "model": row.start["model"],
         "options": row.start["options"],
-        "classes": classes,
+        "classes": classes_of(log, row),
         "event": event,
         "changed": changed,
         "corrections": corrections,
@@ -292,31 +270,27 @@ def summarise(log: Log, row: StoredSession) -> dict[str, Any]:
     }
 
 
-def brief(log: Log, row: StoredSession, classes: list[str] | None = None) -> dict[str, Any]:
+def brief(log: Log, row: StoredSession) -> dict[str, Any]:
     """The line of a session in a list."""
-    [(last, at)] = log.rows(
-        """SELECT (SELECT max(step) FROM events WHERE session = ?1),
-           (SELECT at FROM events WHERE session = ?1 ORDER BY seq DESC LIMIT 1)""",
-        row.number,
-    )
+    query = """SELECT (SELECT max(step) FROM events WHERE session = ?1),
+               (SELECT at FROM events WHERE session = ?1 ORDER BY seq DESC LIMIT 1)"""
+    [(last, at)] = log.rows(query, row.number)
     return {
         "id": row.id,
         "created": row.created,
         "last_used": at or row.created,
         "method": row.start["method"],
         "views": row.start["views"],
-        "n_classes": len(classes or classes_of(log, row)),
+        "n_classes": len(classes_of(log, row)),
         "images": 0 if last is None else last - row.start["seen"],
     }
 
 
 def classes_of(log: Log, row: StoredSession) -> list[str]:
     """The classes of a session as they are now."""
-    changes = log.rows(
-        """SELECT detail FROM events WHERE session = ?
-           AND kind IN ('class_added', 'class_removed') ORDER BY seq DESC LIMIT 1""",
-        row.number,
-    )
+    query = """SELECT detail FROM events WHERE session = ?
+               AND kind IN ('class_added', 'class_removed') ORDER BY seq DESC LIMIT 1"""
+    changes = log.rows(query, row.number)
     names: list[str] = json.decode(changes[0][0])["classes"] if changes else row.start["classes"]
     return names
 
@@ -324,16 +298,12 @@ def classes_of(log: Log, row: StoredSession) -> list[str]:
 def _curves(log: Log, number: int, first: int, last: int, names: list[str]) -> dict[str, Any]:
     """At most 100 points: means since the point before, and counts so far."""
     width = max(1, -(-(last - first + 1) // _POINTS))
-    points = log.rows(
-        """SELECT (step - ?) / ?, max(step), avg(probability), avg(changed) FROM events
-           WHERE session = ? AND kind = 'answer' GROUP BY 1 ORDER BY 1""",
-        *(first, width, number),
-    )
-    counts = log.rows(
-        """SELECT (step - ?) / ?, label, count(*) FROM events
-           WHERE session = ? AND kind = 'answer' GROUP BY 1, 2""",
-        *(first, width, number),
-    )
+    query = """SELECT (step - ?) / ?, max(step), avg(probability), avg(changed) FROM events
+               WHERE session = ? AND kind = 'answer' GROUP BY 1 ORDER BY 1"""
+    points = log.rows(query, first, width, number)
+    query = """SELECT (step - ?) / ?, label, count(*) FROM events
+               WHERE session = ? AND kind = 'answer' GROUP BY 1, 2"""
+    counts = log.rows(query, first, width, number)
     found = {(point, label): count for point, label, count in counts}
     return {
         "step": [step for _, step, _, _ in points],

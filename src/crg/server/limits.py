@@ -32,7 +32,6 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     max_loaded: Positive = 100  # sessions in memory
     max_queue: Positive = 256  # images that wait for their answers
     max_queue_bytes: Positive = 500_000_000  # of requests in memory
-    max_rate: Positive = 1_000  # requests per second of one client
     max_watchers: Natural = 256  # open streams of events
     max_connections: Positive = 1_024
     body_timeout: Positive = 30  # seconds that the body of a request may take

@@ -8,59 +8,52 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from msgspec import json
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+from msgspec import Meta, Struct, json
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from crg.methods.registry import DEFAULT
 from crg.types import InputError, printable
 
-Name = Annotated[StrictStr, Field(min_length=1, max_length=500)]
+Name = Annotated[str, Meta(min_length=1, max_length=500)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class NewSession(_Strict):
+class NewSession(Struct, forbid_unknown_fields=True):
     """Classes to choose from, and the method that adapts."""
 
     classes: Annotated[
         list[Name],
-        Field(json_schema_extra={"minItems": 2}, examples=[["red circle", "blue square"]]),
+        Meta(extra_json_schema={"minItems": 2}, examples=[["red circle", "blue square"]]),
     ]
-    method: Annotated[StrictStr, Field(examples=[DEFAULT])] = DEFAULT
-    options: Annotated[dict[str, Any], Field(examples=[{}])] = {}
-    views: Annotated[StrictInt, Field(json_schema_extra={"minimum": 1}, examples=[1])] = 1
+    method: Annotated[str, Meta(examples=[DEFAULT])] = DEFAULT
+    options: Annotated[dict[str, Any], Meta(examples=[{}])] = {}
+    views: Annotated[int, Meta(extra_json_schema={"minimum": 1}, examples=[1])] = 1
 
 
-class NewFeatures(_Strict):
+class NewFeatures(Struct, forbid_unknown_fields=True):
     """The features of one image, (D,) or (V, D) with the original first."""
 
-    features: Annotated[
-        list[float] | list[list[float]], Field(min_length=1, examples=[[0.6, 0.0, 0.8]])
-    ]
-    name: Annotated[StrictStr, Field(max_length=200, examples=["7.png"])] | None = None
+    features: Annotated[list[float | list[float]], Meta(min_length=1, examples=[[0.6, 0.0, 0.8]])]
+    name: Annotated[str, Meta(max_length=200, examples=["7.png"])] | None = None
 
 
-class NewCorrection(_Strict):
+class NewCorrection(Struct, forbid_unknown_fields=True):
     """The label that a person gives an image."""
 
-    image: Annotated[StrictInt, Field(ge=1, lt=2**53, examples=[7])]
-    label: Annotated[Name, Field(examples=["blue square"])]
+    image: Annotated[int, Meta(ge=1, lt=2**53, examples=[7])]
+    label: Annotated[Name, Meta(examples=["blue square"])]
 
 
-class NewClass(_Strict):
+class NewClass(Struct, forbid_unknown_fields=True):
     """A class to add."""
 
-    name: Annotated[Name, Field(examples=["green triangle"])]
+    name: Annotated[Name, Meta(examples=["green triangle"])]
 
 
-class Login(_Strict):
+class Login(Struct, forbid_unknown_fields=True):
     """The token of the server."""
 
-    token: Annotated[StrictStr, Field(max_length=1000, examples=["a secret of 16 characters"])]
+    token: Annotated[str, Meta(max_length=1000, examples=["a secret of 16 characters"])]
 
 
 # One example of every answer, from which its schema is made.
@@ -103,19 +96,10 @@ _MAPS = ("options", "per_class", "limits")  # fields whose keys vary
 _NULLABLE = ("name", "next")
 _OPTIONAL = ("image",)
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
-_REASONS = {
-    400: "The request is malformed.",
-    401: "The token is missing or wrong.",
-    403: "The Host or the Origin is not allowed.",
-    404: "There is no such session or image.",
-    408: "The body took too long.",
-    409: "The idempotency key was used for another request.",
-    413: "The request is too large.",
-    415: "The body is of another kind.",
-    422: "The input is refused.",
-    429: "Too much at once; Retry-After says when to try again.",
-    500: "The server failed.",
-    503: "The server is stopping, or its disk is full.",
+_ALWAYS = {
+    401: {"WWW-Authenticate": "Bearer"},
+    429: {"Retry-After": "1"},
+    503: {"Retry-After": "5"},
 }
 _PLAIN = {
     404: "There is nothing at this address: /openapi.json lists what there is.",
@@ -152,22 +136,22 @@ def answers(example: Any, *statuses: int, status: int = 200) -> dict[int | str, 
 def files(*statuses: int, **kinds: Mapping[str, Any]) -> dict[str, Any]:
     """Options of a route that answers with other media types than JSON, or with a problem."""
     content = {kind: {"schema": schema} for kind, schema in kinds.items()}
-    success = {200: {"description": "OK", "content": content}}
-    return {"response_class": Response, "responses": {**success, **problems(*statuses)}}
+    responses = {200: {"description": "OK", "content": content}, **problems(*statuses)}
+    return {"response_class": Response, "responses": responses}
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The problems of a route; some can come anywhere."""
     content = {_MEDIA_TYPE: {"schema": _schema_of(_PROBLEM), "example": _PROBLEM}}
     return {
-        status: {"description": _REASONS[status], "content": content}
+        status: {"description": http.HTTPStatus(status).phrase, "content": content}
         for status in sorted({*statuses, 401, 403, 429, 500})
     }
 
 
-def body(model: type[BaseModel], others: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def body(model: type[Struct], others: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The request body of a route: JSON of a model, or other media types with their schemas."""
-    schemas = {"application/json": model.model_json_schema(), **(others or {})}
+    schemas = {"application/json": json.schema(model)["$defs"][model.__name__], **(others or {})}
     content = {kind: {"schema": schema} for kind, schema in schemas.items()}
     return {"requestBody": {"required": True, "content": content}}
 
@@ -175,12 +159,9 @@ def body(model: type[BaseModel], others: Mapping[str, Any] | None = None) -> dic
 class ProblemError(Exception):
     """A request is refused: a status, one sentence that names the remedy, perhaps more fields."""
 
-    def __init__(
-        self, status: int, detail: str, *, retry_after: int | None = None, **more: Any
-    ) -> None:
+    def __init__(self, status: int, detail: str, **more: Any) -> None:
         super().__init__(detail)
         self.status, self.detail, self.more = status, detail, more
-        self.headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
 
     def response(self, headers: Mapping[str, str] | None = None) -> Response:
         """The problem document."""
@@ -191,7 +172,7 @@ class ProblemError(Exception):
             "detail": printable(self.detail),
             **self.more,
         }
-        given = {**self.headers, **(headers or {})}
+        given = {**_ALWAYS.get(self.status, {}), **(headers or {})}
         return Response(json.encode(document), self.status, given, media_type=_MEDIA_TYPE)
 
 
@@ -211,13 +192,11 @@ async def _answer_to(_: Request, error: Exception) -> Response:
             detail = _PLAIN.get(error.status_code, str(error.detail))
             return ProblemError(error.status_code, detail).response(error.headers)
         case RequestValidationError():
-            return ProblemError(422, invalid_sentence(error.errors()[0])).response()
+            return ProblemError(422, _sentence(error.errors()[0])).response()
     return ProblemError(400, "The request broke off: send it again.").response()
 
 
-def invalid_sentence(first: Mapping[str, Any]) -> str:
-    """The first complaint of pydantic as a sentence."""
-    where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
+def _sentence(first: Mapping[str, Any]) -> str:
+    """FastAPI's first complaint about a path, query or header as a sentence."""
     what = str(first["msg"]).rstrip(".")
-    what = f"{what[:1].lower()}{what[1:]}"
-    return f"{where or 'The body'} is not valid ({what}): see /openapi.json."
+    return f"{first['loc'][-1]} is not valid ({what[:1].lower()}{what[1:]}): see /openapi.json."

@@ -1,4 +1,4 @@
-"""Access control by token, cookie, Host, Origin and rate; and headers on every answer."""
+"""Access control by token, cookie, Host and Origin; and headers on every answer."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import hmac
 import ipaddress
 import logging
 import time
-from collections import OrderedDict
-from collections.abc import Callable
-from http.cookies import CookieError, SimpleCookie
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -23,7 +21,6 @@ from crg.types import InputError
 _LOGGER = logging.getLogger("crg.server")
 COOKIE = "crg_token"
 SHORTEST_TOKEN = 16  # characters
-_CLIENTS = 10_000  # whose requests are counted; the one that was away longest is forgotten
 _OPEN = ("/", "/login", "/openapi.json", "/healthz", "/readyz")
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _HEADERS = {
@@ -44,14 +41,10 @@ _RAW = [(name.lower().encode(), value.encode()) for name, value in _HEADERS.item
 def check_address(host: str, token: str | None) -> None:
     """Refuse to listen without a token on an address that others can reach."""
     if token is not None and len(token) < SHORTEST_TOKEN:
-        raise InputError(
-            f"CRG_TOKEN has {len(token)} characters: set one of at least {SHORTEST_TOKEN}."
-        )
+        raise InputError(f"CRG_TOKEN has {len(token)} characters: set at least {SHORTEST_TOKEN}.")
     if token is None and not is_loopback(host):
-        raise InputError(
-            f"--host {host} can be reached by others: set a token in CRG_TOKEN, "
-            "or listen on 127.0.0.1."
-        )
+        raise InputError(f"--host {host} can be reached by others: set a token in CRG_TOKEN, "
+                         "or listen on 127.0.0.1.")  # fmt: skip
 
 
 @functools.lru_cache(256)
@@ -81,50 +74,16 @@ class Token:
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return self.is_right(given.strip())
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-        except CookieError:
-            return False
-        value = cookie.value if cookie else ""
-        return hmac.compare_digest(value.encode(), self.cookie.encode())
-
-
-class Rate:
-    """A token bucket per client: so many requests per second, twice as many in a burst."""
-
-    def __init__(self, per_second: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._per_second, self._clock = per_second, clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def check(self, client: str) -> None:
-        """Count one request of this client; refuse with 429 where that is too much."""
-        now, burst = self._clock(), 2.0 * self._per_second
-        left, then = self._buckets.pop(client, (burst, now))
-        left = min(burst, left + (now - then) * self._per_second)
-        self._buckets[client] = (max(0.0, left - 1), now)
-        if len(self._buckets) > _CLIENTS:
-            self._buckets.popitem(last=False)
-        if left < 1:
-            raise ProblemError(
-                429,
-                f"This client sent more than {self._per_second} requests per second: "
-                "wait a second and send them more slowly.",
-                retry_after=1,
-            )
+        wanted, cookies = f"{COOKIE}={self.cookie}".encode(), headers.get("cookie", "").split(";")
+        return any(hmac.compare_digest(each.strip().encode(), wanted) for each in cookies)
 
 
 class Guard:
-    """Refuses requests before anything of them is read."""
+    """Refuses what must not come in; adds security headers, counts requests, serves HEAD as GET."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        token: Token | None,
-        rate: Rate,
-        hosts: tuple[str, ...],
-        origins: tuple[str, ...],
-    ) -> None:
-        self._app, self._token, self._rate = app, token, rate
+    def __init__(self, app: ASGIApp, metrics: Counters, token: Token | None,
+                 hosts: Iterable[str], origins: Iterable[str]) -> None:  # fmt: skip
+        self._app, self._metrics, self._token = app, metrics, token
         self._hosts = {host.lower() for host in hosts}
         self._origins = {origin.lower() for origin in origins}
 
@@ -133,39 +92,53 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        begun, status, method = time.perf_counter(), 0, scope["method"]
+
+        async def sealed(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status, given = message["status"], message.get("headers", ())
+                named = {name for name, _ in given}
+                ours = [header for header in _RAW if header[0] not in named]
+                message = {**message, "headers": [*given, *ours]}
+            elif method == "HEAD" and message["type"] == "http.response.body":
+                message = {**message, "body": b""}
+            await send(message)
+
         try:
             self._check(scope, Headers(scope=scope))
-        except ProblemError as problem:
-            challenge = {"WWW-Authenticate": "Bearer"} if problem.status == 401 else {}
-            await problem.response(challenge)(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
+            if method == "HEAD" and not scope["path"].endswith("/events"):
+                scope["method"] = "GET"
+            await self._app(scope, receive, sealed)
+        except Exception as error:
+            problem = error
+            if status or not isinstance(problem, ProblemError):
+                _LOGGER.error("%s %s failed", method, scope["path"], exc_info=error)
+                problem = ProblemError(500, "The server failed: ask who runs it to read its log.")
+            if status:
+                raise  # half of an answer has left
+            await problem.response()(scope, receive, sealed)
+        finally:
+            route = getattr(scope.get("route"), "path", "")
+            self._metrics.answered(method, route, status, time.perf_counter() - begun)
 
     def _check(self, scope: Scope, headers: Headers) -> None:
-        client = scope.get("client")
-        self._rate.check(client[0] if client else "")
         host = headers.get("host", "")
         name = _place(f"//{host}")[0]
         if self._token is None and not is_loopback(name) and name not in self._hosts:
-            raise ProblemError(
-                403,
-                f"The host {host!r} is not known here: use localhost, or name it in "
-                "allow_hosts of the --config file.",
-            )
+            raise ProblemError(403, f"The host {host!r} is not known here: use localhost, or name "
+                                    "it in allow_hosts of the --config file.")  # fmt: skip
         origin = headers.get("origin", "").lower()
         if scope["method"] not in _SAFE and "origin" in headers and origin not in self._origins:
             if _place(origin)[1] != host.lower():
-                raise ProblemError(
-                    403,
-                    "The request comes from a page of another origin: name that in allow_origins "
-                    "of the --config file.",
-                )
+                raise ProblemError(403, "The request comes from a page of another origin: name "
+                                        "that in allow_origins of the --config file.")  # fmt: skip
         path = scope["path"]
         if self._token is None or path in _OPEN or path.startswith("/static/"):
             return
         if not self._token.let_in(headers):
             raise ProblemError(401, "The token is missing or wrong: send it as "
-                               "Authorization: Bearer TOKEN.")  # fmt: skip
+                                    "Authorization: Bearer TOKEN.")  # fmt: skip
 
 
 def _place(address: str) -> tuple[str, str]:
@@ -175,43 +148,3 @@ def _place(address: str) -> tuple[str, str]:
         return parts.hostname or "", parts.netloc
     except ValueError:
         return "", ""
-
-
-class Envelope:
-    """Outermost: security headers on every answer, HEAD as GET, and the counting of requests."""
-
-    def __init__(self, app: ASGIApp, metrics: Counters) -> None:
-        self._app, self._metrics = app, metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        begun, status, method = time.perf_counter(), 0, scope["method"]
-        if method == "HEAD" and not scope["path"].endswith("/events"):
-            scope["method"] = "GET"  # the server sends no body then
-
-        async def sealed(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                given = message.get("headers", ())
-                named = {name for name, _ in given}
-                ours = [header for header in _RAW if header[0] not in named]
-                message = {**message, "headers": [*given, *ours]}
-            elif method == "HEAD" and message["type"] == "http.response.body":
-                message = {**message, "body": b""}
-            await send(message)
-
-        try:
-            await self._app(scope, receive, sealed)
-        except Exception as error:
-            _LOGGER.error("%s %s failed", method, scope["path"], exc_info=error)
-            if status:
-                raise  # half of an answer has left
-            failed = ProblemError(500, "The server failed: its log says why, so ask who runs it.")
-            await failed.response()(scope, receive, sealed)
-        finally:
-            route = getattr(scope.get("route"), "path", "")
-            self._metrics.answered(method, route, status, time.perf_counter() - begun)

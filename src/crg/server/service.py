@@ -6,67 +6,75 @@ import asyncio
 import contextlib
 import ctypes
 import gc
+import hashlib
 import logging
 import re
-import shutil
 import sqlite3
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from msgspec import Raw, json
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from crg.atomic import locked, make_folder
 from crg.encoders.base import Encoder, Vectors
 from crg.prompts import encode_classes
 from crg.server.batching import Batcher, Encode, Gatherer
 from crg.server.event_log import Change, Event, Log, StoredSession, deleted
-from crg.server.learner import States
 from crg.server.limits import ServerConfig
-from crg.server.requests import Budget
 from crg.server.schema import ProblemError
-from crg.server.session import Session, not_kept
-from crg.server.sse import Hub
+from crg.server.session import Apply, Session, States, not_kept
 from crg.threads import one_blas_thread, processors
 
 T = TypeVar("T")
+Outcome: TypeAlias = tuple[list[Raw], bool]  # details of events as JSON; is it a repetition?
 _LOGGER = logging.getLogger("crg.server")
 _ID = re.compile(r"[0-9a-f]{32}")
 _WORTH_SAVING = 32  # events; fewer are replayed as fast as a snapshot is written
 _METHODS = ("GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH")
-_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
-_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _SWEEP = 15.0  # seconds between two looks for unused sessions
+
+
+@dataclass
+class Budget:
+    """An amount that may be in use at once; a user gives back what it took."""
+
+    most: int
+    sentence: str  # for those who ask for more
+    used: int = 0
+
+    def take(self, amount: int) -> None:
+        """Use so much more; refuse with 429 where that is too much."""
+        if self.used + amount > self.most:
+            raise ProblemError(429, self.sentence)
+        self.used += amount
+
+    def give_back(self, amount: int) -> None:
+        """Use so much less."""
+        self.used -= amount
 
 
 class Counters:
     """Prometheus metrics of one service, in a separate registry."""
 
     def __init__(self) -> None:
-        self._registry = own = CollectorRegistry()
-        counter, gauge = partial(Counter, registry=own), partial(Gauge, registry=own)
-        histogram = partial(Histogram, registry=own)
-        self.requests = counter(
-            "crg_requests", "Requests by route and status.", ["method", "route", "status"]
-        )
-        self.seconds = histogram(
-            "crg_request_seconds", "Time to the end of an answer.", ["route"], buckets=_SECONDS
+        self.registry = own = CollectorRegistry()
+        counter = partial(Counter, registry=own)
+        labels = ["method", "route", "status"]
+        self.requests = counter("crg_requests", "Requests by route and status.", labels)
+        self.seconds = Histogram(
+            "crg_request_seconds", "Time to the end of an answer.", ["route"], registry=own
         )
         self.images = counter("crg_images", "Images answered.")
         self.changed = counter("crg_changed", "Answers that adaptation changed.")
         self.corrections = counter("crg_corrections", "Corrections learnt.")
-        self.batch_size = histogram(
-            "crg_batch_size", "Views per call of the encoder.", buckets=_SIZES
-        )
-        self.commit_size = histogram("crg_commit_size", "Changes per commit.", buckets=_SIZES)
-        self.waiting = gauge("crg_waiting_images", "Images that wait.")
-        self.waiting_bytes = gauge("crg_waiting_bytes", "Bytes of requests.")
-        self.loaded = gauge("crg_loaded_sessions", "Sessions in memory.")
-        self.watchers = gauge("crg_watchers", "Open streams of events.")
         self.replay_differences = counter("crg_replay_differences", "Replayed answers that differ.")
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
@@ -75,10 +83,6 @@ class Counters:
         self.requests.labels(known, route, str(status)).inc()
         self.seconds.labels(route).observe(seconds)
 
-    def text(self) -> bytes:
-        """All of them, as Prometheus reads them."""
-        return generate_latest(self._registry)
-
 
 class Service:
     """The sessions of one folder. ``open`` and ``close`` belong to one event loop.
@@ -86,52 +90,48 @@ class Service:
     ``encoders`` encode the images; without any, ``encoder`` does, in this process.
     """
 
-    log: Log
-    states: States
-    batcher: Batcher
-    writer: Gatherer[Change, None]
-
     def __init__(
         self, data: Path, config: ServerConfig, encoder: Encoder, encoders: Sequence[Encode] = ()
     ) -> None:
         self.data, self.config, self.encoder = data, config, encoder
         self._encoders = encoders or (encoder.encode_images,)
         self.metrics = Counters()
-        self.hub = Hub(config.max_watchers)
-        wait = "wait a moment and send it again"
-        self.queue = Budget(config.max_queue, "Too many images are waiting", wait)
-        self.bytes = Budget(config.max_queue_bytes, "Too many bytes are waiting", wait)
-        self.n_sessions = 0
+        # By watched session a flag for each watcher, set where there is news.
+        self.flags: WeakValueDictionary[str, set[asyncio.Event]] = WeakValueDictionary()
+        wait, most = "wait a moment and send it again.", config.max_sessions
+        self.queue = Budget(config.max_queue, f"Too many images are waiting: {wait}")
+        self.bytes = Budget(config.max_queue_bytes, f"Too many bytes are waiting: {wait}")
+        open_streams = "Too many streams of events are open: close one or wait."
+        self.watchers = Budget(config.max_watchers, open_streams)
+        self.sessions = Budget(most, f"There are {most} sessions already: delete one.")
+        self.texts = asyncio.Lock()  # the text encoder is used once at a time
         self.ready = False
-        self._live: OrderedDict[str, tuple[Session, float]] = OrderedDict()  # and last use
+        self._live: OrderedDict[str, Session] = OrderedDict()  # in memory, last used last
         self._moving: dict[str, asyncio.Task[None]] = {}  # sessions being loaded or unloaded
+        self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._held = contextlib.ExitStack()
-        self.metrics.waiting.set_function(lambda: self.queue.used)
-        self.metrics.waiting_bytes.set_function(lambda: self.bytes.used)
-        self.metrics.loaded.set_function(lambda: len(self._live))
-        self.metrics.watchers.set_function(lambda: self.hub.budget.used)
+        gauge = partial(Gauge, registry=self.metrics.registry)
+        gauge("crg_waiting_images", "Images that wait.").set_function(lambda: self.queue.used)
+        gauge("crg_waiting_bytes", "Bytes of requests.").set_function(lambda: self.bytes.used)
+        gauge("crg_loaded_sessions", "Sessions in memory.").set_function(lambda: len(self._live))
+        gauge("crg_watchers", "Open streams of events.").set_function(lambda: self.watchers.used)
 
     def open(self) -> None:
         """Lock the folder and start the threads."""
         with contextlib.ExitStack() as held:
-            data, config = self.data, self.config
-            for folder in (data, data / "states", data / "images"):
-                make_folder(folder, "--data")
+            data = self.data
+            make_folder(data / "states", "--data")
             held.enter_context(locked(data / "sessions.sqlite"))
             held.enter_context(one_blas_thread())  # threads would change the last bits
             self.log = Log(data / "sessions.sqlite", self.encoder.width)
             held.callback(self.log.close)
-            self.states = States(data / "states", self.encoder)
-            self.states.clear(self.log)
-            self.n_sessions = self.log.count()
+            self.states = States(data / "states", self.encoder, self.log)
+            self.states.clear()
+            [(self.sessions.used,)] = self.log.rows("SELECT count(*) FROM sessions")
             self._threads = held.enter_context(ThreadPoolExecutor(processors() + 1, "crg-learn"))
-            self._texts = held.enter_context(ThreadPoolExecutor(1, "crg-text"))
-            preprocessing, see = self.encoder.preprocessing, self.metrics.batch_size.observe
-            self.batcher = Batcher(
-                preprocessing, self._encoders, config.max_pixels, config.thumbnails > 0, see
-            )
+            self.batcher = Batcher(self.encoder.preprocessing, self._encoders, self.config)
             held.callback(self.batcher.close)
-            self.writer = Gatherer("crg-write", self._commit)
+            self.writer: Gatherer[Change, None] = Gatherer("crg-write", self.log.commit)
             held.callback(self.writer.close)
             self._held = held.pop_all()
         self._sweeper = asyncio.create_task(self._sweep())
@@ -140,9 +140,8 @@ class Service:
     async def close(self) -> None:
         """Finish what was accepted, save snapshots, and unlock the folder."""
         self.ready = False
-        self.hub.close()
         self._sweeper.cancel()
-        for session, _ in list(self._live.values()):
+        for session in list(self._live.values()):
             await session.finish()
             if session.unsaved:
                 await session.save()
@@ -150,16 +149,13 @@ class Service:
         self._held.close()
 
     async def run(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Call a function that learns or reads from the disk, in a thread."""
+        """Call a function that learns, encodes texts or reads from the disk, in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
-
-    async def run_with_texts(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Call a function that encodes texts, in the one thread that does."""
-        return await asyncio.get_running_loop().run_in_executor(self._texts, function, *arguments)
 
     async def encode_names(self, names: Sequence[str]) -> Vectors:
         """The text features of class names, (K, D)."""
-        return await self.run_with_texts(encode_classes, self.encoder, names, self.config.templates)
+        async with self.texts:
+            return await self.run(encode_classes, self.encoder, names, self.config.templates)
 
     async def write(self, change: Change) -> None:
         """Wait until a change is on the disk."""
@@ -171,7 +167,7 @@ class Service:
     async def row(self, session_id: str) -> StoredSession:
         """A session as it was started; 404 if there is none."""
         if session_id in self._live:
-            return self._live[session_id][0].row
+            return self._live[session_id].row
         if _ID.fullmatch(session_id):
             row = await self.run(self.log.find, session_id)
             if row is not None:
@@ -187,54 +183,69 @@ class Service:
             await asyncio.wait([task])
             if error := task.exception():
                 raise error
-        session, _ = self._live[session_id]
-        self._keep(session)
-        return session
+        self._keep(self._live[session_id])
+        return self._live[session_id]
+
+    async def learn(
+        self,
+        session_id: str,
+        apply: Apply,
+        contents: Sequence[bytes] = (),
+        key: str | None = None,
+        prepare: Callable[[], Awaitable[Any]] | None = None,
+    ) -> Outcome:
+        """Learn, unless a request with the same key and contents was: then repeat its answer."""
+        row, keyed = await self.row(session_id), None
+        turn = self._turns.setdefault((session_id, key), asyncio.Lock()) if key else None
+        async with turn or contextlib.nullcontext():
+            if key is not None:
+                keyed = key, await self.run(_digest, contents)
+                known = await self.run(self.log.known, row.number, key)
+                if known is not None and known[0] != keyed[1]:
+                    raise ProblemError(409, "This Idempotency-Key was used for another request: "
+                                            "choose a new one.")  # fmt: skip
+                if known is not None:
+                    return [Raw(detail.encode()) for detail in known[1]], True
+            session = await self.session(session_id)
+            events = await session.submit(apply, prepare and prepare(), keyed)
+        return [Raw(json.encode(event.detail)) for event in events], False
 
     async def delete(self, session_id: str) -> None:
         """Delete a session with all that belongs to it."""
         row = await self.row(session_id)
         while session_id in self._moving:
             await asyncio.wait([self._moving[session_id]])
-        live = self._live.pop(session_id, None)
-        self._move(session_id, self._delete(row, live and live[0]))
+            row = await self.row(session_id)
+        self._move(session_id, self._delete(row, self._live.pop(session_id, None)))
         await self._moving[session_id]
-
-    def image_path(self, session_id: str, step: int) -> Path:
-        """The file of an image, if images are kept."""
-        return self.data / "images" / session_id / str(step)
 
     def on_broken(self, session: Session) -> None:
         """Unload a session that has learnt what the log lacks."""
-        live = self._live.get(session.row.id)
-        if live is not None and live[0] is session:
+        if self._live.get(session.row.id) is session:
             del self._live[session.row.id]
             self._move(session.row.id, session.finish())
 
-    def on_events(self, session: Session, events: Sequence[Event]) -> None:
-        """Count and publish events that are on the disk."""
-        for event in events:
-            if event.kind == "answer":
-                self.metrics.images.inc()
-                self.metrics.changed.inc(event.detail["changed"])
-            elif event.kind == "correction":
-                self.metrics.corrections.inc()
-        if session.row.id in self.hub.queues:
-            self.hub.publish(session.row.id, events)
+    def on_events(self, session_id: str, events: Sequence[Event]) -> None:
+        """Count events that are on the disk, and wake the watchers."""
+        self.metrics.images.inc(sum(event.kind == "answer" for event in events))
+        self.metrics.changed.inc(sum(event.detail.get("changed", False) for event in events))
+        self.metrics.corrections.inc(sum(event.kind == "correction" for event in events))
+        for news in self.flags.get(session_id, ()):
+            news.set()
 
     def _keep(self, session: Session) -> None:
         """Note that a session was used last, and unload others where there are too many."""
-        self._live[session.row.id] = (session, time.monotonic())
+        session.used = time.monotonic()
+        self._live[session.row.id] = session
         self._live.move_to_end(session.row.id)
-        excess = len(self._live) - self.config.max_loaded
-        if excess > 0:
-            others = [each for each, _ in self._live.values() if not each.busy]
-            for other in [each for each in others if each is not session][:excess]:
-                self._unload(other)
+        excess = max(0, len(self._live) - self.config.max_loaded)
+        others = [each for each in self._live.values() if not each.busy and each is not session]
+        for other in others[:excess]:
+            self._unload(other)
 
     async def _load(self, session_id: str) -> None:
         row = await self.row(session_id)
-        learner, known, differences = await self.run(self.states.load, row, self.log)
+        learner, known, differences = await self.run(self.states.load, row)
         self.metrics.replay_differences.inc(differences)
         self._keep(Session(self, row, learner, known))
 
@@ -247,20 +258,14 @@ class Service:
         if session is not None:
             await session.finish()
         await self.write(deleted(row.number))
-        self.n_sessions -= 1
-        self.hub.end(row.id, deleted=True)
+        self.sessions.give_back(1)
+        self.on_events(row.id, ())
         await self.run(self.states.delete, row.id)
-        await self.run(shutil.rmtree, self.image_path(row.id, 0).parent, True)
 
     def _move(self, session_id: str, coming: Coroutine[Any, Any, None]) -> None:
         """Load, unload or delete in the background; requests for this session wait."""
         task = self._moving[session_id] = asyncio.create_task(coming)
         task.add_done_callback(lambda _: self._moving.pop(session_id))
-
-    def _commit(self, changes: list[Change]) -> list[None]:
-        self.metrics.commit_size.observe(len(changes))
-        self.log.commit(changes)
-        return [None] * len(changes)
 
     async def _sweep(self) -> None:
         """Unload unused sessions, and delete those that have expired."""
@@ -269,23 +274,24 @@ class Service:
         while True:
             await asyncio.sleep(pause)
             try:
-                idle = [
-                    session for session, used in self._live.values()
-                    if used < time.monotonic() - config.idle and not session.busy
-                ]  # fmt: skip
+                then, live = time.monotonic() - config.idle, self._live.values()
+                idle = [each for each in live if each.used < then and not each.busy]
                 for session in idle:
                     self._unload(session)
                 if idle:
                     await self.run(_return_memory)
                 if config.expire:
-                    await self._delete_expired(time.time() - config.expire)
+                    moment = time.time() - config.expire
+                    for session_id in await self.run(self.log.unused_since, moment):
+                        with contextlib.suppress(ProblemError):  # it was just deleted
+                            await self.delete(session_id)
             except Exception:
                 _LOGGER.exception("unused sessions could not be unloaded or deleted")
 
-    async def _delete_expired(self, moment: float) -> None:
-        for session_id in await self.run(self.log.unused_since, moment):
-            with contextlib.suppress(ProblemError):
-                await self.delete(session_id)
+
+def _digest(contents: Sequence[bytes]) -> bytes:
+    parts = [hashlib.blake2b(content).digest() for content in contents]
+    return hashlib.blake2b(b"".join(parts), digest_size=16).digest()
 
 
 def _return_memory() -> None:

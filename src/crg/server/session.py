@@ -1,26 +1,115 @@
 """A session in memory: its requests take turns, learn, and are answered once the log has them.
 
-Learning continues while the log is written. If that fails, the session is broken: it leaves memory,
-and comes back as the log has it.
+The same events give the same bits, live or replayed. Learning continues while the log is written.
+If that fails, the session is broken: it leaves memory, and comes back as the log has it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 import sqlite3
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from crg.server.event_log import Event, StoredSession, happened
-from crg.server.learner import Learner
+from crg.adapter import Adapter, create, load
+from crg.answer import answer_for
+from crg.encoders.base import Encoder, Vectors
+from crg.methods.registry import get_method
+from crg.resources import TEXT_ENCODER
+from crg.server.event_log import Event, Key, Kind, Log, StoredSession, happened
 from crg.server.schema import ProblemError
-from crg.types import InputError
+from crg.types import InputError, Task, as_floats, unit_rows
 
 if TYPE_CHECKING:
     from crg.server.service import Service
 
 _LOGGER = logging.getLogger("crg.server")
+_TOP = 5
+
+
+@dataclass
+class Learner:
+    """The adapter of a session, and the number of the last event that it has learnt."""
+
+    adapter: Adapter
+    log: Log
+    number: int  # of the session in the log
+    seq: int = 0
+
+    def answer(self, features: Any, name: str | None, thumbnail: bytes | None = None) -> Event:
+        """Learn an image, and answer it."""
+        task, step = self.adapter.task, self.adapter.n_steps + 1
+        rows = as_floats(features, "features")
+        prediction = self.adapter.step(rows, step)
+        unit = unit_rows(rows.reshape(-1, task.width), "features")
+        answer = answer_for(task, prediction, unit, step)
+        detail = {
+            "step": step,
+            "name": name,
+            "label": answer.label,
+            "probability": answer.probability,
+            "top": [{"label": label, "probability": p} for label, p in answer.top(_TOP)],
+            "zero_shot_label": answer.zero_shot_label,
+            "zero_shot_probability": answer.zero_shot_probability,
+            "changed": answer.changed,
+            "thumbnail": thumbnail is not None,
+        }
+        return self._event("answer", detail, rows, thumbnail)
+
+    def correct(self, step: int, label: str) -> Event:
+        """Learn the label that a person gives an image."""
+        image = self.log.image(self.number, step)
+        if image is None:
+            raise InputError(f"There is no image {step} in this session: give an answer's step.")
+        self.adapter.correct(image.features, label, step)
+        detail = {"step": step, "label": label, "was": image.detail["label"]}
+        return self._event("correction", detail)
+
+    def add_class(self, name: str, text_feature: Vectors) -> Event:
+        """Add a class."""
+        self.adapter.add_class(name, text_feature)
+        return self._event("class_added", self._classes(name), text_feature[None, :])
+
+    def remove_class(self, name: str) -> Event:
+        """Remove a class."""
+        self.adapter.remove_class(name)
+        return self._event("class_removed", self._classes(name))
+
+    def replay(self, event: Event) -> bool:
+        """Learn an event of the log again; False if the answer differs."""
+        detail = event.detail
+        if event.kind == "answer":
+            again = self.answer(event.features, detail["name"])
+            again.detail["thumbnail"] = detail["thumbnail"]
+        elif event.kind == "correction":
+            again = self.correct(detail["step"], detail["label"])
+        elif event.kind == "class_added":
+            assert event.features is not None
+            again = self.add_class(detail["name"], event.features[0])
+        else:
+            again = self.remove_class(detail["name"])
+        return {**again.detail, "at": detail["at"]} == detail
+
+    def _classes(self, name: str) -> dict[str, Any]:
+        return {"name": name, "classes": list(self.adapter.task.class_names)}
+
+    def _event(
+        self,
+        kind: Kind,
+        detail: dict[str, Any],
+        features: Vectors | None = None,
+        thumbnail: bytes | None = None,
+    ) -> Event:
+        self.seq += 1
+        public = {"event": self.seq, "at": round(time.time(), 3), **detail}
+        return Event(kind, public, features, thumbnail)
+
+
 Apply: TypeAlias = Callable[[Learner, Any], list[Event]]  # with what the request waited for
 
 
@@ -29,7 +118,7 @@ class Session:
 
     def __init__(self, service: Service, row: StoredSession, learner: Learner, saved: int) -> None:
         self.row, self.learner, self._saved, self._service = row, learner, saved, service
-        self.broken = False
+        self.broken, self.used = False, 0.0
         self._turn = asyncio.Lock()  # first come, first served
         self._requests: set[asyncio.Task[list[Event]]] = set()
         self._unwritten: set[asyncio.Future[None]] = set()
@@ -44,16 +133,8 @@ class Session:
         """How many events came after the last snapshot."""
         return self.learner.seq - self._saved
 
-    async def submit(
-        self,
-        apply: Apply,
-        ready: Awaitable[Any] | None = None,
-        key: tuple[str, bytes] | None = None,
-    ) -> list[Event]:
-        """Learn after the requests that came before, with what ``ready`` gives; then log it.
-
-        ``key`` is an idempotency key with the digest of its request, to be logged too.
-        """
+    async def submit(self, apply: Apply, ready: Awaitable[Any] | None, key: Key) -> list[Event]:
+        """Learn after the requests that came before, with what ``ready`` gives; then log it."""
         request = asyncio.create_task(self._answer(apply, ready, key))
         self._requests.add(request)
         request.add_done_callback(self._requests.discard)
@@ -65,16 +146,21 @@ class Session:
             await asyncio.wait(self._requests)
 
     async def save(self) -> None:
-        """Write a snapshot, once the log has all that it knows."""
-        async with self._turn:
-            await self._save()
+        """Write a snapshot once the log has every event; the caller lets no request learn."""
+        if self._unwritten:
+            await asyncio.wait(self._unwritten)
+        if self.broken:
+            return
+        states, seq = self._service.states, self.learner.seq
+        try:
+            await self._service.run(states.save, self.row.id, self.learner.adapter, seq)
+        except Exception as error:  # nothing is lost: the log has it
+            _LOGGER.warning("no snapshot of session %s was saved: %s", self.row.id, error)
+        self._saved = seq
 
-    async def _answer(
-        self, apply: Apply, ready: Awaitable[Any] | None, key: tuple[str, bytes] | None
-    ) -> list[Event]:
+    async def _answer(self, apply: Apply, ready: Awaitable[Any] | None, key: Key) -> list[Event]:
         async with self._turn:
-            given = None if ready is None else await ready
-            events = await self._learn(apply, given)
+            events = await self._learn(apply, None if ready is None else await ready)
             if not events:
                 return events
             write = happened(self.row.number, events, key, self._service.config.thumbnails)
@@ -90,14 +176,14 @@ class Session:
             self._unwritten.add(written)
             written.add_done_callback(self._on_written)
             if self.unsaved >= self._service.config.snapshot_every:
-                await self._save()
+                await self.save()
         try:
             await written
         except Exception as error:
             raise not_kept(error) from None
         if not kept:
             raise not_kept("an answer before it was not kept")
-        self._service.on_events(self, events)
+        self._service.on_events(self.row.id, events)
         return events
 
     async def _learn(self, apply: Apply, given: Any) -> list[Event]:
@@ -121,21 +207,82 @@ class Session:
         self.broken = True
         self._service.on_broken(self)
 
-    async def _save(self) -> None:
-        if self._unwritten:
-            await asyncio.wait(self._unwritten)
-        if self.broken:
-            return
-        seq = self.learner.seq
-        try:
-            await self._service.run(self._service.states.save, self.row.id, self.learner)
-        except Exception as error:  # nothing is lost: the log has it
-            _LOGGER.warning("no snapshot of session %s was saved: %s", self.row.id, error)
-        self._saved = seq
-
 
 def not_kept(reason: object) -> ProblemError:
     """The problem of an answer that is not on the disk."""
-    return ProblemError(
-        503, f"The answer could not be kept ({reason}): make room, and repeat.", retry_after=5
-    )
+    return ProblemError(503, f"The answer could not be kept ({reason}): make room, and repeat.")
+
+
+class States:
+    """A folder per session, of snapshots and kept images: how it comes back to memory."""
+
+    def __init__(self, folder: Path, encoder: Encoder, log: Log) -> None:
+        self._folder, self._encoder, self._log = folder, encoder, log
+        self._resources: dict[str, Any] = {}
+
+    def start(self, start: Mapping[str, Any], text: Vectors) -> Adapter:
+        """A new adapter for the classes of a session with their text features (K, D)."""
+        method, task = start["method"], Task(start["classes"], text, start["logit_scale"])
+        return create(method, task.with_resources(self._needed(method)), **start["options"])
+
+    def fresh(self, row: StoredSession) -> Learner:
+        """The learner of a session before its first event."""
+        if row.text_features is None:
+            raise RuntimeError(f"The state that session {row.id} was started from is lost.")
+        return Learner(self.start(row.start, row.text_features), self._log, row.number)
+
+    def save(self, session_id: str, adapter: Adapter, seq: int) -> None:
+        """Write a snapshot; remove older ones, except the state that a session started from."""
+        (self._folder / session_id).mkdir(exist_ok=True)
+        adapter.save(self._folder / session_id / f"{seq}.crg")
+        for older, path in self._snapshots(session_id):
+            if 0 < older < seq:
+                path.unlink(missing_ok=True)
+
+    def load(self, row: StoredSession) -> tuple[Learner, int, int]:
+        """The learner of a session, the last event of its snapshot, and how many replays differ."""
+        learner = self._newest(row)
+        known, differences = learner.seq, 0
+        for some in self._log.events(row.number, known):
+            differences += sum(not learner.replay(event) for event in some)
+        if differences:
+            _LOGGER.warning("%d answers of session %s differ when replayed", differences, row.id)
+        return learner, known, differences
+
+    def image_path(self, session_id: str, step: int) -> Path:
+        """The file of an image, if images are kept."""
+        return self._folder / session_id / "images" / str(step)
+
+    def delete(self, session_id: str) -> None:
+        """Remove all files of a session."""
+        shutil.rmtree(self._folder / session_id, ignore_errors=True)
+
+    def clear(self) -> None:
+        """Remove temporary files, and all files of sessions that no longer exist."""
+        for folder in self._folder.iterdir():
+            if self._log.find(folder.name) is None:
+                self.delete(folder.name)
+            for partial in folder.glob(".*"):
+                partial.unlink()
+
+    def _newest(self, row: StoredSession) -> Learner:
+        for seq, path in self._snapshots(row.id):
+            try:
+                adapter = load(path, self._needed(row.start["method"]))
+                return Learner(adapter, self._log, row.number, seq)
+            except InputError as error:
+                _LOGGER.warning("a snapshot of session %s is unusable: %s", row.id, error)
+        return self.fresh(row)
+
+    def _snapshots(self, session_id: str) -> list[tuple[int, Path]]:
+        """Number of the last event and path of each snapshot, newest first."""
+        found = (self._folder / session_id).glob("[0-9]*.crg")
+        return sorted(((int(path.stem), path) for path in found), reverse=True)
+
+    def _needed(self, method: str) -> dict[str, Any]:
+        """The text encoder of the server's model, for a method that needs one."""
+        if TEXT_ENCODER not in get_method(method).needs:
+            return {}
+        if not self._resources and hasattr(self._encoder, "promptable"):
+            self._resources = {TEXT_ENCODER: self._encoder.promptable()}
+        return self._resources

@@ -45,10 +45,6 @@ def _polar(radius: Callable[[Points], Points], corners: int = 120) -> Outline:
     return (Part(np.stack([r * np.sin(turn), -r * np.cos(turn)], axis=1)),)
 
 
-def _scaled(outline: Outline, x: float, y: float) -> Outline:
-    return tuple(Part(part.points * np.array([x, y]), part.filled) for part in outline)
-
-
 def _star() -> Outline:
     points = _round(1.0, sides=10)
     points[1::2] *= 0.42
@@ -62,50 +58,14 @@ def _heart() -> Outline:
     return (Part(np.stack([x, -y - 2], axis=1) / 16),)
 
 
-def _cross() -> Outline:
-    a, b = 0.36, 0.95
-    return _points(
-        *[(-a, -b), (a, -b), (a, -a), (b, -a), (b, a), (a, a)],
-        *[(a, b), (-a, b), (-a, a), (-b, a), (-b, -a), (-a, -a)],
-    )
-
-
-def _arrow() -> Outline:
-    return _points(
-        (-1, -0.3), (0.05, -0.3), (0.05, -0.8), (1, 0), (0.05, 0.8), (0.05, 0.3), (-1, 0.3)
-    )
-
-
 def _drop() -> Outline:
     t = np.linspace(0, 2 * np.pi, 60, endpoint=False)
     x = 0.85 * np.sin(t) * np.sin(t / 2) ** 1.5
     return (Part(np.stack([x, -np.cos(t)], axis=1)),)
 
 
-def _gear() -> Outline:
-    teeth = _polar(lambda turn: np.where(np.sin(8 * turn) > 0, 1.0, 0.72))
-    return (*teeth, Part(_round(0.28), filled=False))
-
-
-def _bolt() -> Outline:
-    return _points(
-        (0.1, -1), (-0.65, 0.12), (-0.1, 0.12), (-0.3, 1), (0.65, -0.25), (0.08, -0.25), (0.5, -1)
-    )
-
-
-def _house() -> Outline:
-    walls = [(-1.0, -0.15), (0.0, -1.0), (1.0, -0.15), (0.75, -0.15), (0.75, 0.9)]
-    walls += [(0.22, 0.9), (0.22, 0.3), (-0.22, 0.3), (-0.22, 0.9), (-0.75, 0.9), (-0.75, -0.15)]
-    return _points(*walls)
-
-
-def _cloud() -> Outline:
-    puffs = [(0.45, -0.55, 0.15), (0.52, 0.0, -0.2), (0.42, 0.58, 0.18), (0.4, 0.05, 0.25)]
-    return tuple(Part(_round(radius, x, y)) for radius, x, y in puffs)
-
-
 def _fish() -> Outline:
-    body = Part(_round(1.0) * np.array([0.68, 0.5]) + np.array([0.3, 0.0]))
+    body = Part(_round(1.0) * (0.68, 0.5) + (0.3, 0.0))
     tail = Part(np.array([(-0.2, 0), (-0.95, -0.6), (-0.72, 0), (-0.95, 0.6)], float))
     return (tail, body)
 
@@ -120,33 +80,47 @@ def _tree() -> Outline:
     return (*needles, trunk)
 
 
-def _crescent() -> Outline:
-    return (Part(_round(1.0)), Part(_round(0.82, 0.42, 0.0), filled=False))
-
-
-def _ring() -> Outline:
-    return (Part(_round(1.0)), Part(_round(0.52), filled=False))
-
-
 OUTLINES: dict[str, Outline] = {
     "circle": (Part(_round(0.92)),),
     "square": _points((-0.8, -0.8), (0.8, -0.8), (0.8, 0.8), (-0.8, 0.8)),
-    "triangle": _scaled((Part(_round(1.05, y=0.2, sides=3)),), 1.05, 1.0),
+    "triangle": (Part(_round(1.05, y=0.2, sides=3) * (1.05, 1.0)),),
     "star": _star(),
     "heart": _heart(),
-    "cross": _cross(),
-    "ring": _ring(),
-    "crescent": _crescent(),
-    "arrow": _arrow(),
+    "cross": _points(
+        *[(-0.36, -0.95), (0.36, -0.95), (0.36, -0.36), (0.95, -0.36), (0.95, 0.36), (0.36, 0.36)],
+        *[(0.36, 0.95), (-0.36, 0.95), (-0.36, 0.36), (-0.95, 0.36), (-0.95, -0.36)],
+        (-0.36, -0.36),
+    ),
+    "ring": (Part(_round(1.0)), Part(_round(0.52), filled=False)),
+    "crescent": (Part(_round(1.0)), Part(_round(0.82, 0.42, 0.0), filled=False)),
+    "arrow": _points(
+        (-1, -0.3), (0.05, -0.3), (0.05, -0.8), (1, 0), (0.05, 0.8), (0.05, 0.3), (-1, 0.3)
+    ),
     "hexagon": (Part(_round(0.98, sides=6)),),
     "diamond": _points((0, -1.05), (0.68, 0), (0, 1.05), (-0.68, 0)),
-    "oval": _scaled((Part(_round(1.0)),), 1.05, 0.58),
+    "oval": (Part(_round(1.0) * (1.05, 0.58)),),
     "drop": _drop(),
     "flower": _polar(lambda turn: 0.68 + 0.32 * np.cos(5 * turn)),
-    "gear": _gear(),
-    "bolt": _bolt(),
-    "house": _house(),
-    "cloud": _cloud(),
+    "gear": (
+        *_polar(lambda turn: np.where(np.sin(8 * turn) > 0, 1.0, 0.72)),
+        Part(_round(0.28), filled=False),
+    ),
+    "bolt": _points(
+        (0.1, -1), (-0.65, 0.12), (-0.1, 0.12), (-0.3, 1), (0.65, -0.25), (0.08, -0.25), (0.5, -1)
+    ),
+    "house": _points(
+        *[(-1.0, -0.15), (0.0, -1.0), (1.0, -0.15), (0.75, -0.15), (0.75, 0.9), (0.22, 0.9)],
+        *[(0.22, 0.3), (-0.22, 0.3), (-0.22, 0.9), (-0.75, 0.9), (-0.75, -0.15)],
+    ),
+    "cloud": tuple(
+        Part(_round(radius, x, y))
+        for radius, x, y in [
+            (0.45, -0.55, 0.15),
+            (0.52, 0, -0.2),
+            (0.42, 0.58, 0.18),
+            (0.4, 0.05, 0.25),
+        ]
+    ),
     "fish": _fish(),
     "tree": _tree(),
 }
@@ -198,7 +172,8 @@ def draw(look: Look) -> Image.Image:
     mask = _mask(look)[:, :, None]
     grain = _grain(look)[:, :, None]
     inside = _mixed(look.colour, look.tone, grain)
-    outside = _mixed(*look.ground_tones, _field(look)[:, :, None])
+    rng = np.random.Generator(np.random.PCG64(look.ground_seed))
+    outside = _mixed(*look.ground_tones, GROUNDS[look.ground](rng)[:, :, None])
     pixels = outside + mask * (inside - outside)
     return Image.fromarray(np.clip(pixels + 0.5, 0, 255).astype(np.uint8))
 
@@ -235,26 +210,14 @@ def _edge(height: Plane) -> Plane:
     return sharp
 
 
-def _checkered(u: Plane, v: Plane) -> Plane:
-    return _edge(1.5 * np.sin(u * 0.7) * np.sin(v * 0.7))
-
-
-def _rippled(u: Plane, v: Plane) -> Plane:
-    return _edge(np.sin(np.sqrt(u * u + v * v)) - np.float32(0.1))
-
-
 TEXTURES: dict[str, Callable[[Plane, Plane], Plane]] = {
     "plain": lambda u, v: np.zeros_like(u),
     "striped": lambda u, v: _edge(np.sin(u) - np.float32(0.1)),
     "dotted": lambda u, v: _edge(np.cos(u) + np.cos(v) - np.float32(0.75)),
-    "checkered": _checkered,
+    "checkered": lambda u, v: _edge(1.5 * np.sin(u * 0.7) * np.sin(v * 0.7)),
     "netted": lambda u, v: _edge(np.maximum(np.cos(u), np.cos(v)) - np.float32(0.85)),
-    "rippled": _rippled,
+    "rippled": lambda u, v: _edge(np.sin(np.sqrt(u * u + v * v)) - np.float32(0.1)),
 }
-
-
-def _flat(_: np.random.Generator) -> Plane:
-    return np.zeros((SIDE, SIDE), np.float32)
 
 
 def _slope(rng: np.random.Generator) -> Plane:
@@ -278,12 +241,8 @@ def _horizon(rng: np.random.Generator) -> Plane:
 
 
 GROUNDS: dict[str, Callable[[np.random.Generator], Plane]] = {
-    "flat": _flat,
+    "flat": lambda _: np.zeros((SIDE, SIDE), np.float32),
     "slope": _slope,
     "clouds": clouds,
     "horizon": _horizon,
 }
-
-
-def _field(look: Look) -> Plane:
-    return GROUNDS[look.ground](np.random.Generator(np.random.PCG64(look.ground_seed)))

@@ -129,12 +129,11 @@ def _second_tone(rng: np.random.Generator, colour: Any) -> Any:
 
 def _ground_tones(rng: np.random.Generator, base: Any, colour: Any) -> Any:
     """Two paler or deeper versions of the background's colour that set the object off."""
-    pale = 255 - (255 - np.array(base, float)) * 0.5
-    deep = np.array(base, float) * 0.55
-    lighter = abs(pale - colour).sum() > abs(deep - colour).sum()
-    near = abs(pale - colour).sum() > 150 and abs(deep - colour).sum() > 150
-    pale_chosen = bool(rng.integers(2)) if near else lighter
-    first = _varied(rng, pale if pale_chosen else deep)
+    plain = np.array(base, float)
+    tones = np.array([plain * 0.55, 255 - (255 - plain) * 0.5])
+    away = abs(tones - colour).sum(axis=1)  # of the deeper and the paler tone
+    either = away.min() > 150
+    first = _varied(rng, tones[int(rng.integers(2)) if either else int(away[1] > away[0])])
     return _triple(first), _triple(np.clip(first * rng.uniform(0.72, 1.25), 5, 252))
 
 

@@ -77,9 +77,7 @@ def check_shift(shift: str | None, severity: int) -> None:
         hint = nearest(shift, SHIFTS, f"choose one of {', '.join(SHIFTS)}.")
         raise InputError(f"There is no shift {shift!r}: {hint}")
     if isinstance(severity, bool) or severity not in SEVERITIES:
-        raise InputError(
-            f"The severity is {severity!r}: give a whole number from 1 (slight) to 5 (severe)."
-        )
+        raise InputError(f"The severity is {severity!r}: give 1 (slight) to 5 (severe).")
 
 
 def _floats(image: Image.Image) -> Any:
