@@ -14,7 +14,6 @@ from crg.cli import main
 from crg.cli import methods as command
 from crg.methods import registry
 from crg.plugins import load_plugin
-from crg.types import InputError
 from documents import ROOT, code_blocks
 from sentences import refused_in_one_sentence
 
@@ -120,6 +119,4 @@ def test_a_plug_in_may_be_named_again(place: Path, monkeypatch: pytest.MonkeyPat
     assert [load_plugin("plug.py"), load_plugin("plug.py")] == [["faulty"], ["faulty"]]
     assert load_plugin("beside_it") == ["faulty"]
     with refused_in_one_sentence("registers no method"):
-        load_plugin("json")
-    with pytest.raises(InputError, match="registers no method"):
         load_plugin("json")

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from crg.cli import progress
-from crg.cli.progress import display
+from crg.cli.progress import Display
 
 
 @pytest.fixture
@@ -32,36 +32,29 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_a_terminal_shows_the_whole_and_each_run_at_work(screen: io.StringIO) -> None:
-    """There is a line for a run while it is at work, with its images, and one for all runs."""
-    with display("runs", 3, lines=True) as shown:
+    """A line for a run while it is at work, one for all runs, and at once why one failed."""
+    with Display("runs", 3, lines=True) as shown:
         shown.running("crg, [dtd]", 0, 0)
         shown.running("crg, [dtd]", 120, 1692)
         shown._bars.refresh()
         during = screen.getvalue()
         shown.finished("crg, [dtd]")
-        shown.finished("done before")
+        shown.finished("tda, a.npz", failure="a.npz is truncated: copy it again.")
+        reported = screen.getvalue()
         screen.truncate(0)
         shown._bars.refresh()
         after = screen.getvalue()
     assert "crg, [dtd]" in during and "120/1692" in during and "0/3" in during
-    assert "crg, [dtd]" not in after and "2/3" in after
-
-
-def test_a_failure_is_printed_at_once_and_counted(screen: io.StringIO) -> None:
-    """The reason stands above the bars, and the bar of the whole counts it."""
-    with display("runs", 2, lines=True) as shown:
-        shown.finished("tda, a.npz", failure="a.npz is truncated: copy it again.")
-        shown._bars.refresh()
-    assert "Failed: tda, a.npz: a.npz is truncated: copy it again." in screen.getvalue()
-    assert "1 failed" in screen.getvalue()
-    assert (shown.done, shown.failed) == (1, 1)
+    assert "crg, [dtd]" not in after and "2/3" in after and "1 failed" in after
+    assert "Failed: tda, a.npz: a.npz is truncated: copy it again." in reported
+    assert (shown.done, shown.failed) == (2, 1)
 
 
 def test_a_reason_is_printed_once_and_counted_at_the_end(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Twenty runs that fail for one reason are two lines; another reason is another line."""
-    with display("runs", 21, lines=True) as shown:
+    with Display("runs", 21, lines=True) as shown:
         for number in range(20):
             shown.finished(f"run {number}", failure="one class only.")
         shown.finished("last", failure="bad luck.")
@@ -77,7 +70,7 @@ def test_a_file_gets_a_plain_line_now_and_then(
     now: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A line after ten seconds and not before, on stderr; failures come at once."""
-    with display("runs", 300, lines=True) as shown:
+    with Display("runs", 300, lines=True) as shown:
         shown.finished("a", failure="bad luck.")
         assert capsys.readouterr().err == "Failed: a: bad luck.\n"
         now[0] = 11.0
@@ -92,19 +85,14 @@ def test_the_last_count_is_printed_and_no_line_twice(
     now: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """However long a run takes its count is reported once, and work without pieces says nothing."""
-    with display("runs", 2, lines=True) as shown:
+    with Display("runs", 2, lines=True) as shown:
         for now[0] in (11.0, 22.0, 33.0):
             shown.running("a", int(now[0]), 40)
         shown.finished("a")
         shown.finished("b")
-    with display("runs", 0, lines=True):
+    with Display("runs", 0, lines=True):
         pass
-    assert capsys.readouterr().err.splitlines() == ["0 of 2 runs", "2 of 2 runs"]
-
-
-def test_lines_can_be_left_out(now: list[float], capsys: pytest.CaptureFixture[str]) -> None:
-    """A command that is silent in a pipe stays so however long it takes."""
-    with display("runs", 2) as shown:
+    with Display("runs", 2) as shown:  # of a command that is silent in a pipe
         now[0] = 60.0
         shown.finished("a")
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err.splitlines() == ["0 of 2 runs", "2 of 2 runs"]

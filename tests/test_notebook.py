@@ -36,6 +36,15 @@ def test_an_answer_shows_image_and_bars(classifier: Classifier, tmp_path: Path) 
         assert f"{answer.probability:.1%}" in html and f"{answer.zero_shot_probability:.1%}" in html
 
 
+def test_an_answer_is_small(classifier: Classifier) -> None:
+    """Its repr is one short line; it keeps at most 64 pixels a side, and not the views."""
+    answer = classifier.predict(Image.new("RGB", (900, 700), "red"))
+    assert re.fullmatch(r"Answer\('red', \d\.\d+, zero-shot 'red' \d\.\d+, step 1\)", repr(answer))
+    assert repr(classifier) == "Classifier('colours', method='anchored', 3 classes, 1 images seen)"
+    assert answer.pixels is not None and answer.pixels.base is None
+    assert max(answer.pixels.shape) <= 64
+
+
 def test_names_are_escaped(classifier: Classifier) -> None:
     """Whatever a class or an image is called, it is text in the page."""
     answer = classifier.predict(Image.new("RGB", (9, 9), "blue"), sample_id="<img src=x>")
@@ -75,19 +84,3 @@ def test_a_classifier_counts_what_it_chose(classifier: Classifier, tmp_path: Pat
     html = classifier._repr_html_()
     assert "anchored on colours" in html and "3 classes, 6 images seen" in html
     assert sum(classifier.chosen.values()) == 6 and 'title="red"' in html
-
-
-def test_a_repr_is_one_short_line(classifier: Classifier) -> None:
-    """No array is printed."""
-    answer = classifier.predict(Image.new("RGB", (9, 9), "red"))
-    assert re.fullmatch(r"Answer\('red', \d\.\d+, zero-shot 'red' \d\.\d+, step 1\)", repr(answer))
-    assert repr(classifier) == (
-        "Classifier('colours', method='anchored', 3 classes, 1 images seen)"
-    )
-
-
-def test_the_copy_of_an_image_is_small(classifier: Classifier) -> None:
-    """An answer keeps at most 64 pixels a side, and not the views that they are from."""
-    answer = classifier.predict(Image.new("RGB", (900, 700), "red"))
-    assert answer.pixels is not None and answer.pixels.base is None
-    assert max(answer.pixels.shape) <= 64

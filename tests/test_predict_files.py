@@ -27,8 +27,7 @@ def watch(folder: Path, *events: Callable[[], object], idle: float = 2.0) -> lis
     return [(path.name, path.stat().st_size) for path in arrivals if path is not None]
 
 
-def nothing() -> None:
-    """Nothing arrives."""
+NOTHING = int  # arrives
 
 
 def test_images_come_once_in_the_order_of_arrival(tmp_path: Path) -> None:
@@ -36,15 +35,17 @@ def test_images_come_once_in_the_order_of_arrival(tmp_path: Path) -> None:
     for age, name in enumerate(("later", "sooner")):
         (tmp_path / name).write_text("x")
         os.utime(tmp_path / name, (1000 - age, 1000 - age))
-    given = watch(tmp_path, nothing, lambda: (tmp_path / "a").write_text("new"))
+    given = watch(tmp_path, NOTHING, lambda: (tmp_path / "a").write_text("new"))
     assert given == [("sooner", 1), ("later", 1), ("a", 3)]
 
 
-def test_a_file_that_grows_has_to_wait(tmp_path: Path) -> None:
-    """A file is given only when it has stayed the same from one look to the next."""
+def test_a_file_waits_until_it_stays_the_same_and_comes_again_if_it_changes(tmp_path: Path) -> None:
+    """So a slow copy that was taken too early comes once more; idle time counts from the last."""
     file = tmp_path / "slow"
-    grow = (lambda: file.write_text("x"), lambda: file.write_text("xx"))
+    grow = [lambda text=text: file.write_text(text) for text in ("x", "xx")]
     assert watch(tmp_path, *grow, idle=3.0) == [("slow", 2)]
+    again = watch(tmp_path, NOTHING, NOTHING, lambda: file.write_text("half and half"))
+    assert again == [("slow", 2), ("slow", 13)]
 
 
 def test_a_file_that_goes_away_is_forgotten(tmp_path: Path) -> None:
@@ -56,20 +57,6 @@ def test_a_file_that_goes_away_is_forgotten(tmp_path: Path) -> None:
         lambda: listed.pop(0) if listed else [], 1.0, 1.0, lambda _: gone.unlink(missing_ok=True)
     )
     assert [path for path in arrivals if path is not None] == []
-
-
-def test_a_file_that_changes_is_given_again(tmp_path: Path) -> None:
-    """A slow copy that was taken too early comes once more when it is whole."""
-    file = tmp_path / "copied"
-    file.write_text("half")
-    arrivals = watch(tmp_path, nothing, nothing, lambda: file.write_text("half and half"))
-    assert arrivals == [("copied", 4), ("copied", 13)]
-
-
-def test_idle_time_counts_from_the_last_arrival(tmp_path: Path) -> None:
-    """The watch ends only after so long without anything new."""
-    late = tmp_path / "late"
-    assert watch(tmp_path, nothing, lambda: late.write_text("x"), idle=3.0) == [("late", 1)]
 
 
 def test_a_folder_that_vanishes_for_a_moment_ends_no_watch(tmp_path: Path) -> None:
@@ -112,21 +99,18 @@ def listed(folder: Path, *arguments: str, gone: Container[str] = ()) -> list[str
         (["b.png", ""], ["b.png", "a.PNG", "in/ner/ä ö.jpg"]),
         (["notes.md"], ["notes.md"]),
         (["list.txt"], ["b.png", "c.png"]),
+        (["list.csv"], ["b.png", "in/ner/ä ö.jpg"]),
+        (["list.tsv"], ["b.png", "in/ner/ä ö.jpg"]),
     ],
-    ids=["folder", "glob", "two stars", "twice", "any suffix", "list"],
+    ids=["folder", "glob", "two stars", "twice", "any suffix", "list", "CSV", "TSV"],
 )
 def test_arguments_mean_images(folder: Path, arguments: list[str], expected: list[str]) -> None:
-    """Folders and globs give images, sorted, none hidden; each counts once; named files count."""
+    """Folders and globs give images, sorted, none hidden, each once; lists those beside them."""
+    table = "\ufefflabel,path\ncat,b.png\ndog,in/ner/ä ö.jpg\n"
+    (folder / "list.csv").write_text(table)
+    (folder / "list.tsv").write_text(table.replace(",", "\t"))
     (folder / "list.txt").write_text("b.png\n\n  c.png\n", encoding="utf-8-sig")
     assert listed(folder, *arguments) == expected
-
-
-@pytest.mark.parametrize(("suffix", "mark"), [(".csv", ","), (".tsv", "\t")])
-def test_tables_are_relative_to_themselves(folder: Path, suffix: str, mark: str) -> None:
-    """A table gives the files of its column path, relative to its own folder."""
-    table = folder / f"list{suffix}"
-    table.write_text(f"\ufefflabel{mark}path\ncat{mark}b.png\ndog{mark}in/ner/ä ö.jpg\n")
-    assert listed(folder, table.name) == ["b.png", "in/ner/ä ö.jpg"]
 
 
 def test_files_that_an_earlier_call_moved_may_be_gone(folder: Path) -> None:

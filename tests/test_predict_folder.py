@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
+import shutil
 import sys
+import threading
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -19,8 +19,8 @@ import crg
 from colour_encoder import ColourEncoder, save_image, save_stream
 from crg.classifier import Answer, Classifier
 from crg.cli import main
-from crg.predict import stream
-from crg.predict.answers import read_answers
+from crg.cli.progress import Display
+from crg.predict.answers import AnswerFile, read_answers
 from crg.predict.sorting import Sorter
 from documents import ROOT, code_blocks, commands
 
@@ -32,7 +32,7 @@ N_IMAGES = 12
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with images in ``in``, and a model that knows colours."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CRG_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CRG_CACHE", str(tmp_path.parent / "cache"))
 
     def with_colours(**given: Any) -> Classifier:
         return Classifier(**{**given, "model": ColourEncoder()})
@@ -44,14 +44,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def called(*words: str) -> Result:
+def called(*words: str, images: tuple[str, ...] = ("in",), stdin: str | None = None) -> Result:
     """The command in this process."""
-    return CliRunner().invoke(main, ["predict", "in", *NAMES, *words])
+    return CliRunner().invoke(main, ["predict", *images, *NAMES, *words], input=stdin)
 
 
-def finished(*words: str) -> Result:
+def finished(*words: str, **more: Any) -> Result:
     """The command, which must go well."""
-    outcome = called(*words)
+    outcome = called(*words, **more)
     assert outcome.exit_code == 0, outcome.output
     return outcome
 
@@ -60,39 +60,25 @@ def refused(said: str, *words: str) -> None:
     """The command ends with exit code 2, a sentence that has these words, and no answers."""
     outcome = called(*words)
     assert outcome.exit_code == 2 and said in outcome.stderr, outcome.output
-    assert outcome.stdout == ""
+    assert outcome.stdout == "" and "Traceback" not in outcome.stderr
+    assert "\x1b" not in outcome.stderr  # which a terminal would obey
 
 
 def stopped(count: int, *words: str, after: bool = True) -> Result:
     """The command, stopped by Ctrl-C at this image, before or after its line is written."""
-    answer, calls = stream.Output.answer, iter(range(1, 100))
+    answer, calls = AnswerFile.answer, iter(range(1, 100))
 
-    def stopping(self: stream.Output, path: Path, given: Answer) -> None:
+    def stopping(self: AnswerFile, path: str, given: Answer) -> None:
         number = next(calls)
         if number != count or after:
             answer(self, path, given)
         if number == count:
             raise KeyboardInterrupt
 
-    with mock.patch.object(stream.Output, "answer", stopping):
+    with mock.patch.object(AnswerFile, "answer", stopping):
         outcome = called(*words)
     assert outcome.exit_code == 130, outcome.output
     return outcome
-
-
-def stop_between(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """Ctrl-C after the image of this number, while progress is drawn."""
-    calls = iter(range(1, 100))
-
-    @contextlib.contextmanager
-    def drawn(*_: Any, **__: Any) -> Iterator[Any]:
-        def advance() -> None:
-            if next(calls) == count:
-                raise KeyboardInterrupt
-
-        yield advance
-
-    monkeypatch.setattr("crg.cli.predict.progress", drawn)
 
 
 FILES = {  # of other people
@@ -129,7 +115,27 @@ FILES = {  # of other people
         (["--out", "-"], "leave --out out"),
         (["--clases", "a"], "did you mean '--classes' or '--passes'?"),
         (["--zzz"], "There is no option --zzz: see"),
-        (["--corrections", "c.csv"], "has no column 'label'"),
+        (["--corrections", "c.csv"], "required field `label`"),
+        (["--classes", "cat"], "at least two"),
+        (["--classes", "cat,cat"], "more than once"),
+        (["--classes", "cat,,dog"], "empty"),
+        (["--classes", "a,b\nc"], "--classes"),
+        (["--classes", 'a,"b'], "--classes"),
+        (["--classes", "nowhere.txt"], "one class per line"),
+        (["nowhere"], "nowhere"),
+        (["\x1bgone"], "gone does not exist"),
+        (["--method", "crgg"], "'crg'"),
+        (["-o", "memori=3"], "memory"),
+        (["--template", "a photo."], "{}"),
+        (["--views", "0"], "--views"),
+        (["--resume"], "--out"),
+        (["--idle", "3"], "--watch"),
+        (["-"], "alone"),
+        (["--save-state", "none/kept"], "folder"),
+        (["--save-state", "in"], "directory"),
+        (["--load-state", "in/000.png"], "in/000.png"),
+        (["--out", "none/out.jsonl"], "none/out.jsonl"),
+        (["--prompts", "both"], "descriptions"),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )
@@ -141,18 +147,6 @@ def test_what_cannot_be_is_refused(words: list[str], said: str) -> None:
     refused(said, *words)
     after = {path: path.is_file() and path.read_bytes() for path in Path().rglob("[!.]*")}
     assert after == before
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [(("predikt",), "did you mean 'predict'?"), (("compare", "none-*"), "Nothing matches none-*"),
-     (("methods", "check", "c.csv"), "no Python file")],
-)  # fmt: skip
-def test_slips_in_other_commands_get_a_remedy(words: tuple[str, ...], said: str) -> None:
-    """Mistakes that people make get a sentence that says what to do."""
-    Path("c.csv").write_bytes(FILES["c.csv"])
-    outcome = CliRunner().invoke(main, list(words))
-    assert outcome.exit_code == 2 and said in outcome.stderr, outcome.output
 
 
 def test_overwrite_removes_nothing_before_all_is_checked() -> None:
@@ -167,18 +161,10 @@ def test_overwrite_removes_nothing_before_all_is_checked() -> None:
     assert Path("a.csv").read_bytes() == before
 
 
-def test_a_stop_between_two_images_saves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C outside of the stream, as while progress is drawn, still saves what was learnt."""
-    stop_between(monkeypatch, 3)
-    assert called("--passes", "1", "--out", "a.jsonl").exit_code == 130
-    assert crg.load("a.jsonl.resume/state").n_steps == 3
-    assert not Path("a.jsonl.resume/journal").exists()  # the state has it all
-
-
 def test_top_and_unsure_answers() -> None:
     """The best classes are listed; below the threshold the label is empty, and both are counted."""
     outcome = finished("--out", "a.jsonl", "--top", "2", "--unsure-below", "0.9")
-    lines = read_answers(Path("a.jsonl"), "jsonl")
+    lines = read_answers(Path("a.jsonl"))
     for line in lines:
         best, second = line["top"]
         assert best["probability"] == line["probability"] >= second["probability"]
@@ -198,35 +184,24 @@ def test_tables_have_the_same_answers() -> None:
     more = ("--top", "2", "--unsure-below", "0.9")
     for out in ("a.jsonl", "a.csv", "a.parquet"):
         finished("--out", out, *more)
-    lines = read_answers(Path("a.jsonl"), "jsonl")
-    for line, row in zip(lines, read_answers(Path("a.csv"), "csv"), strict=True):
-        same = ("path", "label", "top", "unsure", "changed", "step")
-        assert [line[name] for name in same] == [row[name] for name in same]
-    for line, row in zip(lines, parquet.read_table("a.parquet").to_pylist(), strict=True):
-        assert {name: value for name, value in row.items() if value is not None} == line
-
-
-def test_a_continued_file_has_the_summary_of_the_whole() -> None:
-    """Images, changed and unsure ones count for all lines, not for those of the last call."""
-    words = ("--unsure-below", "0.7")
-    whole = finished("--out", "whole.csv", *words).stderr
-    stopped(7, "--out", "parts.csv", *words)
-    assert finished("--out", "parts.csv", "--resume", *words).stderr == whole
-    assert "12 images answered" in whole and "2 unsure" in whole
+    lines = read_answers(Path("a.jsonl"))
+    assert read_answers(Path("a.csv")) == read_answers(Path("a.parquet")) == lines
+    assert parquet.read_table("a.parquet").to_pylist()[0]["label"] == lines[0]["label"]
+    assert finished("--format", "csv", *more).stdout == Path("a.csv").read_text()
 
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("count", [5, N_IMAGES + 5])
 @pytest.mark.parametrize("out", ["a.csv", "a.parquet"])
 def test_two_passes_stopped_in_either_give_the_same(count: int, after: bool, out: str) -> None:
-    """Stopped in the first or the second pass, --resume gives the bytes of a run never stopped."""
+    """Stopped in either pass, --resume gives bytes and summary of a run that was never stopped."""
     if out.endswith("parquet"):
         pytest.importorskip("pyarrow")
     passes = ("--passes", "2", "--views", "3")
-    finished(*passes, "--out", f"whole-{out}", "--save-state", "whole.crg")
+    whole = finished(*passes, "--out", f"whole-{out}", "--save-state", "whole.crg").stderr
     words = (*passes, "--out", out, "--save-state", "parts.crg")
     assert "--resume continues" in stopped(count, *words, after=after).stderr
-    finished(*words, "--resume")
+    assert finished(*words, "--resume").stderr in whole  # the summary of all lines
     assert Path(out).read_bytes() == Path(f"whole-{out}").read_bytes()
     assert Path("parts.crg").read_bytes() == Path("whole.crg").read_bytes()
     assert not Path(f"{out}.resume/features").exists()
@@ -236,7 +211,7 @@ def test_the_second_pass_learns_nothing_twice() -> None:
     """As many steps as images, every image answered, and other answers than in the first pass."""
     finished("--out", "one.jsonl", "--passes", "1")
     finished("--out", "two.jsonl")
-    one, two = (read_answers(Path(f"{name}.jsonl"), "jsonl") for name in ("one", "two"))
+    one, two = (read_answers(Path(f"{name}.jsonl")) for name in ("one", "two"))
     assert [line["step"] for line in two] == list(range(1, N_IMAGES + 1))
     assert [line["path"] for line in one] == [line["path"] for line in two]
     assert [line["zero_shot_probability"] for line in one] == [
@@ -245,13 +220,16 @@ def test_the_second_pass_learns_nothing_twice() -> None:
     assert one[0]["probability"] != two[0]["probability"]  # the first image had nothing before it
 
 
-def test_two_passes_without_a_file_and_with_a_broken_image() -> None:
-    """Standard output gets the second pass only; a broken image has its line in its place."""
+def test_a_broken_image_stops_or_is_skipped() -> None:
+    """The refusal names the option that skips it; then its line is in its place, in both passes."""
     Path("in/003.png").write_bytes(b"")
+    refused("or add --skip-unreadable.\n")
+    refused("--skip-unreadable; --resume continues.\n", "--out", "a.csv")
+    finished("--out", "a.csv", "--skip-unreadable", "--resume")
     outcome = finished("--skip-unreadable")
     lines = [json.loads(line) for line in outcome.stdout.splitlines()]
+    assert lines == read_answers(Path("a.csv")) and "1 unreadable" in outcome.stderr
     assert [n for n, line in enumerate(lines) if "error" in line] == [3] and len(lines) == N_IMAGES
-    assert "1 unreadable" in outcome.stderr
 
 
 def test_images_after_the_first_pass_are_left_out() -> None:
@@ -274,11 +252,9 @@ def test_a_folder_is_read_twice_where_that_helps(
 ) -> None:
     """By default: for a method that gains by it, and images that are all there at the start."""
     Classifier(ColourEncoder(), NAMES[1].split(",")).save("fresh.crg")
-    images = ["in"] if stdin is None else ["-"]
+    images = ("in",) if stdin is None else ("-",)
     for name, more in (("default", ()), ("asked", ("--passes", passes))):
-        command = ["predict", *images, *NAMES, *words, *more, "--out", f"{name}.jsonl"]
-        outcome = CliRunner().invoke(main, command, input=stdin)
-        assert outcome.exit_code == 0, outcome.output
+        finished(*words, *more, "--out", f"{name}.jsonl", images=images, stdin=stdin)
     assert Path("default.jsonl").read_bytes() == Path("asked.jsonl").read_bytes()
     assert Path("default.jsonl.resume/first.jsonl").exists() == (passes == "2")
 
@@ -290,37 +266,32 @@ def test_resume_keeps_the_passes_of_the_file(passes: str) -> None:
     stopped(5, "--out", "a.jsonl", "--passes", passes)
     other = {"1": "2", "2": "1"}[passes]
     refused("another value of passes", "--out", "a.jsonl", "--resume", "--passes", other)
+    if passes == "2":  # a watch never gets to the second
+        refused("leave out --watch", "--out", "a.jsonl", "--resume", "--watch")
     finished("--out", "a.jsonl", "--resume")
     assert Path("a.jsonl").read_bytes() == Path("whole.jsonl").read_bytes()
 
 
-def test_a_watch_does_not_continue_two_passes() -> None:
-    """A file that was begun with two passes is refused, for a watch never gets to the second."""
-    finished("--out", "a.jsonl")
-    refused("leave out --watch", "--out", "a.jsonl", "--resume", "--watch")
+def test_a_stop_between_two_images_saves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C outside of the stream, as while progress is drawn, still saves what was learnt."""
+    for words in (("--passes", "1", "--out", "a.jsonl"), ("--save-state", "kept.crg")):
+        advance = mock.Mock(side_effect=[None, None, KeyboardInterrupt])
+        monkeypatch.setattr(Display, "advance", advance)
+        outcome = called(*words)
+        assert outcome.exit_code == 130 and outcome.stdout == ""
+    assert "What was learnt is in kept.crg" in outcome.stderr
+    assert crg.load("a.jsonl.resume/state").n_steps == crg.load("kept.crg").n_steps == 3
+    assert not Path("a.jsonl.resume/journal").exists()  # the state has it all
 
 
 def test_progress_names_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each pass has its own bar, which counts all images."""
-    bars: list[tuple[str, int]] = []
-
-    @contextlib.contextmanager
-    def drawn(what: str, total: int, shown: bool) -> Iterator[Any]:
-        bars.append((what, total))
-        yield lambda: None
-
-    monkeypatch.setattr("crg.cli.predict.progress", drawn)
+    bars: list[Display] = []
+    monkeypatch.setattr(Display, "__exit__", lambda self, *_: bars.append(self))
     finished()
     finished("--passes", "1")
-    assert bars == [(name, N_IMAGES) for name in ("first pass", "second pass", "images")]
-
-
-def test_a_stop_without_a_file_of_answers_keeps_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C in the first pass leaves what was learnt where --save-state says."""
-    stop_between(monkeypatch, 5)
-    outcome = called("--save-state", "kept.crg")
-    assert outcome.exit_code == 130 and "What was learnt is in kept.crg" in outcome.stderr
-    assert crg.load("kept.crg").n_steps == 5 and outcome.stdout == ""
+    names = ("first pass", "second pass", "images")
+    assert [(each._what, each._total) for each in bars] == [(name, N_IMAGES) for name in names]
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -337,7 +308,7 @@ def test_sorting_continues_without_repeating_or_losing(by: str, after: bool) -> 
             assert called(*words).exit_code == 130
     finished(*words, "--resume")
     finished(*words, "--resume")  # nothing is left to do
-    lines = read_answers(Path("a.jsonl"), "jsonl")
+    lines = read_answers(Path("a.jsonl"))
     assert len(lines) == N_IMAGES
     placed = sorted(path for path in Path("sorted").rglob("*.png"))
     assert sorted(Path(line["sorted_to"]) for line in lines) == placed
@@ -350,17 +321,38 @@ def test_sorting_continues_without_repeating_or_losing(by: str, after: bool) -> 
 
 
 def test_other_options_do_not_continue_a_file() -> None:
-    """A file that was begun with other columns or folders is refused and stays."""
+    """A file that was begun with other columns, folders or methods is refused and stays."""
     finished("--out", "a.csv", "--top", "2")
-    refused("other", "--out", "a.csv", "--resume", "--sort-into", "sorted")
+    before = Path("a.csv").read_bytes()
+    for said, *words in (("other", "--sort-into", "sorted"), ("anchored", "--method", "tda")):
+        refused(said, "--out", "a.csv", "--resume", *words)
+        assert Path("a.csv").read_bytes() == before
 
 
-def test_a_broken_image_says_how_to_go_on() -> None:
-    """The refusal names the option that skips such images, and how to continue a file."""
-    Path("in/003.png").write_bytes(b"")
-    refused("or add --skip-unreadable.\n")
-    refused("--skip-unreadable; --resume continues.\n", "--out", "a.csv")
-    finished("--out", "a.csv", "--skip-unreadable", "--resume")
+def test_every_way_to_name_images_and_classes_gives_the_same() -> None:
+    """A folder, a glob, a CSV file, single files and standard input; a list and a file of names."""
+    names = sorted(str(path) for path in Path("in").iterdir())
+    Path("list.csv").write_text("path\n" + "\n".join(names) + "\n")
+    Path("names.txt").write_text("red\n\ngreen\nblue\n", encoding="utf-8-sig")
+    wanted = finished("--passes", "1").stdout
+    for images in (["in/*.png"], ["list.csv"], names, ["-"]):
+        stdin = "\n".join(names) if images == ["-"] else None
+        assert finished("--passes", "1", images=(*images,), stdin=stdin).stdout == wanted
+    assert finished("--passes", "1", "--classes", "names.txt").stdout == wanted
+
+
+def test_a_state_carries_on() -> None:
+    """Two halves with a state between them answer as the whole."""
+    whole = finished("--passes", "1").stdout
+    first = finished("--passes", "1", "--save-state", "kept", images=("in/00[0-5]*",)).stdout
+    second = finished("--load-state", "kept", images=("in/00[6-9]*", "in/01*")).stdout
+    assert first + second == whole
+
+
+def test_the_default_model_says_what_it_knows() -> None:
+    """Without --model the bundled one is used, and a note says what it is good for."""
+    assert "shapes only" in finished().stderr
+    assert "shapes only" not in finished("--model", "mini").stderr
 
 
 def test_what_is_there_is_refused_before_the_model_is_loaded(
@@ -374,11 +366,17 @@ def test_what_is_there_is_refused_before_the_model_is_loaded(
         refused(said, "--out", name)
 
 
-def test_a_busy_watch_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A note comes every few seconds although files are waiting, and when none is."""
+def test_a_watch_continues_as_files_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A late image gets its line; notes come while files are waiting, and when none is."""
     monkeypatch.setattr("crg.predict.job.SECONDS_BETWEEN_NOTES", 0.0)
-    said = finished("--watch", "--idle", "1").stderr
+    arrive = threading.Timer(1.2, lambda: shutil.copy("in/000.png", "in/late.png"))
+    arrive.start()
+    words = ("--watch", "--idle", "2", "--out", "a.jsonl", "--save-state", "kept")
+    said = finished(*words).stderr
+    arrive.join()
     assert "watching in, 5 answered." in said and "watching in, 12 answered." in said
+    assert read_answers(Path("a.jsonl"))[-1]["path"] == "in/late.png"
+    assert crg.load("kept").n_steps == N_IMAGES + 1
 
 
 def test_documented_commands_run(monkeypatch: pytest.MonkeyPatch) -> None:

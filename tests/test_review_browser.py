@@ -111,8 +111,8 @@ def status(browser: Chrome) -> str:
     return str(browser.execute_script("return document.getElementById('status').textContent"))
 
 
-def test_a_click_corrects_and_undo_takes_it_back(browser: Chrome) -> None:
-    """The card shows the new label and its mark; Undo brings the old one back."""
+def test_a_click_corrects_or_confirms_and_undo_takes_it_back(browser: Chrome) -> None:
+    """The card shows the new label and its mark; Undo brings the old one back; Enter confirms."""
     card(browser, "a.png").click()
     [option] = [
         li for li in browser.find_elements("css selector", "#options li") if li.text == "fox"
@@ -123,6 +123,10 @@ def test_a_click_corrects_and_undo_takes_it_back(browser: Chrome) -> None:
     assert status(browser) == "a.png: fox instead of cat."
     browser.find_element("id", "undo").click()
     assert corrections(browser) == GIVEN and "cat\n90.0%" in card(browser, "a.png").text
+    card(browser, "b.png").click()
+    press(browser, Keys.ENTER)
+    assert corrections(browser) == {**GIVEN, "b.png": "cat"}
+    assert "confirmed" in card(browser, "b.png").text
 
 
 def test_the_keyboard_alone_is_enough(browser: Chrome) -> None:
@@ -145,14 +149,6 @@ def test_the_keyboard_alone_is_enough(browser: Chrome) -> None:
     assert corrections(browser) == {**GIVEN, "b.png": "red fox"}
 
 
-def test_the_answer_can_be_confirmed(browser: Chrome) -> None:
-    """Enter twice says that the label is right, which is worth learning too."""
-    card(browser, "b.png").click()
-    press(browser, Keys.ENTER)
-    assert corrections(browser) == {**GIVEN, "b.png": "cat"}
-    assert "confirmed" in card(browser, "b.png").text
-
-
 @pytest.mark.parametrize(
     ("field", "value", "left"),
     [
@@ -172,14 +168,9 @@ def test_filters_leave_what_they_say(
     set_to(browser, field, value)
     assert set(shown(browser)) == left
     assert status(browser) == f"{len(left)} image{'s' if len(left) > 1 else ''} shown."
-
-
-def test_filters_that_nothing_passes_say_so(browser: Chrome) -> None:
-    """An empty page has a sentence instead of nothing."""
-    for field in ("only-unsure", "only-since"):
-        set_to(browser, field, True)
-    assert shown(browser) == []
-    assert browser.find_element("id", "empty").is_displayed()
+    for more in ("only-unsure", "only-since"):  # which no image passes
+        set_to(browser, more, True)
+    assert shown(browser) == [] and browser.find_element("id", "empty").is_displayed()
 
 
 def test_a_reload_loses_nothing(browser: Chrome, folder: Path) -> None:
@@ -248,11 +239,7 @@ def test_names_never_become_markup(browser: Chrome) -> None:
     made = "return document.querySelectorAll('script, b[onclick], i, img:not(.card img)').length"
     assert browser.execute_script(made) == 3  # content, script and the picker's image
     assert complaints(browser) == []
-
-
-def test_what_cannot_be_shown_has_a_placeholder(browser: Chrome) -> None:
-    """A missing image says so in place of its thumbnail, and can be corrected all the same."""
-    assert "not found" in card(browser, "gone.png").text
+    assert "not found" in card(browser, "gone.png").text  # in place of its thumbnail
     assert browser.execute_script("return document.querySelectorAll('.card img').length") == 6
 
 

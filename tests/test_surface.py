@@ -24,18 +24,13 @@ SOURCES = sorted((ROOT / "src").rglob("*.py"))
 PYTHON_FILES = [*SOURCES, *sorted((ROOT / "tests").rglob("*.py"))]
 
 
-def test_exported_names_exist() -> None:
-    """Every exported name can be had, is listed once and in order."""
+def test_exported_names_are_listed() -> None:
+    """Every exported name exists and is listed once, in order, and nothing else may be imported."""
     for module in (crg, crg.checks):
         assert len(set(module.__all__)) == len(module.__all__)
+        assert set(module.__all__) <= set(dir(module))
         assert all(hasattr(module, name) for name in module.__all__)
-    assert crg.__all__ == sorted(crg.__all__)
-
-
-def test_nothing_public_is_left_out() -> None:
-    """What may be imported from the package is what it lists, and an unknown name is an error."""
     assert sorted([*crg._HOME_OF, *crg._MODULES]) == crg.__all__
-    assert set(crg.__all__) <= set(dir(crg))
     assert not hasattr(crg, "no_such_name")
 
 
@@ -63,21 +58,20 @@ def test_layers_hold() -> None:
     assert done.returncode == 0, done.stdout[-3000:]
 
 
-def test_import_is_light() -> None:
-    """Importing crg and listing its methods loads neither torch nor anything that draws."""
-    heavy = {"torch", "rich", "click", "matplotlib", "numba"}
-    code = f"import crg, sys; crg.list_methods(); print(*{heavy} & sys.modules.keys())"
+@pytest.mark.parametrize(
+    ("code", "heavy"),
+    [
+        ("import crg; crg.list_methods()", {"torch", "rich", "click", "matplotlib", "numba"}),
+        ("from crg.cli import main; main(['--help'], standalone_mode=False)",
+         {"numpy", "rich", "PIL", "crg.cli.compare"}),
+    ],
+    ids=["import", "help"],
+)  # fmt: skip
+def test_import_and_help_are_light(code: str, heavy: set[str]) -> None:
+    """They load no torch and nothing that draws; the list of commands loads no command either."""
+    code = f"import sys; {code}; print('loaded', *{heavy} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
-
-
-def test_help_is_light() -> None:
-    """The list of commands loads no array library, nothing that draws and no command."""
-    code = "import sys; from crg.cli import main; main(['--help'], standalone_mode=False); "
-    heavy = ("numpy", "rich", "PIL", "crg.cli.compare")
-    code += f"print([each for each in {heavy} if each in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
+    assert done.stdout.splitlines()[-1] == "loaded"
 
 
 def test_torch_is_never_imported_at_module_level() -> None:
@@ -94,23 +88,17 @@ def test_files_stay_small() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_commands_explain_themselves(name: str) -> None:
-    """Each command has help with an example, and each of its options has help."""
+    """Each command has help with an example, help for its options, and a place in the documents."""
     command = main.get_command(click.Context(main), name)
     assert command is not None
     assert COMMANDS[name] == command.get_short_help_str(limit=100)
     text = command.get_help(click.Context(command, info_name=name, parent=click.Context(main)))
-    assert re.search(rf"^\s*(\$ )?crg {name}\b", _after_usage(text), re.MULTILINE), text
+    assert re.search(rf"^\s*(\$ )?crg {name}\b", text.split("\n", 1)[1], re.MULTILINE), text
     for parameter in command.params:
         if isinstance(parameter, click.Option) and not parameter.hidden:
             assert parameter.help, f"crg {name} {parameter.opts[0]}"
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_commands_are_documented(name: str) -> None:
-    """Each command occurs in README.md or in docs/."""
     documents = [path for path in DOCUMENTS if path.name != "CONTRIBUTING.md"]
-    shown = [words for path in documents for words in commands(path)]
-    assert any(words[:2] == ["crg", name] for words in shown)
+    assert any(words[:2] == ["crg", name] for path in documents for words in commands(path))
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
@@ -162,9 +150,8 @@ def test_the_container_runs_what_is_documented() -> None:
     assert f"VOLUME {data}" in lines
     assert f"      - sessions:{data}" in (ROOT / "compose.yaml").read_text().splitlines()
     assert lines.index("USER crg") < lines.index('ENTRYPOINT ["crg"]')
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
-        "optional-dependencies"
-    ]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
     [wanted] = [line.partition("=")[2] for line in lines if line.startswith("ARG EXTRAS=")]
     assert set(wanted.split(",")) <= set(extras)
 
@@ -200,10 +187,6 @@ def _functions_of(thing: Any) -> list[Any]:
     public = [value for name, value in members if not name.startswith("_")]
     functions = [v.fget if isinstance(v, property) else v for v in public]
     return [function for function in functions if inspect.isfunction(function)]
-
-
-def _after_usage(text: str) -> str:
-    return text.split("\n", 1)[1]
 
 
 def _imported_at_module_level(path: Path) -> set[str]:

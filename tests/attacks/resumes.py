@@ -18,7 +18,7 @@ from attacks.base import Outcome, bent, bent_json, edited, fresh, refused, requi
 from colour_encoder import COLOURS, ColourEncoder, save_stream
 from crg.classifier import Classifier
 from crg.predict.answers import AnswerFile, Layout, resume_folder
-from crg.predict.stream import ImageStream, Journal, Output
+from crg.predict.stream import ImageStream, Journal
 from crg.types import InputError
 
 NAMES = (  # what file systems allow and programs stumble over
@@ -40,13 +40,10 @@ def stream(
     classifier = Classifier(ColourEncoder(), views=2, **known)
     with AnswerFile(out, layout, True, classifier.settings) as answers:
         journal = Journal(kept / "journal")
-        images = ImageStream(
-            classifier, Output(answers), state, journal, save_every=4, started_at=0
-        )
-        images.skip_unreadable = True
+        images = ImageStream(classifier, answers, [state], journal, 4, True, started_at=0)
         for number, _ in enumerate(images.run(paths), start=1):
             if number == stop_after:
-                images.state = None  # killed: nothing is saved any more
+                images.states = ()  # killed: nothing is saved any more
                 return
 
 

@@ -40,8 +40,7 @@ class LazyGroup(CommandGroup):
         """The command of this name; None if there is none."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"crg.cli.{cmd_name}")
-        command: click.Command = getattr(module, cmd_name)
+        command: click.Command = getattr(importlib.import_module(f"crg.cli.{cmd_name}"), cmd_name)
         return command
 
     def resolve_command(

@@ -10,21 +10,13 @@ import click
 from msgspec.structs import replace
 
 from crg.atomic import make_folder
+from crg.bench import sources as data_sources
 from crg.bench.design import Design, read_design, with_methods
 from crg.bench.plan import count_runs, narrowed, plan
 from crg.bench.run import EngineOptions, append_new, galleries, no_longer_shown
-from crg.bench.sources import (
-    FOLDER,
-    VARIABLE,
-    OnEncoding,
-    discover,
-    find_sources,
-    named_paths,
-    unknown_datasets,
-)
+from crg.cli import shared
 from crg.cli.compare import end_with, parse_methods, print_experiments, run_missing
-from crg.cli.progress import display
-from crg.cli.shared import F, loaded_plugins, note, plugin_option, read_results
+from crg.cli.progress import Display
 from crg.report.experiment import experiments_of
 from crg.results import ledger
 from crg.results.schema import ENOUGH_ORDERS, Source
@@ -38,53 +30,39 @@ _MAIN = ("digest", "accuracy", "predicted", "ece", "nll", "worst_class_accuracy"
 _WIDEST = 60  # characters of a value
 
 
-def _data_options(command: F) -> F:
-    folder = click.Path(path_type=Path, file_okay=False)
-    for option in reversed((
-        click.option("--data", multiple=True, metavar="PATH", type=click.Path(path_type=Path),
-                     help="Feature file, store, or folder of them; may be repeated.  "
-                          f"[default: the variable {VARIABLE}]"),
-        click.option("--only", metavar="TEXT",
-                     help="Only datasets whose name contains this, in capitals or not."),
-        click.option("--folder", default=FOLDER, show_default=True, type=folder,
-                     help="Where rendered shapes are encoded."),
-        click.option("--root", type=folder,
-                     help="Folder that holds the datasets of the catalogue, for the gallery."),
-    )):  # fmt: skip
-        command = option(command)
-    return command
-
-
-def _running_options(command: F) -> F:
-    positive = click.IntRange(min=1)
-    for option in reversed((
-        click.option("--methods", "texts", multiple=True, metavar="LIST",
-                     help="Only these methods, as in crg compare; one that the file does not "
-                          "name, such as a plug-in, joins it.  [default: all of the file]"),
-        click.option("--orders", type=positive,
-                     help="How many stream orders.  [default: as the file says]"),
-        click.option("--workers", type=positive,
-                     help="Processes to run in.  [default: one per processor]"),
-        click.option("--engine", default="processes", show_default=True,
-                     type=click.Choice(["processes", "ray"]), help="Where to run."),
-        click.option("--address", help="Ray cluster to use.  [default: one on this machine]"),
-        click.option("--results", "results_path", metavar="FILE",
-                     type=click.Path(path_type=Path, dir_okay=False),
-                     help="Results file.  [default: results/NAME.jsonl]"),
-        click.option("--rerun", metavar="FILE:LINE",
-                     help="Repeat one run of a results file instead, by its line or its key."),
-    )):  # fmt: skip
-        command = option(command)
-    return command
+_OPTIONS = shared.options(
+    click.option("--data", multiple=True, metavar="PATH", type=click.Path(path_type=Path),
+                 help="Feature file, store, or folder of them; may be repeated.  "
+                      f"[default: the variable {data_sources.VARIABLE}]"),
+    click.option("--only", metavar="TEXT",
+                 help="Only datasets whose name contains this, in capitals or not."),
+    click.option("--folder", default=data_sources.FOLDER, show_default=True, type=shared.FOLDER,
+                 help="Where rendered shapes are encoded."),
+    click.option("--root", type=shared.FOLDER,
+                 help="Folder that holds the datasets of the catalogue, for the gallery."),
+    click.option("--methods", "texts", multiple=True, metavar="LIST",
+                 help="Only these methods, as in crg compare; one that the file does not "
+                      "name, such as a plug-in, joins it.  [default: all of the file]"),
+    click.option("--orders", type=shared.POSITIVE,
+                 help="How many stream orders.  [default: as the file says]"),
+    click.option("--workers", type=shared.POSITIVE,
+                 help="Processes to run in.  [default: one per processor]"),
+    click.option("--engine", default="processes", show_default=True,
+                 type=click.Choice(["processes", "ray"]), help="Where to run."),
+    shared.address_option,
+    click.option("--results", "results_path", metavar="FILE", type=shared.FILE,
+                 help="Results file.  [default: results/NAME.jsonl]"),
+    click.option("--rerun", metavar="FILE:LINE",
+                 help="Repeat one run of a results file instead, by its line or its key."),
+    shared.plugin_option,
+)  # fmt: skip
 
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("--quick", is_flag=True, help="The reduced form: minutes rather than hours.")
 @click.option("--list", "list_only", is_flag=True, help="Print what would be run, and stop.")
-@_data_options
-@_running_options
-@plugin_option
+@_OPTIONS
 def bench(
     file: Path | None,
     quick: bool,
@@ -122,28 +100,27 @@ def bench(
     if file is None:
         raise InputError("No experiment is named: give its TOML file, or --rerun FILE:LINE.")
     design, chosen = _design(file, quick, given["orders"], given["texts"])
-    options = EngineOptions(given["engine"], given["workers"], given["address"])
+    engine = EngineOptions(given["engine"], given["workers"], given["address"])
     sources = _sources(design, data, folder, only)
     if list_only:
         rows = [row for row in design.rows if row.label in chosen]
         _print_list(replace(design, rows=tuple(rows)), sources)
         return
-    path = results_path or Path(
-        "results", f"{design.name}{'-quick' if design.quick is None else ''}.jsonl"
-    )
+    name = f"{design.name}{'-quick' if design.quick is None else ''}"
+    path = results_path or Path("results", f"{name}.jsonl")
     make_folder(path.parent, "--results")
     ledger.check_writable(path)
-    known = read_results(path)
-    with display("datasets", len(sources)) as shown:
-        workers = options.workers or processors()
-        whole = plan(design, sources, folder, loaded_plugins(), workers, encoding_shown(shown))
+    known = shared.read_results(path)
+    own, workers = shared.loaded_plugins(), engine.workers or processors()
+    with Display("datasets", len(sources)) as shown:
+        whole = plan(design, sources, folder, own, workers, encoding_shown(shown))
     for before, now in zip(sources, whole.outline.sources, strict=True):
         if now.missing != before.missing:
-            note(f"{now.missing}")
+            shared.note(f"{now.missing}")
     planned = narrowed(whole, chosen, known.runs)
     for sentence in no_longer_shown(planned, known):
-        note(sentence)
-    failed = run_missing(planned, known, options, lines=True)
+        shared.note(sentence)
+    failed = run_missing(planned, known, engine, lines=True)
     if design.gallery:
         known.refresh()
         for line in galleries(planned.outline, known.runs, root):
@@ -152,7 +129,7 @@ def bench(
     end_with(failed)
 
 
-def encoding_shown(shown: Any) -> OnEncoding:
+def encoding_shown(shown: Any) -> data_sources.OnEncoding:
     """Show how much of each dataset is encoded."""
     return lambda name, now: shown.running(f"encoding {name}", now.done, now.total)
 
@@ -168,7 +145,7 @@ def _design(
         design, chosen = with_methods(design, parse_methods(methods))
     design = replace(design, orders=orders or design.orders)
     if design.orders < ENOUGH_ORDERS:
-        note(f"with fewer than {ENOUGH_ORDERS} orders no difference is called significant.")
+        shared.note(f"with fewer than {ENOUGH_ORDERS} orders no difference is called significant.")
     return design, chosen
 
 
@@ -180,11 +157,12 @@ def _sources(design: Design, data: Sequence[Path], folder: Path, only: str | Non
 
     def leave_out(path: Path, why: str) -> None:
         if is_asked_for(path.name):
-            note(why)
+            shared.note(why)
 
-    sources = find_sources(design, discover(named_paths(data), leave_out), folder)
-    for sentence in unknown_datasets(design, [each.dataset for each in sources]):
-        note(sentence)
+    discovered = data_sources.discover(data_sources.named_paths(data), leave_out)
+    sources = data_sources.find_sources(design, discovered, folder)
+    for sentence in data_sources.unknown_datasets(design, [each.dataset for each in sources]):
+        shared.note(sentence)
     if not sources:
         raise InputError(
             "No data was found: name feature files, stores or folders of them with --data."
@@ -217,8 +195,7 @@ def _print_results(experiments: Sequence[Any], path: Path) -> None:
     missing = [source for experiment in experiments for source in experiment.missing]
     for source in missing[:_SHOWN_MISSING]:
         click.secho(f"{source.name}: {source.missing}", dim=True)
-    if len(missing) > _SHOWN_MISSING:
-        more = len(missing) - _SHOWN_MISSING
+    if (more := len(missing) - _SHOWN_MISSING) > 0:
         click.secho(f"{more} more are not there either; --list names them all.", dim=True)
     click.echo(f"The runs are in {path}; crg report {path} --out report.html draws them.", err=True)
 
@@ -229,10 +206,10 @@ def _rerun(line: str, results: Path | None, data: Sequence[Path], folder: Path) 
 
     usual = [Path(ledger.DEFAULT_PATH), *sorted(Path("results").glob("*.jsonl"))]
     files = [results] if results else [path for path in usual if path.exists()]
-    with display("datasets", None) as shown:
-        place, run, same, differences = rerun(
-            line, files, named_paths(data), folder, loaded_plugins(), note, encoding_shown(shown)
-        )
+    own, paths = shared.loaded_plugins(), data_sources.named_paths(data)
+    with Display("datasets", None) as shown:
+        found = rerun(line, files, paths, folder, own, shared.note, encoding_shown(shown))
+    place, run, same, differences = found
     click.echo(f"{place}: {run.method}, seed {run.seed}, {run.data.path}")
     main = [name for name in _MAIN if name in same]
     among = f", among them {', '.join(main)}" if main else ""
@@ -248,5 +225,4 @@ def _rerun(line: str, results: Path | None, data: Sequence[Path], folder: Path) 
 
 
 def _brief(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}..."
+    return repr(value) if len(repr(value)) <= _WIDEST else f"{value!r:.{_WIDEST}}..."

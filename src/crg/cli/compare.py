@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
@@ -20,20 +20,8 @@ from rich.text import Text
 from crg.bench.design import RowDesign
 from crg.bench.plan import Plan, plan_files
 from crg.bench.run import EngineOptions, begin, missing, no_longer_shown, run_specs
-from crg.cli.progress import display
-from crg.cli.shared import (
-    INTERRUPTED,
-    F,
-    few_option,
-    loaded_plugins,
-    note,
-    output,
-    parse_options,
-    plugin_option,
-    print_json,
-    read_results,
-    results_options,
-)
+from crg.cli import shared
+from crg.cli.progress import Display
 from crg.methods.registry import DEFAULT, list_methods
 from crg.report.experiment import Experiment, experiments_of
 from crg.report.layout import short_tables, summary
@@ -53,7 +41,7 @@ def parse_methods(texts: Iterable[str], pairs: Iterable[str] = ()) -> list[RowDe
     if not variants:
         raise InputError("No method is named: give --methods a list such as zero_shot,crg.")
     for pair in pairs:
-        [(name, value)] = parse_options([pair]).items()
+        [(name, value)] = shared.parse_options([pair]).items()
         variants = _with_option(variants, name, value)
     return variants
 
@@ -79,7 +67,7 @@ def _variant(group: list[str]) -> RowDesign:
         method, label = head, ",".join(group).rstrip(":")
     if not (label and method):
         raise InputError(f"{','.join(group)!r} names no method: write label=method:key=value.")
-    options = parse_options([part for part in (first_option, *group[1:]) if part])
+    options = shared.parse_options([part for part in (first_option, *group[1:]) if part])
     return RowDesign(method, label, options)
 
 
@@ -108,18 +96,13 @@ def _with_option(variants: list[RowDesign], name: str, value: str) -> list[RowDe
     ]
 
 
-def comparison_options(command: F) -> F:
-    """Options of every command that compares."""
-    positive = click.IntRange(min=1)
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print JSON, with fractions."),
-        click.option("--workers", type=positive,
-                     help="Processes to run in.  [default: one per processor]"),
-        click.option("--orders", default=5, show_default=True, type=positive,
-                     help="How many stream orders to average over."),
-    ):  # fmt: skip
-        command = option(command)
-    return command
+comparison_options = shared.options(
+    click.option("--orders", default=5, show_default=True, type=shared.POSITIVE,
+                 help="How many stream orders to average over."),
+    click.option("--workers", type=shared.POSITIVE,
+                 help="Processes to run in.  [default: one per processor]"),
+    click.option("--json", "as_json", is_flag=True, help="Print JSON, with fractions."),
+)  # fmt: skip
 
 
 @click.command()
@@ -128,12 +111,14 @@ def comparison_options(command: F) -> F:
               metavar="LIST", help="Methods or variants of them; may be repeated.")  # fmt: skip
 @click.option("-o", "pairs", multiple=True, metavar="[METHOD.]KEY=VALUE",
               help="Set an option of one method.")  # fmt: skip
-@few_option
+@shared.few_option
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0),
               help="Seed of the first order; the next ones count up.")  # fmt: skip
 @comparison_options
-@results_options
-@plugin_option
+@click.option("--results", "results_path", default=ledger.DEFAULT_PATH, show_default=True,
+              type=shared.FILE, help="File that gets a line of JSON for each run.")  # fmt: skip
+@click.option("--no-results", is_flag=True, help="Keep no results file.")
+@shared.plugin_option
 def compare(
     files: tuple[str, ...],
     few: str | None,
@@ -160,20 +145,20 @@ def compare(
     The last one compares CRG with a variant of it that is called "bare".
     """
     named = _expanded(files)
-    first: dict[Path, str] = {}
-    for each in named:
-        first.setdefault(Path(each).resolve(), each)
-    paths = list(first.values())
+    first = {Path(each).resolve(): each for each in reversed(named)}
+    paths = [each for each in dict.fromkeys(named) if each in first.values()]
     if len(paths) < len(named):
-        note("a file that was given twice counts once.")
+        shared.note("a file that was given twice counts once.")
     rows = parse_methods(texts, pairs)
-    planned = plan_files(paths, rows, orders, seed, few, loaded_plugins())
-    with _results(None if no_results else results_path) as path:
-        known = read_results(path)
+    planned = plan_files(paths, rows, orders, seed, few, shared.loaded_plugins())
+    if not no_results:
+        ledger.check_writable(results_path, or_none=True)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "results.jsonl") if no_results else results_path
+        known = shared.read_results(path)
         for sentence in no_longer_shown(planned, known):
-            note(sentence)
-        options = EngineOptions(workers=workers)
-        failed = run_missing(planned, known, options, is_kept=not no_results)
+            shared.note(sentence)
+        failed = run_missing(planned, known, EngineOptions(workers=workers), is_kept=not no_results)
         print_experiments(experiments_of(known.refresh(), planned.outline.name), as_json)
     end_with(failed)
 
@@ -191,17 +176,6 @@ def _expanded(files: Sequence[str]) -> list[str]:
     return found
 
 
-@contextlib.contextmanager
-def _results(path: Path | None) -> Iterator[Path]:
-    """The results file, or one that is gone with the command."""
-    if path is not None:
-        ledger.check_writable(path, or_none=True)
-        yield path
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder, "results.jsonl")
-
-
 def run_missing(
     planned: Plan,
     known: Ledger,
@@ -216,7 +190,7 @@ def run_missing(
     begin(planned, known)
     left = missing(planned, known)
     try:
-        with display("runs", len(left), lines) as shown:
+        with Display("runs", len(left), lines) as shown:
             runs = run_specs(
                 left, known, options, lambda spec, *count: shown.running(spec.name, *count)
             )
@@ -226,30 +200,26 @@ def run_missing(
     except KeyboardInterrupt:
         done = known.refresh().runs  # a run may have been written at the moment of Ctrl-C
         kept = f"{sum(spec.key in done for spec in planned.specs)} of {len(planned.specs)} runs"
-        message = f"Stopped after {kept}, of which none is kept."
-        if is_kept:
-            message = f"Stopped: {kept} are kept in {known.path}, "
-            message += "and the same command continues from there."
-        click.echo(message, err=True)
-        click.get_current_context().exit(INTERRUPTED)
+        where = f"are kept in {known.path}, and the same command continues from there"
+        click.echo(f"Stopped: {kept} {where if is_kept else 'were done, none is kept'}.", err=True)
+        click.get_current_context().exit(shared.INTERRUPTED)
     return shown.failed
 
 
 def end_with(failed: int) -> None:
     """Say how many runs failed, and exit with 1 if any did."""
     if failed:
-        runs = "1 run" if failed == 1 else f"{failed} runs"
-        again = "it" if failed == 1 else "them"
+        runs, again = ("1 run", "it") if failed == 1 else (f"{failed} runs", "them")
         click.echo(f"{runs} failed: the same command tries {again} again.", err=True)
         click.get_current_context().exit(FAILED)
 
 
 def print_experiments(experiments: Iterable[Experiment], as_json: bool = False) -> None:
     """The tables of experiments, or their figures as JSON."""
-    console = output()
+    console = shared.output()
     for experiment in experiments:
         if as_json:
-            print_json(summary(experiment))
+            shared.print_json(summary(experiment))
             continue
         for table in short_tables(experiment):
             console.print(Group(Text(table.title), to_terminal(table, console.width)))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import functools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,10 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from crg.cli.shared import output, print_json, progress
-from crg.datasets import load_dataset
-from crg.datasets.catalog import (
-    SAMPLE_SEED,
-    SAMPLE_SIZE,
-    DatasetEntry,
-    catalogue,
-    get_entry,
-    layout,
-)
-from crg.datasets.check import CheckReport, Fault, check_dataset
+from crg.cli.progress import Display
+from crg.cli.shared import json_option, output, print_json
+from crg.datasets import catalog, load_dataset
+from crg.datasets.check import CheckReport, check_dataset
 from crg.shapes.shifts import SEVERITIES, SHIFTS
 from crg.threads import processors
 
@@ -31,11 +25,10 @@ _WRONG = 1  # exit code
 
 @click.command()
 @click.argument("words", metavar="[NAME | check NAME]", nargs=-1)
-@click.option(
-    "--root", type=click.Path(path_type=Path), help="With check: the folder that holds the data."
-)
+@click.option("--root", type=click.Path(path_type=Path),
+              help="With check: the folder that holds the data.")  # fmt: skip
 @click.option("--decode", is_flag=True, help="With check: decode every image, not its header.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @click.pass_context
 def datasets(
     ctx: click.Context, words: tuple[str, ...], root: Path | None, decode: bool, as_json: bool
@@ -63,13 +56,13 @@ def datasets(
         case ["shapes"]:
             _describe_shapes(as_json)
         case [name]:
-            _describe(get_entry(name), as_json)
+            _describe(catalog.get_entry(name), as_json)
         case _:
             raise click.UsageError("crg datasets takes one name")
 
 
 def _list(as_json: bool) -> None:
-    entries = list(catalogue().values())
+    entries = list(catalog.catalogue().values())
     if as_json:
         print_json({"datasets": [_facts(entry) for entry in entries]})
         return
@@ -78,7 +71,7 @@ def _list(as_json: bool) -> None:
         table.add_column(heading, justify="right")
     table.add_column("reader")
     for entry in entries:
-        sample = f"{SAMPLE_SIZE:,}" if entry.sampled else "all"
+        sample = f"{catalog.SAMPLE_SIZE:,}" if entry.sampled else "all"
         numbers = f"{entry.classes:,}", f"{entry.test:,}", sample
         table.add_row(entry.name, entry.title, *numbers, entry.reader)
     output().print(table)
@@ -88,28 +81,24 @@ def _list(as_json: bool) -> None:
     )
 
 
-def _describe(entry: DatasetEntry, as_json: bool) -> None:
+def _describe(entry: catalog.DatasetEntry, as_json: bool) -> None:
     if as_json:
         print_json(_facts(entry))
         return
-    console = output()
-    console.print(
-        Text(f"{entry.title}: {entry.classes:,} classes, {entry.test:,} test images"),
-        Text(f"source: {entry.source}"),
-        Text(f"licence: {entry.licence or 'see the source'}"),
-        Text("\ntemplates:\n" + "\n".join(f"  {each}" for each in entry.templates)),
-        Text("\nfiles below the root:\n" + "\n".join(f"  {each}" for each in layout(entry))),
-        sep="\n",
-    )
+    lines = [
+        f"{entry.title}: {entry.classes:,} classes, {entry.test:,} test images",
+        f"source: {entry.source}",
+        f"licence: {entry.licence or 'see the source'}",
+        "\ntemplates:\n" + "\n".join(f"  {each}" for each in entry.templates),
+        "\nfiles below the root:\n" + "\n".join(f"  {each}" for each in catalog.layout(entry)),
+    ]
     if entry.class_names:
-        console.print(Text("\nclass names: " + ", ".join(entry.class_names)))
+        lines.append("\nclass names: " + ", ".join(entry.class_names))
     if entry.sampled:
-        console.print(
-            Text(
-                f"\nThe paper draws {SAMPLE_SIZE:,} at random; ours: limit {SAMPLE_SIZE}, seed "
-                f"{SAMPLE_SEED}, sha256 of the indices {entry.sample_sha256}"
-            )
-        )
+        drawn = f"limit {catalog.SAMPLE_SIZE}, seed {catalog.SAMPLE_SEED}, sha256 of the indices"
+        drawn = f"{catalog.SAMPLE_SIZE:,} at random; ours: {drawn} {entry.sample_sha256}"
+        lines.append(f"\nThe paper draws {drawn}")
+    output().print(*map(Text, lines), sep="\n")
 
 
 def _describe_shapes(as_json: bool) -> None:
@@ -125,38 +114,38 @@ def _describe_shapes(as_json: bool) -> None:
     console.print(Text(f"shapes:SHIFT:SEVERITY is the same shifted, where {kinds}."))
 
 
-def _facts(entry: DatasetEntry) -> dict[str, Any]:
-    facts = dataclasses.asdict(entry)
-    sample = {"size": SAMPLE_SIZE, "seed": SAMPLE_SEED, "sha256": facts.pop("sample_sha256")}
-    return {**facts, "sample": sample if facts.pop("sampled") else None, "layout": layout(entry)}
+def _facts(entry: catalog.DatasetEntry) -> dict[str, Any]:
+    facts = {**dataclasses.asdict(entry), "layout": catalog.layout(entry)}
+    drawn = {"size": catalog.SAMPLE_SIZE, "seed": catalog.SAMPLE_SEED}
+    drawn["sha256"] = facts.pop("sample_sha256")
+    return {**facts, "sample": drawn if facts.pop("sampled") else None}
+
+
+@contextlib.contextmanager
+def _bar(total: int) -> Iterator[Callable[[], None]]:
+    with Display("images", total) as shown:
+        yield shown.advance
 
 
 def _check(ctx: click.Context, name: str, root: Path | None, decode: bool, as_json: bool) -> None:
-    bar = functools.partial(progress, "images")
-    report = check_dataset(name, root, decode=decode, workers=processors(), progress=bar)
+    report = check_dataset(name, root, decode=decode, workers=processors(), progress=_bar)
     if as_json:
         print_json({"fine": not report.problems, **dataclasses.asdict(report)})
     else:
-        _print_report(report)
+        output().print(*map(Text, _sentences(report)), sep="\n")
     ctx.exit(_WRONG if report.problems else 0)
 
 
-def _print_report(report: CheckReport) -> None:
-    console = output()
+def _sentences(report: CheckReport) -> Iterator[str]:
     for problem in report.problems:
-        console.print(Text(f"{report.name}: {problem.sentence}"))
-        console.print(*_items(problem), sep="\n", end="\n" if problem.items else "")
+        yield f"{report.name}: {problem.sentence}"
+        yield from (f"  {each}" for each in problem.items[:_SHOWN])
+        if len(problem.items) > _SHOWN:
+            yield f"  and {len(problem.items) - _SHOWN:,} more: --json lists them all"
     if report.problems and report.source:
-        console.print(Text(f"Get {report.name} from {report.source}"))
+        yield f"Get {report.name} from {report.source}"
     if not report.problems:
         found = f"{report.n_classes:,} classes, {report.n_images:,} images"
-        console.print(Text(f"{report.name}: all is fine ({found})."))
+        yield f"{report.name}: all is fine ({found})."
     if report.n_ignored:
-        console.print(Text(f"{report.n_ignored:,} files are not images or in no class."))
-
-
-def _items(problem: Fault) -> list[Text]:
-    lines = [f"  {each}" for each in problem.items[:_SHOWN]]
-    if len(problem.items) > _SHOWN:
-        lines.append(f"  and {len(problem.items) - _SHOWN:,} more: --json lists them all")
-    return [Text(line) for line in lines]
+        yield f"{report.n_ignored:,} files are not images or in no class."

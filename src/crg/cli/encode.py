@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Callable
 from pathlib import Path
@@ -10,16 +11,8 @@ from typing import Any, get_args
 
 import click
 
-from crg.cli.progress import Display, display
-from crg.cli.shared import (
-    INTERRUPTED,
-    F,
-    as_plain,
-    note,
-    print_json,
-    print_skipped,
-    text_features_option,
-)
+from crg.cli import shared
+from crg.cli.progress import Display
 from crg.datasets import SHAPES, load_dataset
 from crg.datasets.catalog import SPLITS, TEST
 from crg.encoding import EncodingProgress, EncodingSummary, Wording, summary_of
@@ -31,58 +24,54 @@ from crg.images.views import Augment, Recipe
 from crg.prompts import Mode
 from crg.types import InputError
 
-
-def _options(command: F) -> F:
-    folder, positive = click.Path(path_type=Path), click.IntRange(min=1)
-    for option in reversed((
-        click.option("--root", type=folder,
-                     help="Folder that holds the datasets of the catalogue."),
-        click.option("--split", default=TEST, show_default=True, type=click.Choice(SPLITS),
-                     help="Which images of a dataset of the catalogue."),
-        click.option("--limit", type=positive,
-                     help="Encode that many images only, drawn at random."),
-        click.option("--shots", type=positive,
-                     help="Encode at most that many images of each class, drawn at random."),
-        click.option("--draw-seed", default=0, show_default=True, type=click.IntRange(min=0),
-                     help="Seed of that random draw, and of shapes that are rendered."),
-        click.option("--skip-unreadable", is_flag=True,
-                     help="Leave out images that cannot be read, and list them."),
-        click.option("--views", default=64, show_default=True, type=positive,
-                     help="Views of each image, the original included."),
-        click.option("--augment", default=Recipe.augment, show_default=True,
-                     type=click.Choice(get_args(Augment)), help="How views are made."),
-        click.option("--seed", default=Recipe.seed, show_default=True, type=click.IntRange(min=0),
-                     help="Seed of the views."),
-        click.option("--smallest-crop", "smallest", default=Recipe.smallest, show_default=True,
-                     type=float, metavar="FRACTION",
-                     help="Smallest part of the image that a view may show, by area."),
-        click.option("--variations", type=folder,
-                     help="Folder with a folder of generated variations for each image, "
-                          "which are added as the last views."),
-        click.option("--generated", type=positive, metavar="G",
-                     help="How many variations of each image are added."),
-        click.option("--model", default="mini", show_default=True,
-                     help="Encoder; crg encoders lists them."),
-        text_features_option,
-        click.option("--device", help="Where the model runs.  [default: the fastest there is]"),
-        click.option("--precision", help="fp32, fp16 or bf16.  [default: as suits the device]"),
-        click.option("--template", "templates", multiple=True, metavar="TEXT",
-                     help="Prompt with {} for the class; may be repeated.  "
-                          "[default: the dataset's own]"),
-        click.option("--prompts", "mode", default=Wording.mode, show_default=True,
-                     type=click.Choice(get_args(Mode)), help="What describes a class."),
-        click.option("--descriptions", type=folder,
-                     help="JSON file with sentences for each class."),
-        click.option("--batch", default=256, show_default=True, type=positive,
-                     help="Views that the model gets at once."),
-        click.option("--workers", type=positive,
-                     help="Threads that make views, or Ray actors.  [default: one per processor]"),
-        click.option("--engine", default="local", show_default=True,
-                     type=click.Choice(["local", "ray"]), help="Where to encode."),
-        click.option("--address", help="Ray cluster to use.  [default: one on this machine]"),
-    )):  # fmt: skip
-        command = option(command)
-    return command
+_SHOWN = 20  # images that were left out
+_PATH = click.Path(path_type=Path)
+_OPTIONS = shared.options(
+    click.option("--root", type=_PATH,
+                 help="Folder that holds the datasets of the catalogue."),
+    click.option("--split", default=TEST, show_default=True, type=click.Choice(SPLITS),
+                 help="Which images of a dataset of the catalogue."),
+    click.option("--limit", type=shared.POSITIVE,
+                 help="Encode that many images only, drawn at random."),
+    click.option("--shots", type=shared.POSITIVE,
+                 help="Encode at most that many images of each class, drawn at random."),
+    click.option("--draw-seed", default=0, show_default=True, type=click.IntRange(min=0),
+                 help="Seed of that random draw, and of shapes that are rendered."),
+    click.option("--skip-unreadable", is_flag=True,
+                 help="Leave out images that cannot be read, and list them."),
+    click.option("--views", default=64, show_default=True, type=shared.POSITIVE,
+                 help="Views of each image, the original included."),
+    click.option("--augment", default=Recipe.augment, show_default=True,
+                 type=click.Choice(get_args(Augment)), help="How views are made."),
+    click.option("--seed", default=Recipe.seed, show_default=True, type=click.IntRange(min=0),
+                 help="Seed of the views."),
+    click.option("--smallest-crop", "smallest", default=Recipe.smallest, show_default=True,
+                 type=float, metavar="FRACTION",
+                 help="Smallest part of the image that a view may show, by area."),
+    click.option("--variations", type=_PATH,
+                 help="Folder with a folder of generated variations for each image, "
+                      "which are added as the last views."),
+    click.option("--generated", type=shared.POSITIVE, metavar="G",
+                 help="How many variations of each image are added."),
+    click.option("--model", default="mini", show_default=True,
+                 help="Encoder; crg encoders lists them."),
+    shared.model_options,
+    click.option("--precision", help="fp32, fp16 or bf16.  [default: as suits the device]"),
+    click.option("--template", "templates", multiple=True, metavar="TEXT",
+                 help="Prompt with {} for the class; may be repeated.  "
+                      "[default: the dataset's own]"),
+    click.option("--prompts", "mode", default=Wording.mode, show_default=True,
+                 type=click.Choice(get_args(Mode)), help="What describes a class."),
+    click.option("--descriptions", type=_PATH,
+                 help="JSON file with sentences for each class."),
+    click.option("--batch", default=256, show_default=True, type=shared.POSITIVE,
+                 help="Views that the model gets at once."),
+    click.option("--workers", type=shared.POSITIVE,
+                 help="Threads that make views, or Ray actors.  [default: one per processor]"),
+    click.option("--engine", default="local", show_default=True,
+                 type=click.Choice(["local", "ray"]), help="Where to encode."),
+    shared.address_option,
+)  # fmt: skip
 
 
 @click.command()
@@ -90,8 +79,8 @@ def _options(command: F) -> F:
 @click.option("--out", required=True, type=click.Path(path_type=Path),
               help="Folder of the store; may be new, or one to continue with.")  # fmt: skip
 @click.option("--check", is_flag=True, help="Check a finished store and encode nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@_options
+@shared.json_option
+@_OPTIONS
 def encode(dataset: str | None, out: Path, check: bool, as_json: bool, **given: Any) -> None:
     """Encode the images of a dataset once, for every run to read.
 
@@ -114,10 +103,12 @@ def encode(dataset: str | None, out: Path, check: bool, as_json: bool, **given: 
         raise InputError("There is no dataset: name one, or use --check to check a store.")
     else:
         if dataset == SHAPES and Path(dataset).is_dir():
-            note(f"{dataset} is a dataset of this name; for the folder write ./{dataset}.")
+            shared.note(f"{dataset} is a dataset of this name; for the folder write ./{dataset}.")
         summary = _encoded(dataset, out, given)
     if as_json:
-        print_json(as_plain(summary))
+        skipped = [{"id": name, "reason": reason} for name, reason in summary.skipped]
+        plain = {**dataclasses.asdict(summary), "folder": str(summary.folder)}
+        shared.print_json({**plain, "skipped": skipped})
     else:
         _print(summary, "is sound" if check else "is finished")
 
@@ -126,6 +117,9 @@ def _encoded(name: str, out: Path, given: dict[str, Any]) -> EncodingSummary:
     def some(*names: str) -> dict[str, Any]:
         return {key: given[key] for key in names}
 
+    folder, count = given["variations"], given["generated"]
+    if (folder is None) != (count is None):
+        raise InputError("--variations and --generated belong together: give both or neither.")
     images = load_dataset(name, **some("root", "split", "limit", "shots"), seed=given["draw_seed"])
     model = some("text_features", "device", "precision")
     load = functools.partial(load_with_classes, given["model"], **model)
@@ -137,34 +131,25 @@ def _encoded(name: str, out: Path, given: dict[str, Any]) -> EncodingSummary:
                 Recipe(**some("views", "augment", "seed", "smallest")),
                 out,
                 wording=Wording(given["templates"] or None, **some("descriptions", "mode")),
-                variations=_variations(given["variations"], given["generated"]),
+                variations=None if folder is None else Variations(folder, count),
                 run=_run_on(given["engine"], load=load, **some("address", "workers")),
                 on_progress=_shown(stack),
-                on_note=note,
+                on_note=shared.note,
                 **some("batch", "workers", "skip_unreadable"),
             )
     except KeyboardInterrupt:
-        click.echo(
-            f"Stopped: what was encoded is kept in {out}, "
-            "and the same command continues from there.",
-            err=True,
-        )
-        click.get_current_context().exit(INTERRUPTED)
+        kept = f"what was encoded is kept in {out}"
+        click.echo(f"Stopped: {kept}, and the same command continues from there.", err=True)
+        click.get_current_context().exit(shared.INTERRUPTED)
 
 
-def _variations(folder: Path | None, count: int | None) -> Variations | None:
-    if (folder is None) != (count is None):
-        raise InputError("--variations and --generated belong together: give both or neither.")
-    return None if folder is None or count is None else Variations(folder, count)
-
-
-def _run_on(engine: str, address: str | None, **options: Any) -> Run | None:
+def _run_on(engine: str, **options: Any) -> Run | None:
     if engine == "ray":
         from crg.engine.ray import encode_on_ray
 
-        return functools.partial(encode_on_ray, address=address, **options)
-    if address is not None:
-        raise InputError(f"Only Ray has an address, {address}: add --engine ray or leave it out.")
+        return functools.partial(encode_on_ray, **options)
+    if options["address"] is not None:
+        raise InputError("Only Ray has an --address: add --engine ray or leave it out.")
     return None
 
 
@@ -174,7 +159,7 @@ def _shown(stack: contextlib.ExitStack) -> Callable[[EncodingProgress], None]:
 
     def show(at: EncodingProgress) -> None:
         if not bars:
-            shown = display("images", at.total - at.reused, lines=True)
+            shown = Display("images", at.total - at.reused, lines=True)
             bars.append(stack.enter_context(shown))
         for _ in range(at.done - at.reused - bars[0].done):
             bars[0].advance()
@@ -187,4 +172,9 @@ def _print(summary: EncodingSummary, state: str) -> None:
         f"{summary.folder} {state}: {summary.n_images} images, {summary.n_views} views each, "
         f"{summary.width} wide."
     )
-    print_skipped(summary.skipped, "all listed in store.json")
+    if summary.skipped:
+        click.echo(f"{len(summary.skipped)} images could not be read and were left out:")
+    for name, reason in summary.skipped[:_SHOWN]:
+        click.echo(f"  {name}: {reason}")
+    if len(summary.skipped) > _SHOWN:
+        click.echo(f"  and {len(summary.skipped) - _SHOWN} more, all listed in store.json")

@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from crg.atomic import locked_folder
-from crg.cli.shared import note, output, print_json
-from crg.encoders import EncoderRow, list_encoders, open_clip_problem
+from crg.cli.shared import json_option, note, output, print_json
+from crg.encoders import list_encoders, open_clip_problem
 
 _HINTS = (
     "crg encoders PATTERN lists the other models of open_clip, such as vit-b-16.",
@@ -24,7 +24,7 @@ _HINTS = (
 @click.command()
 @click.argument("words", metavar="[PATTERN | export MODEL]", nargs=-1)
 @click.option("--out", type=click.Path(path_type=Path), help="With export: the folder to make.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def encoders(words: tuple[str, ...], out: Path | None, as_json: bool) -> None:
     """List the models that turn images and texts into features, or export one.
 
@@ -57,20 +57,12 @@ def _list(pattern: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"encoders": [dataclasses.asdict(row) for row in rows]})
         return
-    console = output()
-    console.print(_table(rows))
-    if pattern is None:
-        for line in _HINTS:
-            console.print(line)
-
-
-def _table(rows: list[EncoderRow]) -> Table:
     table = Table("--model", "weights", "on this machine", "to install")
     for row in rows:
         here = {True: "yes", False: "no", None: ""}[row.here]
         extra = f"pip install '.[{row.needs}]'" if row.needs else ""
         table.add_row(Text(row.name), Text(row.source), here, Text(extra))
-    return table
+    output().print(table, *(_HINTS if pattern is None else ()), sep="\n")
 
 
 def _export(model: str, out: Path, as_json: bool) -> None:

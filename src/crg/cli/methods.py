@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from crg.checks import iter_checks
-from crg.cli.shared import note, output, plugin_option, print_json
+from crg.cli.shared import json_option, note, output, plugin_option, print_json
 from crg.methods.registry import get_method, list_methods
 from crg.plugins import load_plugin, resolved
 from crg.presets import presets_of
@@ -22,7 +22,7 @@ _FAILED = 1  # exit code
 
 @click.command()
 @click.argument("words", metavar="[NAME | check FILE...]", nargs=-1)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @plugin_option
 @click.pass_context
 def methods(ctx: click.Context, words: tuple[str, ...], as_json: bool) -> None:
@@ -75,17 +75,17 @@ def _describe(name: str | None, as_json: bool) -> None:
         return
     console = output()
     if name:
-        console.print(Text(f"{name}: {facts[0]['paper']}"))
-        console.print(_options_table(facts[0]["options"]))
-        if facts[0]["needs"]:
-            console.print(Text(f"It needs: {', '.join(facts[0]['needs'])}."))
-        if facts[0]["presets"]:
-            console.print(Text(f"Presets, chosen with labels: {', '.join(facts[0]['presets'])}."))
+        [fact] = facts
+        console.print(Text(f"{name}: {fact['paper']}"), _options_table(fact["options"]), sep="\n")
+        for title, names in (("It needs", "needs"), ("Presets, chosen with labels", "presets")):
+            if fact[names]:
+                console.print(Text(f"{title}: {', '.join(fact[names])}."))
         return
     table = Table("method", "paper", "needs", "options and defaults", show_lines=True)
     for fact in facts:
         needs = "\n".join(fact["needs"]) or "-"
-        cells = (fact["name"], fact["paper"], needs, _defaults(fact["options"]))
+        options = [f"{each['name']}={_shown(each['default'])}" for each in fact["options"]]
+        cells = (fact["name"], fact["paper"], needs, ", ".join(options) or "none")
         table.add_row(*(Text(cell) for cell in cells))
     console.print(table)
     console.print("crg methods NAME says what the options of one method mean and allow.")
@@ -98,19 +98,12 @@ def _facts(name: str) -> dict[str, Any]:
         "paper": kind.paper,
         "needs": list(kind.needs),
         "presets": list(presets_of(name)),
-        "options": [_option(field) for field in dataclasses.fields(kind.Config)],
+        "options": [
+            {"name": field.name, "default": field.default}
+            | {key: rule for key, rule in field.metadata.items() if rule not in (None, ())}
+            for field in dataclasses.fields(kind.Config)
+        ],
     }
-
-
-def _option(field: dataclasses.Field[Any]) -> dict[str, Any]:
-    rules = {key: value for key, value in field.metadata.items() if value not in (None, ())}
-    return {"name": field.name, "default": field.default, **rules}
-
-
-def _defaults(options: list[dict[str, Any]]) -> str:
-    return (
-        ", ".join(f"{option['name']}={_shown(option['default'])}" for option in options) or "none"
-    )
 
 
 def _shown(default: Any) -> str:

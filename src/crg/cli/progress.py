@@ -2,7 +2,7 @@
 
 ::
 
-    with display("runs", 300) as shown:
+    with Display("runs", 300) as shown:
         shown.running("crg, dtd, order 3", 0, 0)        # it begins; no total yet
         shown.running("crg, dtd, order 3", 120, 1692)   # images done, images in all
         shown.finished("crg, dtd, order 3")
@@ -13,10 +13,9 @@ A piece is known by its text, which must be unique. Simple commands only call ``
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections import Counter
-from collections.abc import Iterator
+from typing import Self
 
 import click
 from rich.console import Console
@@ -30,54 +29,53 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from crg.cli.shared import SECONDS_BETWEEN_LINES
-
+SECONDS_BETWEEN_LINES = 10.0  # where there is no bar
 _SECONDS_OF_MEMORY = 600.0  # pieces may take minutes each: the time left is estimated from these
 
 
-@contextlib.contextmanager
-def display(
-    what: str, total: int | None, lines: bool = False, shown: bool = True
-) -> Iterator[Display]:
-    """Bars on a terminal's stderr, while the block runs.
+class Display:
+    """Bars on a terminal's stderr, while the ``with`` block runs.
 
     Elsewhere nothing, or with ``lines`` a plain line on stderr every ten seconds if anything has
     changed, and one at the end. Failures are printed at once, in either case; further ones for
     the same reason are counted at the end.
     """
-    console = Console(stderr=True, highlight=False)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("[red]{task.fields[note]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(
-        *columns,
-        console=console,
-        transient=True,
-        disable=not (shown and console.is_terminal),
-        speed_estimate_period=_SECONDS_OF_MEMORY,
-    ) as bars:
-        made = Display(bars, what, total, lines and not console.is_terminal)
-        try:
-            yield made
-        finally:
-            made.close()
 
-
-class Display:
-    """The state of the work; made by ``display``."""
-
-    def __init__(self, bars: Progress, what: str, total: int | None, lines: bool) -> None:
-        self._bars, self._what, self._total, self._lines = bars, what, total, lines
-        self._whole = bars.add_task(what, total=total, note="")
+    def __init__(
+        self, what: str, total: int | None, lines: bool = False, shown: bool = True
+    ) -> None:
+        console = Console(stderr=True, highlight=False)
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("[red]{task.fields[note]}"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not (shown and console.is_terminal),
+            speed_estimate_period=_SECONDS_OF_MEMORY,
+        )
+        self._what, self._total, self._lines = what, total, lines and not console.is_terminal
+        self._whole = self._bars.add_task(what, total=total, note="")
         self._at_work: dict[str, TaskID] = {}
         self._last_time = time.monotonic()
         self._last_line = ""
         self._reasons: Counter[str] = Counter()
         self.done = 0  # pieces, failed ones too
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Print the last count, and how many more failed for a reason printed before."""
+        for reason, count in self._reasons.items():
+            if count > 1:
+                self._print_failure(f"Failed for the same reason: {count - 1} more ({reason})")
+        if self._total:
+            self._print()
+        self._bars.stop()
 
     @property
     def failed(self) -> int:
@@ -107,14 +105,6 @@ class Display:
             if self._reasons[failure] == 1:
                 self._print_failure(f"Failed: {text}: {failure}")
         self.advance()
-
-    def close(self) -> None:
-        """Print the last count, and how many more failed for a reason printed before."""
-        for reason, count in self._reasons.items():
-            if count > 1:
-                self._print_failure(f"Failed for the same reason: {count - 1} more ({reason})")
-        if self._total:
-            self._print()
 
     def _print_failure(self, sentence: str) -> None:
         self._bars.console.print(f"[red]{escape(sentence)}", soft_wrap=True)

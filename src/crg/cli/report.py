@@ -8,25 +8,24 @@ from pathlib import Path
 import click
 
 from crg.atomic import check_ours, locked, locked_folder, replacing
-from crg.cli.shared import note
+from crg.cli.shared import FILE, FOLDER, note
 from crg.results.papers import with_papers
 
 PAGE = Path("report.html")
 _MARKDOWN, _LATEX = "## {}\n\nLines are those of {}.", "% {}, lines of {}"
 _MARKDOWN_MARK, _LATEX_MARK = "<!-- crg report -->", "% crg report"  # first lines
-_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command()
 @click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", type=_FILE, help="Page to write.  [default: report.html]")
+@click.option("--out", type=FILE, help="Page to write.  [default: report.html]")
 @click.option("--methods", default="", metavar="LIST",
               help="Only these, by name or label, and zero-shot.")  # fmt: skip
-@click.option("--markdown", type=_FILE, help="Write the tables as Markdown as well.")
-@click.option("--latex", type=_FILE, help="Write the tables as LaTeX as well.")
-@click.option("--figures", metavar="FOLDER", type=click.Path(path_type=Path, file_okay=False),
+@click.option("--markdown", type=FILE, help="Write the tables as Markdown as well.")
+@click.option("--latex", type=FILE, help="Write the tables as LaTeX as well.")
+@click.option("--figures", metavar="FOLDER", type=FOLDER,
               help="Write the figures as PDF as well.")  # fmt: skip
-@click.option("--reported", type=_FILE,
+@click.option("--reported", type=FILE,
               help="TOML file with numbers from papers to show alongside.")  # fmt: skip
 def report(
     results: tuple[Path, ...],

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
-from crg.cli.shared import note, plugin_option
+from crg.cli.shared import FILE, FOLDER, POSITIVE, address_option, note, plugin_option
 from crg.encoders import load_encoder
 from crg.extras import library
 
@@ -24,10 +25,9 @@ from crg.server.limits import ServerConfig, read_config  # noqa: E402
               help="As `crg encoders` lists them.")  # fmt: skip
 @click.option("--device", help="cpu, cuda, mps.  [default: the fastest there is]")
 @click.option("--precision", help="fp32, fp16 or bf16.  [default: what suits the device]")
-@click.option("--data", default="sessions", show_default=True, metavar="FOLDER",
-              type=click.Path(path_type=Path, file_okay=False),
+@click.option("--data", default="sessions", show_default=True, type=FOLDER, metavar="FOLDER",
               help="Folder in which sessions are kept.")  # fmt: skip
-@click.option("--config", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
+@click.option("--config", metavar="FILE", type=FILE,
               help="TOML file of limits and other settings; see docs/service.md.")  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True,
               help="Address to listen on; any but this machine's own needs CRG_TOKEN.")  # fmt: skip
@@ -35,22 +35,14 @@ from crg.server.limits import ServerConfig, read_config  # noqa: E402
               help="Port to listen on; 0: one that is free.")  # fmt: skip
 @click.option("--engine", default="local", show_default=True, type=click.Choice(["local", "ray"]),
               help="Where images are encoded.")  # fmt: skip
-@click.option("--replicas", default=2, show_default=True, type=click.IntRange(min=1),
+@click.option("--replicas", default=2, show_default=True, type=POSITIVE,
               help="With ray: number of encoders.")  # fmt: skip
-@click.option("--address", help="Ray cluster to use.  [default: one on this machine]")
+@address_option
 @plugin_option
 def serve(
-    model: str,
-    device: str | None,
-    precision: str | None,
-    data: Path,
-    config: Path | None,
-    host: str,
-    port: int,
-    engine: str,
-    replicas: int,
-    address: str | None,
-) -> None:
+    data: Path, config: Path | None, host: str, port: int, engine: str, replicas: int,
+    address: str | None, **model: Any,
+) -> None:  # fmt: skip
     """Serve sessions over HTTP, with a page to watch them live.
 
     Listens on this machine only, unless --host says otherwise and the variable CRG_TOKEN has a
@@ -60,11 +52,11 @@ def serve(
     Example:
       crg serve --model mini --port 8000 --data sessions/
     """
-    if model == "mini":
+    if model["model"] == "mini":
         note("the bundled model mini knows rendered shapes only; for photographs name another "
              "with --model.")  # fmt: skip
     app.serve(
-        partial(load_encoder, model, device=device, precision=precision),
+        partial(load_encoder, model.pop("model"), **model),
         data,
         ServerConfig() if config is None else read_config(config),
         host=host,

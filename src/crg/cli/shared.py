@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import errno
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,12 +21,13 @@ if TYPE_CHECKING:
     from crg.results.ledger import Ledger
 
 INTERRUPTED = 130  # what shells report for a program that Ctrl-C ended
-SECONDS_BETWEEN_LINES = 10.0  # of progress, where there is no bar
 _LOADED = "crg.plugins"
-_SHOWN = 20  # images that were left out and are listed on the screen
 _PIPE_WIDTH = 200  # wide enough that no table is wrapped in a file
 
 F = TypeVar("F", bound=Callable[..., Any])
+FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
+POSITIVE = click.IntRange(min=1)
 
 
 class Refused(click.ClickException):
@@ -83,51 +83,46 @@ class CommandGroup(click.Group):
             ) from None
 
 
-def plugin_option(command: F) -> F:
-    """``--plugin``, which loads the plug-in before any method is looked up."""
-    return click.option(
-        "--plugin",
-        multiple=True,
-        expose_value=False,
-        is_eager=True,
-        callback=_load,
-        metavar="FILE_OR_MODULE",
-        help="Load a method of your own; may be repeated. Also: the variable CRG_PLUGINS.",
-    )(command)
+def _load(ctx: click.Context, _: click.Parameter | None, sources: tuple[str, ...]) -> None:
+    if not sources:
+        return
+    from crg.plugins import load_plugin, resolved
+
+    with refusing():
+        for source in sources:
+            load_plugin(source)
+    known = ctx.meta.setdefault(_LOADED, [])
+    names = [resolved(source) for source in sources]
+    known += [name for name in dict.fromkeys(names) if name not in known]
 
 
-def results_options(command: F) -> F:
-    """``--results`` and ``--no-results``."""
-    from crg.results import ledger
+def options(*given: Callable[[F], F]) -> Callable[[F], F]:
+    """Several options, in the order of the help."""
 
-    path = click.option(
-        "--results",
-        "results_path",
-        default=ledger.DEFAULT_PATH,
-        show_default=True,
-        type=click.Path(path_type=Path, dir_okay=False),
-        help="Append a line of JSON for each run to this file.",
-    )
-    none = click.option("--no-results", is_flag=True, help="Keep no results file.")
-    return path(none(command))
+    def add(command: F) -> F:
+        for option in reversed(given):
+            command = option(command)
+        return command
+
+    return add
 
 
-def text_features_option(command: F) -> F:
-    """``--text-features``, classes for a model that has no text encoder."""
-    return click.option(
-        "--text-features",
-        metavar="FILE",
-        help="File with class_names and text_features, in place of the model's text encoder.",
-    )(command)
-
-
-def few_option(command: F) -> F:
-    """``--few``, labelled images for few-shot methods."""
-    return click.option(
-        "--few",
-        metavar="FILE",
-        help="Labelled images for few-shot methods: a feature file or store of the same classes.",
-    )(command)
+plugin_option = click.option(
+    "--plugin", multiple=True, expose_value=False, is_eager=True, callback=_load,
+    metavar="FILE_OR_MODULE",
+    help="Load a method of your own; may be repeated. Also: the variable CRG_PLUGINS.",
+)  # fmt: skip
+few_option = click.option("--few", metavar="FILE", help="Labelled images for few-shot methods: a "
+                          "feature file or store of the same classes.")  # fmt: skip
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+model_options = options(
+    click.option("--text-features", metavar="FILE", help="File with class_names and "
+                 "text_features, in place of the model's text encoder."),
+    click.option("--device", help="cpu, cuda, mps.  [default: the fastest there is]"),
+)  # fmt: skip
+address_option = click.option(
+    "--address", help="Ray cluster to use.  [default: one on this machine]"
+)
 
 
 def load_environment_plugins() -> None:
@@ -155,15 +150,6 @@ def parse_options(pairs: Iterable[str]) -> dict[str, str]:
     return options
 
 
-@contextlib.contextmanager
-def progress(what: str, total: int | None, shown: bool = True) -> Iterator[Callable[[], None]]:
-    """A bar on a terminal, nothing in a pipe; call the yielded function for each piece done."""
-    from crg.cli.progress import display
-
-    with display(what, total, shown=shown) as bar:
-        yield bar.advance
-
-
 def output() -> Console:
     """Where results go: as wide as the terminal, or never wrapped in a file."""
     from rich.console import Console
@@ -174,22 +160,6 @@ def output() -> Console:
 def print_json(value: Any) -> None:
     """One JSON object on stdout."""
     click.echo(json.dumps(value, indent=2, allow_nan=False))
-
-
-def as_plain(summary: Any) -> dict[str, Any]:
-    """The summary of a job over images, ready for JSON."""
-    skipped = [{"id": name, "reason": reason} for name, reason in summary.skipped]
-    return {**dataclasses.asdict(summary), "folder": str(summary.folder), "skipped": skipped}
-
-
-def print_skipped(skipped: Sequence[tuple[str, str]], where_all: str = "") -> None:
-    """The first images that were left out, with the reasons."""
-    if skipped:
-        click.echo(f"{len(skipped)} images could not be read and were left out:")
-    for name, reason in skipped[:_SHOWN]:
-        click.echo(f"  {name}: {reason}")
-    if len(skipped) > _SHOWN:
-        click.echo(f"  and {len(skipped) - _SHOWN} more{f', {where_all}' if where_all else ''}")
 
 
 def note(sentence: str) -> None:
@@ -207,16 +177,3 @@ def read_results(path: Path) -> Ledger:
     for sentence in known.notes():
         note(sentence)
     return known
-
-
-def _load(ctx: click.Context, _: click.Parameter | None, sources: tuple[str, ...]) -> None:
-    if not sources:
-        return
-    from crg.plugins import load_plugin, resolved
-
-    with refusing():
-        for source in sources:
-            load_plugin(source)
-    known = ctx.meta.setdefault(_LOADED, [])
-    names = [resolved(source) for source in sources]
-    known += [name for name in dict.fromkeys(names) if name not in known]

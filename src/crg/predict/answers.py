@@ -1,9 +1,8 @@
 """Answers on disk: a line per image as it is decided, as JSON lines or CSV, or Parquet at the end.
 
-Every line has the same fields, and an image that could not be read has its ``error`` instead
-of an answer. A file that was cut off is continued: its complete lines stay as they are. The folder
-``OUT.resume`` beside it holds the settings, and the lines of a Parquet file, which cannot be
-appended to.
+An image that could not be read has its ``error`` instead of an answer. A file that was cut off is
+continued: its complete lines stay as they are. The folder ``OUT.resume`` beside it holds the
+settings, and the lines of a Parquet file, which cannot be appended to.
 """
 
 from __future__ import annotations
@@ -13,115 +12,193 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, Literal, Self, TypeAlias
+from typing import IO, Any, Literal, Required, Self, TypeAlias, TypedDict, get_type_hints
 
+import msgspec
+
+from crg.answer import Answer
 from crg.atomic import not_writable, replacing
 from crg.extras import library
-from crg.types import InputError, parsed_json
+from crg.predict.sorting import Sorter
+from crg.types import InputError, parsed_json, printable
 
 Layout: TypeAlias = Literal["jsonl", "csv", "parquet"]
-Line: TypeAlias = dict[str, Any]
+Line: TypeAlias = dict[str, Any]  # of the form below
 
-LAYOUTS: dict[str, Layout] = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".csv": "csv",
-    ".parquet": "parquet",
-}
-FIELDS = (
-    "path",
-    "label",
-    "probability",
-    "zero_shot_label",
-    "zero_shot_probability",
-    "changed",
-    "step",
-    "error",
-)
+LAYOUTS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
 CORRECTED, UNSURE, TOP, SORTED_TO = "corrected", "unsure", "top", "sorted_to"  # added by options
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")  # how a formula may begin, or what marks one
+_CLASSES_SHOWN = 20  # in the summary
 
 
+class _Best(TypedDict):
+    label: str
+    probability: float
+
+
+class _Form(TypedDict, total=False):
+    path: Required[str]
+    label: str
+    probability: float
+    zero_shot_label: str
+    zero_shot_probability: float
+    changed: bool
+    step: int
+    error: str
+    corrected: bool
+    unsure: bool
+    top: list[_Best]
+    sorted_to: str
+
+
+FIELDS = tuple(_Form.__annotations__)[:8]  # of every file
+
+
+@dataclass
 class AnswerFile:
-    """Writes lines and flushes each; closes what it opened at the end of a ``with`` block."""
+    """Writes a line for each image and flushes it, sorts the image, and counts the answers.
 
-    def __init__(
-        self,
-        target: Path | IO[str],
-        layout: Layout,
-        resume: bool = False,
-        settings: Mapping[str, Any] | None = None,
-        columns: Sequence[str] = FIELDS,
-    ) -> None:
-        """Open ``target``; a file that exists is only touched to ``resume`` it.
+    A file that exists is only touched to ``resume`` it. A Parquet file is written when the ``with``
+    block ends without an exception.
+    """
 
-        ``settings`` are kept beside a file, and it is resumed with the same ones only;
-        ``columns`` are those of a CSV file. A Parquet file is written when the ``with`` block
-        ends without an exception.
-        """
-        self._layout, self._columns = layout, columns
-        self._target = target if isinstance(target, Path) else None
-        self.before: list[Line] = []  # the lines that were there
-        if isinstance(target, Path):
-            self._open(target, resume, settings)
-        else:
-            self._file = target
-        try:
-            if self._target is not None and settings is not None:
-                _keep_settings(self._target, settings)
-            if layout == "csv" and not (self._target and self._target.stat().st_size):
-                self._write(csv_row(columns))
-        except BaseException as error:
-            self.__exit__(error)  # the caller has nothing to close
-            raise
+    target: Path | None  # None: standard output
+    layout: Layout
+    resume: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict)  # resumed with the same ones only
+    top: int = 0  # classes to write with their probabilities
+    unsure_below: float = 0.0  # labels are withheld below this probability
+    has_corrections: bool = False  # a table has a column for them
+    sorter: Sorter | None = None
+    before: list[Line] = field(default_factory=list)  # the lines that were there
+    counts: Counter[str] = field(default_factory=Counter)  # of the complete file
+    per_class: Counter[str] = field(default_factory=Counter)  # "" for unsure
+    _answered: set[str] = field(default_factory=set)  # paths
+    _corrected: set[str] = field(default_factory=set)  # absolute paths
+    _errors: dict[str, str] = field(default_factory=dict)  # by path
 
-    def _open(self, target: Path, resume: bool, settings: Mapping[str, Any] | None) -> None:
-        lines = lines_file(target, self._layout)
-        if target.exists() and not resume:
-            raise exists_already(target)
+    def __post_init__(self) -> None:
+        self._file = sys.stdout if self.target is None else self._opened(self.target)
+        for line in self.before:
+            self._register(line)
+        if self.sorter is not None:
+            self.sorter.repair(self.before)
+        more = {CORRECTED: self.has_corrections, UNSURE: self.unsure_below > 0}
+        more |= {name: True for place in range(self.top) for name in _columns_of(place + 1)}
+        more |= {SORTED_TO: self.sorter is not None}
+        self._columns = (*FIELDS, *(name for name, is_there in more.items() if is_there))
+        if self.layout == "csv" and not (self.target and self.target.stat().st_size):
+            self._file.write(csv_row(self._columns))
+
+    def _opened(self, target: Path) -> IO[str]:
+        lines, text = lines_file(target, self.layout), ""
         if target.exists() and not lines.exists():
             raise InputError(
                 f"{lines} is gone, without which {target} cannot be continued: replace it by "
                 "--overwrite or choose another name."
             )
+        if self.resume:
+            _check_settings(target, self.settings)
+            self.before = appended(target, self.layout)
+            text = _complete_lines(lines, self.layout) if lines.exists() else ""
         try:
-            if resume:
-                check_settings(target, settings or {})
-                self.before = appended(target, self._layout)
-            if lines != target:
-                lines.parent.mkdir(exist_ok=True)
-            self._file = _opened(lines, self._layout, resume)
-        except FileExistsError:
-            raise exists_already(target) from None
+            if self.settings:
+                resume_folder(target).mkdir(exist_ok=True)
+                with replacing(resume_folder(target) / "settings.json") as partial:
+                    partial.write_text(json.dumps(self.settings, indent=1) + "\n", "utf-8")
+            mode = "a" if self.resume else "x"
+            file = lines.open(mode, encoding="utf-8", errors="surrogateescape", newline="")
         except OSError as error:
             raise not_writable(target, error) from None
+        file.truncate(len(text.encode("utf-8", "surrogateescape")))  # a cut line is decided again
+        return file
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if self._target is None:
+        if self.target is None:
             return
         try:
             self._file.close()  # which tries once more to write what a full disk refused
         except OSError as error:
             if kind is None:
-                raise self._unwritable(error) from None
-        if self._layout == "parquet" and kind is None:
-            _write_parquet(self._target)
+                raise no_room(self.target, error) from None
+        if self.layout == "parquet" and kind is None:
+            _write_parquet(self.target)
 
-    def add(self, line: Mapping[str, Any]) -> None:
-        """Write one line."""
-        is_table = self._layout == "csv"
-        self._write(csv_line(line, self._columns) if is_table else json_line(line))
+    def is_new(self, path: str | Path) -> bool:
+        """Whether an image has no answer yet."""
+        return str(path) not in self._answered and os.path.abspath(path) not in self._corrected
+
+    def answer(self, path: str, answer: Answer) -> None:
+        """Write the line of an image that was answered."""
+        answer = replace(answer, unsure_below=self.unsure_below)
+        self.add({"path": path, **answer.as_dict(self.top)})
+
+    def correct(self, path: str, label: str, step: int) -> None:
+        """Write what a person said of an image, unless it was written before."""
+        if self.is_new(path):
+            line = {"path": path, "label": label, "probability": 1.0, "step": step}
+            self.add({**line, CORRECTED: True})
+
+    def unreadable(self, path: str, error: str) -> None:
+        """Write the line of an image that cannot be read, unless it was written before."""
+        self.counts["unreadable"] += 1
+        if self._errors.get(path) != error:
+            self.add({"path": path, "error": error})
+
+    def add(self, line: Line) -> None:
+        """Write one line, then put the image where it belongs."""
+        path = Path(line["path"])
+        if self.sorter is not None and "label" in line:
+            line[SORTED_TO] = str(self.sorter.place_for(path, line["label"]))
+        self._write(csv_line(line, self._columns) if self.layout == "csv" else json_line(line))
+        self._register(line)
+        if self.sorter is not None and SORTED_TO in line:
+            self.sync()  # a file is never put where no line says
+            self.sorter.put(path, Path(line[SORTED_TO]))
 
     def sync(self) -> None:
         """Have the lines on the disk, whatever happens to the machine."""
-        if self._target is not None:
+        if self.target is not None:
             with contextlib.suppress(OSError):  # not every file system can
                 os.fsync(self._file.fileno())
+
+    def summary(self) -> str:
+        """How many images were answered, and how many of them changed or are unsure."""
+        n = self.counts["answered"]
+        kinds = [kind for kind in (UNSURE, CORRECTED, "unreadable") if self.counts[kind]]
+        more = "".join(f", {self.counts[kind]} {kind}" for kind in kinds)
+        images = "1 image" if n == 1 else f"{n} images"
+        return f"{images} answered, {self.counts['changed']} of them changed by adaptation{more}."
+
+    def class_summary(self) -> Iterator[str]:
+        """How many images each class has, the most frequent first; a long list is cut."""
+        named = sorted((-n, name) for name, n in self.per_class.items() if name)
+        rows = [(printable(name), -n) for n, name in named[:_CLASSES_SHOWN]]
+        if rest := named[_CLASSES_SHOWN:]:
+            rows.append((f"{len(rest)} more classes", -sum(n for n, _ in rest)))
+        if self.per_class[""]:
+            rows.append(("(unsure)", self.per_class[""]))
+        width = max((len(name) for name, _ in rows), default=0)
+        return (f"  {name:{width}} {n:7}" for name, n in rows)
+
+    def _register(self, line: Line) -> None:
+        if "error" in line:
+            self._errors[line["path"]] = line["error"]
+            return
+        kinds = [kind for kind in ("changed", UNSURE, CORRECTED) if line.get(kind) is True]
+        self.counts.update(["answered", *kinds])
+        self.per_class[line["label"]] += 1
+        self._answered.add(line["path"])
+        if line.get(CORRECTED):
+            self._corrected.add(os.path.abspath(line["path"]))
 
     def _write(self, text: str) -> None:
         try:
@@ -130,30 +207,18 @@ class AnswerFile:
         except BrokenPipeError:  # the reader has closed the pipe, which is no fault
             raise
         except OSError as error:
-            raise self._unwritable(error) from None
-
-    def _unwritable(self, error: OSError) -> InputError:
-        remedy = "make room and use --resume, for the lines before are kept"
-        return InputError(
-            f"{self._target or 'standard output'} cannot be written ({error.strerror}): "
-            f"{remedy if self._target else 'make room there'}."
-        )
+            raise no_room(self.target, error) from None
 
 
-def columns_for(top: int, unsure: bool, corrected: bool, is_sorted: bool) -> tuple[str, ...]:
-    """The columns of a CSV file, with those that options add."""
-    more = ((CORRECTED, corrected), (UNSURE, unsure))
-    best = [name for place in range(1, top + 1) for name in _columns_of(place)]
-    added = [name for name, is_there in more if is_there]
-    return (*FIELDS, *added, *best, *([SORTED_TO] if is_sorted else []))
+def no_room(path: Path | None, error: OSError) -> InputError:
+    """The sentence for a file, or standard output if there is none, on a disk without room."""
+    remedy = "make room and use --resume, for the lines before are kept" if path else "make room"
+    why = f"cannot be written ({error.strerror})"
+    return InputError(f"{path or 'standard output'} {why}: {remedy}.")
 
 
 def layout_of(path: Path | None, asked: Layout | None) -> Layout:
-    """The format that was asked for, or the one that the suffix names; JSON lines without a file.
-
-    >>> layout_of(Path("answers.csv"), None)
-    'csv'
-    """
+    """The format that was asked for, else that of the suffix; JSON lines without a file."""
     if asked is not None or path is None:
         return asked or "jsonl"
     if str(path) == "-":
@@ -163,15 +228,7 @@ def layout_of(path: Path | None, asked: Layout | None) -> Layout:
             f"The suffix of {path} names no format: end it with {', '.join(LAYOUTS)}, or say "
             "which one with --format."
         )
-    return LAYOUTS[path.suffix.lower()]
-
-
-def exists_already(path: Path) -> InputError:
-    """The sentence for a file of answers that is there."""
-    return InputError(
-        f"{path} exists already: continue with it by --resume, replace it by --overwrite or "
-        "choose another name."
-    )
+    return LAYOUTS[path.suffix.lower()]  # type: ignore[return-value]
 
 
 def resume_folder(path: Path) -> Path:
@@ -190,18 +247,11 @@ def appended(path: Path, layout: Layout) -> list[Line]:
     return read_answers(lines, "csv" if layout == "csv" else "jsonl") if lines.exists() else []
 
 
-def settings_file(path: Path) -> Path:
-    """Where the settings of a file of answers are kept."""
-    return resume_folder(path) / "settings.json"
-
-
 def kept_settings(path: Path) -> dict[str, Any]:
     """The settings of a file of answers; empty if none are kept."""
-    file = settings_file(path)
+    file = resume_folder(path) / "settings.json"
     try:
-        kept = parsed_json(file.read_bytes())
-        if not isinstance(kept, dict):
-            raise ValueError("it holds no settings")
+        return msgspec.convert(parsed_json(file.read_bytes()), dict[str, Any])
     except OSError:
         return {}
     except ValueError as error:
@@ -209,37 +259,35 @@ def kept_settings(path: Path) -> dict[str, Any]:
             f"{file} is damaged ({error}): restore it from a copy, or remove it if the settings of "
             "this command are those of the answers."
         ) from None
-    return kept
 
 
-def check_settings(path: Path, settings: Mapping[str, Any]) -> None:
-    """Refuse to continue answers that were made with other settings."""
+def _check_settings(path: Path, settings: Mapping[str, Any]) -> None:
     kept = kept_settings(path)
     for name, value in json.loads(json.dumps(settings)).items():
         if kept.get(name, value) != value:
+            before, now = (
+                "none" if each is None else json.dumps(each, ensure_ascii=False)
+                for each in (kept[name], value)
+            )
             raise InputError(
                 f"{path} was made with another value of {name.replace('_', '-')} "
-                f"({_brief(kept[name])}, not {_brief(value)}): use the same one or another --out."
+                f"({before:.60}, not {now:.60}): use the same one or another --out."
             )
-
-
-def _keep_settings(path: Path, settings: Mapping[str, Any]) -> None:
-    settings_file(path).parent.mkdir(exist_ok=True)
-    with replacing(settings_file(path)) as partial:
-        partial.write_text(json.dumps(settings, indent=1, ensure_ascii=False) + "\n", "utf-8")
-
-
-def _brief(value: Any) -> str:
-    text = "none" if value is None else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def read_answers(path: Path, layout: Layout | None = None) -> list[Line]:
     """The complete lines of a file; numbers and truth values in their types."""
-    layout = layout or LAYOUTS.get(path.suffix.lower(), "jsonl")
+    layout = layout or layout_of(path, None if path.suffix.lower() in LAYOUTS else "jsonl")
     try:
-        lines = _READERS[layout](path)
-        if not all(map(_is_answer, lines)):
+        if layout == "csv":
+            rows = _read_csv(path)
+        elif layout == "parquet":
+            table = library("pyarrow.parquet", "parquet").read_table(path, memory_map=False)
+            rows = [{k: v for k, v in row.items() if v is not None} for row in table.to_pylist()]
+        else:
+            rows = [parsed_json(line) for line in _complete_lines(path, layout).split("\n")[:-1]]
+        lines = msgspec.convert(rows, list[_Form], strict=layout != "csv")
+        if not all("error" in line or {"label", "step"} <= line.keys() for line in lines):
             raise ValueError("a line is not an answer")
     except InputError:
         raise
@@ -248,19 +296,10 @@ def read_answers(path: Path, layout: Layout | None = None) -> list[Line]:
         raise InputError(
             f"{path} holds no predictions ({why}): name a file that crg predict wrote."
         ) from None
-    return lines
+    return [dict(line) for line in lines]
 
 
-def _is_answer(line: Any) -> bool:
-    """Whether it has a path, and a step or an error."""
-    if not isinstance(line, dict) or not isinstance(line.get("path"), str):
-        return False
-    if not all(isinstance(line.get(name, ""), str) for name in ("label", SORTED_TO)):
-        return False
-    return type(line.get("step")) is int or isinstance(line.get("error"), str)
-
-
-def place_of(line: Mapping[str, Any]) -> Path:
+def place_of(line: Line) -> Path:
     """Where the image of a line is now: it may have been moved when it was sorted."""
     path, moved = Path(line["path"]), Path(line.get(SORTED_TO) or line["path"])
     return moved if moved.exists() and not path.exists() else path
@@ -282,19 +321,16 @@ def csv_line(line: Mapping[str, Any], columns: Sequence[str]) -> str:
 
 
 def csv_row(cells: Iterable[Any]) -> str:
-    """The cells of one line; a cell that holds either kind of line break is quoted."""
+    """The cells of one line; a cell that holds either kind of line break is quoted.
+
+    A cell that a spreadsheet would take for a formula gets an apostrophe, as they show it.
+    """
     text = io.StringIO()
-    csv.writer(text, lineterminator="\r\n").writerow(map(_harmless, cells))
+    harmless = (
+        f"'{cell}" if isinstance(cell, str) and cell[:1] in _FORMULA else cell for cell in cells
+    )
+    csv.writer(text, lineterminator="\r\n").writerow(harmless)
     return text.getvalue()[:-2] + "\n"
-
-
-def _columns_of(place: int) -> tuple[str, str]:
-    return f"top_{place}", f"top_{place}_probability"
-
-
-def _harmless(value: Any) -> Any:
-    """A cell that a spreadsheet would take for a formula gets an apostrophe, as they show it."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in _FORMULA else value
 
 
 def unmarked(cell: str) -> str:
@@ -302,51 +338,34 @@ def unmarked(cell: str) -> str:
     return cell[1:] if cell[:1] == "'" and cell[1:2] in _FORMULA else cell
 
 
-def _read_json(path: Path) -> list[Line]:
-    return [parsed_json(line) for line in _complete_lines(path, "jsonl").split("\n")[:-1]]
+def _columns_of(place: int) -> tuple[str, str]:
+    return f"top_{place}", f"top_{place}_probability"
 
 
 def _read_csv(path: Path) -> list[Line]:
-    rows = csv.DictReader(io.StringIO(_complete_lines(path, "csv"), newline=""))
-    return [_typed(row) for row in rows]
-
-
-def _typed(row: Mapping[str, str]) -> Line:
-    if None in row:
-        raise ValueError("a line has too many cells")
-    line: Line = {name: unmarked(value) for name, value in row.items() if value}
-    for name in ("changed", CORRECTED, UNSURE):
-        if name in line:
-            line[name] = line[name] == "True"
-    if "step" in line:
-        line["step"] = int(line["step"])
-        line.setdefault("label", "")
-    place, top = 1, []
-    while _columns_of(place)[0] in line:
-        label, probability = (line.pop(name) for name in _columns_of(place))
-        top.append({"label": label, "probability": float(probability)})
-        place += 1
-    return {**line, TOP: top} if top else line
-
-
-def _read_parquet(path: Path) -> list[Line]:
-    rows = library("pyarrow.parquet", "parquet").read_table(path, memory_map=False).to_pylist()
-    return [{name: value for name, value in row.items() if value is not None} for row in rows]
+    lines = []
+    for row in csv.DictReader(io.StringIO(_complete_lines(path, "csv"), newline="")):
+        line: Line = {name: unmarked(value) for name, value in row.items() if value}
+        if "step" in line:
+            line.setdefault("label", "")
+        while (columns := _columns_of(1 + len(line.get(TOP, ()))))[0] in line:
+            label, probability = map(line.pop, columns)
+            line.setdefault(TOP, []).append({"label": label, "probability": probability})
+        lines.append(line)
+    return lines
 
 
 def _write_parquet(target: Path) -> None:
     """Write the lines kept for a Parquet file as one table, completely or not at all."""
     pyarrow, parquet = library("pyarrow", "parquet"), library("pyarrow.parquet", "parquet")
-    text, number, truth = pyarrow.string(), pyarrow.float64(), pyarrow.bool_()
-    best = pyarrow.struct([("label", text), ("probability", number)])
-    kinds = {"step": pyarrow.int64(), TOP: pyarrow.list_(best)}
-    kinds |= {"probability": number, "zero_shot_probability": number}
-    kinds |= {"changed": truth, CORRECTED: truth, UNSURE: truth}
-    names = (*FIELDS, CORRECTED, UNSURE, TOP, SORTED_TO)
-    schema = pyarrow.schema([(name, kinds.get(name, text)) for name in names])
+    kinds = {str: pyarrow.string(), float: pyarrow.float64(), bool: pyarrow.bool_()}
+    kinds[int] = pyarrow.int64()
+    best = pyarrow.struct([(name, kinds[kind]) for name, kind in get_type_hints(_Best).items()])
+    kinds[list[_Best]] = pyarrow.list_(best)
+    schema = pyarrow.schema([(name, kinds[kind]) for name, kind in get_type_hints(_Form).items()])
     rows = [
         {name: _as_utf_8(value) for name, value in line.items()}
-        for line in read_answers(lines_file(target, "parquet"))
+        for line in appended(target, "parquet")
     ]
     with replacing(target) as partial:
         parquet.write_table(pyarrow.Table.from_pylist(rows, schema), partial)
@@ -357,18 +376,6 @@ def _as_utf_8(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
-_READERS = {"jsonl": _read_json, "csv": _read_csv, "parquet": _read_parquet}
-
-
-def _opened(path: Path, layout: Layout, resume: bool) -> IO[str]:
-    if not resume:
-        return path.open("x", encoding="utf-8", errors="surrogateescape", newline="")
-    text = _complete_lines(path, layout) if path.exists() else ""
-    file = path.open("a", encoding="utf-8", errors="surrogateescape", newline="")
-    file.truncate(len(text.encode("utf-8", "surrogateescape")))  # a cut line is decided again
-    return file
 
 
 def _complete_lines(path: Path, layout: Layout) -> str:

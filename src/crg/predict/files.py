@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import errno
 import glob
+import itertools
 import os
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from crg.images.reading import IMAGE_SUFFIXES
+from crg.datasets.folder import TABLE_SUFFIXES, files_below, is_image_name
 from crg.types import InputError, printable
 
 STANDARD_INPUT = "-"
 LIST_SUFFIX = ".txt"
-TABLE_SUFFIXES = {".csv": ",", ".tsv": "\t"}
-_GLOB_CHARACTERS = frozenset("*?[")
 
 
 def list_images(arguments: Iterable[str], gone: Container[str] = ()) -> list[Path]:
@@ -26,38 +26,17 @@ def list_images(arguments: Iterable[str], gone: Container[str] = ()) -> list[Pat
     ``path``, a ``.txt`` file those of its lines, a glob whatever it matches, and any other file
     itself. Files that may be ``gone`` by now need not be there.
     """
-    found = [
-        path
-        for argument in arguments
-        for path in ([Path(argument)] if argument in gone else _meant(argument))
-    ]
-    return list(dict.fromkeys(found))
+    found = ([Path(each)] if each in gone else _meant(each) for each in arguments)
+    return list(dict.fromkeys(itertools.chain.from_iterable(found)))
 
 
 def iter_lines(lines: Iterable[str]) -> Iterator[Path]:
     """One path per line, each once, as soon as its line is there."""
-    seen = set()
-    for line in lines:
-        name = line.rstrip("\r\n")
-        if name and name not in seen:
+    seen = {""}
+    for name in (line.rstrip("\r\n") for line in lines):
+        if name not in seen:
             seen.add(name)
             yield Path(name)
-
-
-def images_below(folder: Path) -> list[Path]:
-    """The images in a folder and its folders, sorted; hidden ones are left out."""
-    found: list[Path] = []
-    for place, folders, files in os.walk(folder, onerror=_unreadable):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [Path(place, name) for name in sorted(files) if _is_image_name(name)]
-    return found
-
-
-def _unreadable(error: OSError) -> None:
-    raise InputError(
-        f"The folder {printable(str(error.filename))} cannot be read ({error.strerror}): allow "
-        "reading it, or name the folders that count."
-    )
 
 
 def _meant(argument: str) -> Sequence[Path]:
@@ -71,7 +50,7 @@ def _meant(argument: str) -> Sequence[Path]:
                 f"{printable(argument[:80])} cannot be read ({why}): check the name."
             ) from None
     if path.is_dir():
-        return images_below(path)
+        return [path / name for name in files_below(path) if is_image_name(name)]
     if path.is_file():
         suffix = path.suffix.lower()
         if suffix in (".json", ".jsonl", ".parquet"):
@@ -82,9 +61,9 @@ def _meant(argument: str) -> Sequence[Path]:
         if suffix == LIST_SUFFIX:
             return [path.parent / name for name in read_lines(path, "image")]
         return _listed(path, TABLE_SUFFIXES[suffix]) if suffix in TABLE_SUFFIXES else [path]
-    if _GLOB_CHARACTERS & set(argument):
-        return [Path(each) for each in sorted(glob.glob(argument, recursive=True))
-                if _is_image_name(os.path.basename(each))]  # fmt: skip
+    if glob.has_magic(argument):
+        found = sorted(glob.glob(argument, recursive=True))  # without hidden files
+        return [Path(each) for each in found if is_image_name(each)]
     raise InputError(
         f"{argument} does not exist: give a folder, a glob in quotes, a CSV file, "
         "a list of paths in a .txt file, images, or - for a list on standard input."
@@ -150,13 +129,6 @@ def _listed(table: Path, delimiter: str) -> list[Path]:
         ) from None
 
 
-def _is_image_name(name: str) -> bool:
-    return not name.startswith(".") and Path(name).suffix.lower() in IMAGE_SUFFIXES
-
-
-_Stamp = tuple[int, int]  # bytes and time of the last change
-
-
 def iter_arrivals(
     list_now: Callable[[], Iterable[Path]],
     interval: float = 0.5,
@@ -170,12 +142,17 @@ def iter_arrivals(
     the next one. One that changes after it was given is given again: it may have been taken
     in the middle of a slow copy. After ``idle`` seconds without an image the watch ends.
     """
-    before: dict[Path, _Stamp] = {}
-    given: dict[Path, _Stamp] = {}
+    before: dict[Path, tuple[int, int]] = {}  # bytes and time of the last change
+    given: dict[Path, tuple[int, int]] = {}
     waited = 0.0
     while True:
-        stamps = ((path, _stamp(path)) for path in _present(list_now))
-        now = {path: stamp for path, stamp in stamps if stamp and given.get(path) != stamp}
+        now = {}
+        with contextlib.suppress(InputError):  # it was there when the watch began
+            for path in list_now():
+                with contextlib.suppress(OSError):  # it went away again
+                    facts = path.stat()
+                    now[path] = facts.st_size, facts.st_mtime_ns
+        now = {path: stamp for path, stamp in now.items() if given.get(path) != stamp}
         settled = [path for path, stamp in now.items() if before.get(path) == stamp]
         before = now
         for path in sorted(settled, key=lambda path: (now[path][1], path)):
@@ -187,18 +164,3 @@ def iter_arrivals(
         if idle is not None and waited > idle:
             return
         sleep(interval)
-
-
-def _present(list_now: Callable[[], Iterable[Path]]) -> Iterable[Path]:
-    try:
-        return list_now()
-    except InputError:  # it was there when the watch began
-        return ()
-
-
-def _stamp(path: Path) -> _Stamp | None:
-    try:
-        facts = path.stat()
-    except OSError:  # it went away again
-        return None
-    return facts.st_size, facts.st_mtime_ns

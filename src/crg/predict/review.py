@@ -7,11 +7,12 @@ puts on the screen as text, so that no class or file name ever becomes markup.
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import html
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
@@ -47,10 +48,9 @@ def known_classes(answers: Path, lines: Mapping[str, Line]) -> list[str]:
     """The classes that the answers were chosen from; those that occur if no settings are kept."""
     kept = kept_settings(answers).get("classes")
     names = [name for name in kept if isinstance(name, str)] if isinstance(kept, list) else []
-    found = dict.fromkeys(names)
-    for line in lines.values():
-        found |= dict.fromkeys(filter(None, (line.get("label"), line.get("zero_shot_label"))))
-    return list(found) if names else sorted(found)
+    labels = ("label", "zero_shot_label")
+    occur = {line.get(name, "") for line in lines.values() for name in labels}
+    return names + sorted(occur - {"", *names})
 
 
 def write(
@@ -73,12 +73,13 @@ def write(
     shown = sorted(first[:most], key=_confidence)
     with ThreadPoolExecutor(workers) as pool:
         images = []
-        for line, jpeg in zip(shown, pool.map(_thumbnail, shown), strict=True):
-            images.append(_entry(line, jpeg, before))
+        for image in pool.map(lambda line: _entry(line, before), shown):
+            images.append(image)
             advance()
+    facts = json.dumps([(line["path"], line.get("label")) for line in lines.values()])
     content = {
         "title": title,
-        "key": digest_of(lines.values()),
+        "key": hashlib.sha256(facts.encode()).hexdigest()[:16],  # for the corrections to them
         "classes": list(classes),
         "images": images,
         "left_out": len(lines) - len(shown),
@@ -87,12 +88,6 @@ def write(
     with replacing(target) as partial:
         partial.write_text(_rendered(title, content), encoding="utf-8")
     return sum("thumbnail" not in image for image in images)
-
-
-def digest_of(lines: Iterable[Line]) -> str:
-    """A name for some answers, under which a browser keeps the corrections to them."""
-    facts = [(line["path"], line.get("label")) for line in lines]
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 
 def thumbnail(source: Any) -> bytes:
@@ -107,22 +102,14 @@ def thumbnail(source: Any) -> bytes:
     return file.getvalue()
 
 
-def _thumbnail(line: Line) -> bytes | None:
-    try:
-        return thumbnail(line["path"])
-    except InputError:  # the page has a placeholder
-        return None
-
-
-def _entry(line: Line, jpeg: bytes | None, before: Mapping[str, Line] | None) -> dict[str, Any]:
-    """One image as the script of the page reads it."""
-    entry: dict[str, Any] = {name: str(line[name]) for name in _TEXTS if line.get(name)}
+def _entry(line: Line, before: Mapping[str, Line] | None) -> dict[str, Any]:
+    """One image as the script of the page reads it; without a thumbnail it has a placeholder."""
+    entry = {name: line[name] for name in (*_TEXTS, "changed", CORRECTED) if line.get(name)}
     entry |= {name: _number(line[name]) for name in _NUMBERS if name in line}
-    entry |= {name: True for name in ("changed", "corrected") if line.get(name) is True}
     if line.get(TOP):
-        entry[TOP] = [str(best["label"]) for best in line[TOP]]
-    if jpeg is not None:
-        entry["thumbnail"] = base64.b64encode(jpeg).decode()
+        entry[TOP] = [best["label"] for best in line[TOP]]
+    with contextlib.suppress(InputError):
+        entry["thumbnail"] = base64.b64encode(thumbnail(line["path"])).decode()
     earlier = None if before is None else before.get(line["path"])
     if earlier is not None and (earlier.get("label") or "") != (line.get("label") or ""):
         entry["was"] = earlier.get("label") or ""
@@ -134,19 +121,19 @@ def _confidence(line: Line) -> float:
     return 2.0 if line.get("error") else _number(line.get("probability"))
 
 
-def _number(value: Any) -> float:
-    """A probability as a number, whatever stands in its place in a file."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return 0.0
-    return number if 0.0 <= number <= 1.0 else 0.0
+def _number(value: float | None) -> float:
+    """A probability; zero for a number that is none."""
+    return value if value is not None and 0.0 <= value <= 1.0 else 0.0
 
 
 def _rendered(title: str, content: Mapping[str, Any]) -> str:
-    style = _file("cards/cards.css") + _file("review.css")
-    script = _file("cards/cards.js") + _file("review.js")
-    return Template(_file("review.html")).substitute(
+    folder = resources.files("crg.predict")
+    style, script = (
+        (folder / f"cards/cards.{kind}").read_text("utf-8")
+        + (folder / f"review.{kind}").read_text("utf-8")
+        for kind in ("css", "js")
+    )
+    return Template((folder / "review.html").read_text("utf-8")).substitute(
         generator=f'<meta name="generator" {MARK}>',
         policy=f"default-src 'none'; img-src data:; style-src {_source(style)}; "
         f"script-src {_source(script)}; base-uri 'none'; form-action 'none'",
@@ -155,10 +142,6 @@ def _rendered(title: str, content: Mapping[str, Any]) -> str:
         script=script,
         content=json.dumps(content).replace("<", "\\u003c"),  # so that nothing ends the element
     )
-
-
-def _file(name: str) -> str:
-    return resources.files("crg.predict").joinpath(name).read_text("utf-8")
 
 
 def _source(text: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import filecmp
+import glob
+import itertools
 import os
 import re
 import shutil
@@ -78,12 +80,12 @@ class Sorter:
                 "allow writing there, or choose another --by or --sort-into."
             ) from None
 
-    def repair(self, lines: Iterable[Mapping[str, Any]]) -> None:
+    def repair(self, lines: Sequence[Mapping[str, Any]]) -> None:
         """Complete the last line of an earlier call: it may have ended before the image was put."""
-        sorted_lines = [line for line in lines if line.get("sorted_to")]
-        if not sorted_lines:
+        line = next((line for line in reversed(lines) if "sorted_to" in line), None)
+        if line is None:
             return
-        path, place = Path(sorted_lines[-1]["path"]), Path(sorted_lines[-1]["sorted_to"])
+        path, place = Path(line["path"]), Path(line["sorted_to"])
         if not os.path.lexists(place) and path.exists():
             self.put(path, place)
         elif self.by == "move" and path.exists() and filecmp.cmp(path, place, shallow=False):
@@ -91,27 +93,23 @@ class Sorter:
 
 
 def check_apart(folder: Path, arguments: Iterable[str]) -> None:
-    """Refuse a folder among the images, from which sorted ones would be read again."""
+    """Refuse a folder among the images, from which sorted ones would be read again.
+
+    Images are searched in folders, and in those above a wildcard that stands for folders.
+    """
     target = folder.resolve()
-    for argument in arguments:
-        given = _folder_of(argument)
-        if given is None:
+    for argument in map(Path, arguments):
+        fixed = list(
+            itertools.takewhile(lambda part: not glob.has_magic(part), argument.parts[:-1])
+        )
+        if not argument.is_dir() and len(fixed) == len(argument.parts) - 1:
             continue
+        given = (argument if argument.is_dir() else Path(*fixed)).resolve()
         if target.is_relative_to(given) or given.is_relative_to(target):
             raise InputError(
                 f"--sort-into {folder} and the images of {argument} lie in each other, so that "
                 "sorted images would be read again: choose a folder beside them."
             )
-
-
-def _folder_of(argument: str) -> Path | None:
-    """The folder that is searched for images, if one is; globs of one folder need no search."""
-    path = Path(argument)
-    if path.is_dir():
-        return path.resolve()
-    above = path.parts[:-1]
-    magic = [bool(re.search(r"[*?\[]", part)) for part in above]
-    return Path(*above[: magic.index(True)]).resolve() if any(magic) else None
 
 
 def _renamed(path: Path, place: Path) -> bool:

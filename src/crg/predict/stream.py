@@ -3,132 +3,43 @@
 The features of an image are kept in a journal, then its line is written, and from time to time
 the lines are synced, the state is saved and the journal cleared, in this order. So after any stop
 the answers are never behind the state, and the journal has what the state does not know yet.
+
+For a second pass the journal keeps all features. It answers every image with what all of them
+taught, needs neither the images nor the encoder and changes no file of the first, so that it may be
+stopped and begun again at any moment: the same answers come out, and lines that are there stay.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import struct
 import zlib
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from crg.classifier import Answer, Classifier
+from crg.answer import answer_for
+from crg.classifier import Classifier
 from crg.encoders.base import Vectors
 from crg.images.reading import shown
-from crg.predict.answers import CORRECTED, SORTED_TO, AnswerFile, Line, place_of
+from crg.predict.answers import CORRECTED, AnswerFile, Line, no_room, place_of
 from crg.predict.corrections import learn
-from crg.predict.sorting import Sorter
-from crg.threads import HeldSignals
-from crg.types import InputError, printable
+from crg.threads import HeldSignals, one_blas_thread
+from crg.types import InputError
 
-_CLASSES_SHOWN = 20  # in the summary
-_HEAD = struct.Struct("<qII")  # step, views, width
-_CHECK = struct.Struct("<I")
-_MOST = 1 << 28  # numbers in one record; a larger one is damage
-
-
-@dataclass
-class Output:
-    """Where answers go: a file, and perhaps folders that the images are sorted into."""
-
-    answers: AnswerFile
-    top: int = 0  # classes to write with their probabilities
-    unsure_below: float = 0.0  # labels are withheld below this probability
-    sorter: Sorter | None = None
-    counts: Counter[str] = field(default_factory=Counter)  # of the complete file
-    per_class: Counter[str] = field(default_factory=Counter)  # "" for unsure
-    _errors: dict[str, str | None] = field(default_factory=dict)  # by path; None if answered
-    _final: set[str] = field(default_factory=set)  # absolute paths of corrected images
-
-    def __post_init__(self) -> None:
-        for line in self.answers.before:
-            self._register(line)
-        if self.sorter is not None:
-            self.sorter.repair(self.answers.before)
-
-    @property
-    def has_corrections(self) -> bool:
-        """Whether a line has what a person said."""
-        return bool(self._final)
-
-    def is_new(self, path: str | Path) -> bool:
-        """Whether an image has no answer yet."""
-        if self._errors.get(str(path), "none") is None:
-            return False
-        return not self._final or os.path.abspath(path) not in self._final
-
-    def answer(self, path: Path, answer: Answer) -> None:
-        """Write the line of an image, then put the image where it belongs."""
-        answer = replace(answer, unsure_below=self.unsure_below)
-        self._write({"path": str(path), **answer.as_dict(self.top)})
-
-    def corrected(self, path: str, label: str, step: int) -> None:
-        """Write what a person said of an image, unless it was written before."""
-        if self.is_new(path):
-            line = {"path": path, "label": label, "probability": 1.0, "step": step}
-            self._write({**line, CORRECTED: True})
-
-    def unreadable(self, path: str, error: str) -> None:
-        """Write the line of an image that cannot be read, unless it was written before."""
-        self.counts["unreadable"] += 1
-        if self._errors.get(path) != error:
-            self.answers.add({"path": path, "error": error})
-        self._errors[path] = error
-
-    def summary(self) -> str:
-        """How many images were answered, and how many of them changed or are unsure."""
-        n = self.counts["answered"]
-        kinds = [kind for kind in ("unsure", CORRECTED, "unreadable") if self.counts[kind]]
-        more = "".join(f", {self.counts[kind]} {kind}" for kind in kinds)
-        images = "1 image" if n == 1 else f"{n} images"
-        return f"{images} answered, {self.counts['changed']} of them changed by adaptation{more}."
-
-    def class_summary(self) -> Iterator[str]:
-        """How many images each class has, the most frequent first; a long list is cut."""
-        named = sorted((-n, name) for name, n in self.per_class.items() if name)
-        rows = [(printable(name), -n) for n, name in named[:_CLASSES_SHOWN]]
-        rest = named[_CLASSES_SHOWN:]
-        if rest:
-            rows.append((f"{len(rest)} more classes", -sum(n for n, _ in rest)))
-        if self.per_class[""]:
-            rows.append(("(unsure)", self.per_class[""]))
-        width = max((len(name) for name, _ in rows), default=0)
-        for name, n in rows:
-            yield f"  {name:{width}} {n:7}"
-
-    def _write(self, line: Line) -> None:
-        if self.sorter is not None:
-            line[SORTED_TO] = str(self.sorter.place_for(Path(line["path"]), line["label"]))
-        self.answers.add(line)
-        self._register(line)
-        if self.sorter is not None:
-            self.answers.sync()  # a file is never put where no line says
-            self.sorter.put(Path(line["path"]), Path(line[SORTED_TO]))
-
-    def _register(self, line: Line) -> None:
-        self._errors[line["path"]] = line.get("error")
-        if line.get(CORRECTED):
-            self._final.add(os.path.abspath(line["path"]))
-        if "label" in line:
-            kinds = [kind for kind in ("changed", "unsure", CORRECTED) if line.get(kind) is True]
-            self.counts.update(["answered", *kinds])
-            self.per_class[line["label"]] += 1
+_HEAD = struct.Struct("<qIII")  # step, views, width, checksum
+_MOST = 1 << 30  # bytes in one record; a larger one is damage
 
 
 class Journal:
     """The features of images that were answered after the state was saved last.
 
-    After a crash the state is older than the answers. The journal brings it up to them without the
-    images, which may have been moved away since. It is a file of records, each with its step, its
-    shape, the features and a checksum; a record that a crash cut off is left out. With ``keep_all``
-    it holds the features of the whole stream, for a second pass, and is read record by record.
+    It brings the state up to the answers without the images, which may have been moved away since.
+    A record has its step, its shape, a checksum and the features; one that a crash cut off is left
+    out. With ``keep_all`` the features of the whole stream are there, for a second pass.
     """
 
     def __init__(self, path: Path, keep_all: bool = False) -> None:
@@ -136,50 +47,33 @@ class Journal:
 
     def add(self, step: int, views: Vectors) -> None:
         """One image more, with its views (V, D) as they were given to the adapter."""
-        rows = np.ascontiguousarray(views, dtype="<f4")
-        content = _HEAD.pack(step, *rows.shape) + rows.tobytes()
+        content = np.ascontiguousarray(views, dtype="<f4").tobytes()
+        check = zlib.crc32(content, zlib.crc32(_HEAD.pack(step, *views.shape, 0)))
         try:
             with self.path.open("ab") as file:
-                file.write(content + _CHECK.pack(zlib.crc32(content)))
+                file.write(_HEAD.pack(step, *views.shape, check) + content)
         except OSError as error:
-            raise InputError(
-                f"{self.path} cannot be written ({error.strerror}): "
-                "make room and use --resume, for the lines before are kept."
-            ) from None
-
-    def clear(self) -> None:
-        """The state has all that is here."""
-        self.path.unlink(missing_ok=True)
+            raise no_room(self.path, error) from None
 
     def cut_after(self, step: int) -> None:
         """Leave out what a crash cut off, and what belongs to later steps than ``step``."""
-        end = 0
-        for found, _, place in self._records():
-            if found > step:
-                break
-            end = place
+        ends = [end for found, _, end in self if found <= step]
         if self.path.exists():
-            os.truncate(self.path, end)
+            os.truncate(self.path, max(ends, default=0))
 
-    def __iter__(self) -> Iterator[tuple[int, Vectors]]:
-        """Step and views (V, D) of every whole record."""
-        for step, views, _ in self._records():
-            yield step, views
-
-    def _records(self) -> Iterator[tuple[int, Vectors, int]]:
-        """Step, views and where the record ends, of every whole record."""
+    def __iter__(self) -> Iterator[tuple[int, Vectors, int]]:
+        """Step and views (V, D) of every whole record, and where it ends."""
         if not self.path.exists():
             return
         with self.path.open("rb") as file:
             while len(head := file.read(_HEAD.size)) == _HEAD.size:
-                step, n_views, width = _HEAD.unpack(head)
-                if n_views * width > _MOST:
+                step, n_views, width, check = _HEAD.unpack(head)
+                content = file.read(min(4 * n_views * width, _MOST))
+                seed = zlib.crc32(_HEAD.pack(step, n_views, width, 0))
+                if check != zlib.crc32(content, seed):
                     return
-                content, check = file.read(4 * n_views * width), file.read(_CHECK.size)
-                if check != _CHECK.pack(zlib.crc32(content, zlib.crc32(head))):
-                    return
-                rows = np.frombuffer(content, "<f4").reshape(n_views, width)
-                yield step, rows.astype(np.float32), file.tell()
+                views = np.frombuffer(content, "<f4").reshape(n_views, width)
+                yield step, views.astype(np.float32), file.tell()
 
 
 @dataclass
@@ -187,8 +81,8 @@ class ImageStream:
     """Where images go: a classifier, a file of answers, perhaps files to continue with."""
 
     classifier: Classifier
-    output: Output
-    state: Path | None = None
+    output: AnswerFile
+    states: Sequence[Path] = ()  # files that the state is saved to
     journal: Journal | None = None
     save_every: int = 100  # images
     skip_unreadable: bool = False
@@ -207,38 +101,30 @@ class ImageStream:
         is a good time to save. Signals take effect between images. The state is saved whatever
         ends the stream. Corrected images come first.
         """
-        self._begin()
-        try:
-            for path, features in self._one_by_one(paths) if live else self._in_batches(paths):
-                if path is None:
-                    self.save()
-                    continue
-                with HeldSignals():
-                    self._decide(path, features)
-                if self.output.counts["answered"] % self.save_every == 0:
-                    self.save()
-                yield path
-        finally:
-            self.save()
-
-    def _begin(self) -> None:
-        """Learn the corrections, bring the state up to the answers, write what was corrected."""
         if self.corrections and not self.knows_corrections:
             learn(self.classifier, self.corrections, self.workers)
         first = self.classifier.adapter.n_steps
-        self.recover()
+        self._recover()
         if self.corrections and not self.knows_corrections:
-            self.save()
+            self._save()
         for path, label in self.corrections.items():
-            self.output.corrected(path, label, first)
+            self.output.correct(path, label, first)
+        try:
+            for name, features in self._encoded(paths, live):
+                if name is None:
+                    self._save()
+                    continue
+                with HeldSignals():
+                    self._decide(name, features)
+                if self.output.counts["answered"] % self.save_every == 0:
+                    self._save()
+                yield name
+        finally:
+            self._save()
 
-    def recover(self) -> None:
+    def _recover(self) -> None:
         """Bring the state up to the answers, by the journal or else by the images themselves."""
-        lines = {
-            line["step"]: line
-            for line in self.output.answers.before
-            if "step" in line and not line.get(CORRECTED)
-        }
+        lines = {line["step"]: line for line in answered(self.output.before)}
         adapter, first = self.classifier.adapter, self.classifier.adapter.n_steps
         self._last = max(lines, default=first if self.started_at is None else self.started_at)
         if self._last < first:
@@ -248,7 +134,7 @@ class ImageStream:
             )
         if self.journal is not None:
             self.journal.cut_after(self._last)
-        for step, views in self.journal or ():
+        for step, views, _ in self.journal or ():
             if step == adapter.n_steps + 1 and step in lines:
                 self.classifier.answer(views, lines[step]["path"])
         missing = [lines[step] for step in sorted(lines) if step > adapter.n_steps]
@@ -263,46 +149,96 @@ class ImageStream:
             if self.journal is not None:
                 self.journal.add(answer.step, features)
 
-    def save(self) -> None:
+    def _save(self) -> None:
         """Answers first, then the state that knows them and nothing beyond them."""
-        if self.state is None or self.classifier.adapter.n_steps != self._last:
+        if not self.states or self.classifier.adapter.n_steps != self._last:
             return  # a step whose line could not be written is done again
         with HeldSignals():
-            self.output.answers.sync()
-            self.classifier.save(self.state)
+            self.output.sync()
+            for state in self.states:
+                self.classifier.save(state)
             if self.journal is not None and not self.journal.keep_all:
-                self.journal.clear()
+                self.journal.path.unlink(missing_ok=True)
 
-    def _decide(self, path: Path, features: Vectors | InputError) -> None:
+    def _encoded(
+        self, paths: Iterable[Path | None], live: bool
+    ) -> Iterator[tuple[str | None, Any]]:
+        """The name and the features, or the error, of each image that has no answer yet."""
+        new = (path for path in paths if path is None or self.output.is_new(path))
+        if not live:
+            encoded = self.classifier.encode_many(filter(None, new), workers=self.workers)
+            yield from ((name, features) for name, _, features in encoded)
+            return
+        for path in new:
+            name = None if path is None else str(path)
+            try:
+                yield name, None if name is None else self.classifier.encode(path, name)
+            except InputError as error:
+                yield name, error
+
+    def _decide(self, name: str, features: Vectors | InputError) -> None:
         """Answer one image and write its line."""
         if isinstance(features, InputError):
             if not self.skip_unreadable:
                 raise InputError(f"{str(features).rstrip('.')}, or {self.remedy}.")
-            self.output.unreadable(str(path), str(features))
+            self.output.unreadable(name, str(features))
             return
-        answer = self.classifier.answer(features, str(path))
+        answer = self.classifier.answer(features, name)
         if self.journal is not None:
             self.journal.add(answer.step, answer.features)
-        self.output.answer(path, answer)
+        self.output.answer(name, answer)
         self._last = answer.step
 
-    def _in_batches(
-        self, paths: Iterable[Path | None]
-    ) -> Iterator[tuple[Path, Vectors | InputError]]:
-        left = (path for path in paths if path is not None and self.output.is_new(path))
-        encoded = self.classifier.encode_many(left, workers=self.workers)
-        with contextlib.closing(encoded):  # type: ignore[type-var]
-            for name, _, features in encoded:
-                yield Path(name), features
 
-    def _one_by_one(
-        self, paths: Iterable[Path | None]
-    ) -> Iterator[tuple[Path | None, Vectors | InputError]]:
-        for path in paths:
-            if path is None:
-                yield None, InputError("no image is waiting.")
-            elif self.output.is_new(path):
-                try:
-                    yield path, self.classifier.encode(path, str(path))
-                except InputError as error:
-                    yield path, error
+def second_pass(
+    classifier: Classifier,
+    first: Sequence[Line],
+    features: Journal,
+    output: AnswerFile,
+    workers: int = 1,
+) -> Iterator[Any]:
+    """Answer again what the lines ``first`` have answered; yields after each image.
+
+    Images that have a line in ``output`` are left as they are. What people corrected is learnt
+    again, as the images that were steps are, and written last: until then the files are there.
+    """
+    corrected = {line["path"]: line for line in first if line.get(CORRECTED)}
+    paths = dict.fromkeys(line["path"] for line in answered(first))
+    views: Iterator[Vectors] = iter(())
+    if any(map(output.is_new, paths)):
+        with one_blas_thread():
+            classifier.adapter.finish(zip(paths, _stored(first, features), strict=True))
+        if corrected:
+            learn(classifier, {path: line["label"] for path, line in corrected.items()}, workers)
+        views = _stored(first, features)
+    for line in first:
+        if "error" in line and line["path"] not in paths:
+            output.unreadable(line["path"], line["error"])
+        elif "step" in line and not line.get(CORRECTED):
+            seen = next(views, None)
+            if seen is not None and output.is_new(line["path"]):
+                with one_blas_thread():
+                    prediction = classifier.adapter.answer(seen, line["path"])
+                    answer = answer_for(classifier.task, prediction, seen, line["step"])
+                with HeldSignals():
+                    output.answer(line["path"], answer)
+                yield line
+    for path, line in corrected.items():
+        output.correct(path, line["label"], line["step"])
+
+
+def answered(lines: Iterable[Line]) -> Iterator[Line]:
+    """The lines of images that were answered by the model, in the order of their steps."""
+    return (line for line in lines if "step" in line and not line.get(CORRECTED))
+
+
+def _stored(first: Iterable[Line], features: Journal) -> Iterator[Vectors]:
+    """The views (V, D) of each image that the first pass answered."""
+    records = iter(features)
+    for line in answered(first):
+        step, views, _ = next(records, (None, None, 0))
+        if views is None or step != line["step"]:
+            raise InputError(
+                f"{features.path} lacks features of the first pass: start over with --overwrite."
+            )
+        yield views
