@@ -90,6 +90,14 @@ def contrast(
     return judged(label, interval, n_orders, int(seen.sum(axis=1).min()))
 
 
+def changes(one: Correctness | None, other: Correctness | None) -> tuple[int, int]:
+    """How many images of the first order only ``one``, and only ``other``, predicted correctly."""
+    if one is None or other is None:
+        return 0, 0
+    mine, theirs = one.right[0], other.right[0]
+    return int((mine & ~theirs).sum()), int((theirs & ~mine).sum())
+
+
 def judged(label: str, interval: Interval, n_orders: int, n_images: int) -> Contrast:
     """The contrast and its verdict; ``n_images`` is the smallest count of any order."""
     too_few = n_orders < ENOUGH_ORDERS or n_images < ENOUGH_IMAGES
@@ -153,6 +161,7 @@ def figures_of(runs: Sequence[Result], once: bool) -> dict[str, Any]:
         "peak_bytes": max((each.get("peak_bytes") or 0 for each in own), default=0) or None,
         "reliability": _reliability(own),
         "learning": _learning(runs, once),
+        "baseline_learning": _learning(runs, once, "zero_shot"),
         "purity_over_time": _purity_over_time(own),
     }
 
@@ -172,13 +181,13 @@ def _reliability(own: Iterable[Mapping[str, Any]]) -> tuple[tuple[int, float, fl
     )
 
 
-def _learning(runs: Sequence[Result], once: bool) -> Curve:
+def _learning(runs: Sequence[Result], once: bool, which: Which = "metrics") -> Curve:
     """Running accuracy at about sixty positions, from the twentieth image on.
 
     For a method that is run once it is flat: in random order, every part of the stream has the
     expected accuracy of the whole.
     """
-    streams = _streams(runs, "metrics")
+    streams = _streams(runs, which)
     length = min(map(len, streams), default=0)
     if not length:
         return ()

@@ -21,6 +21,7 @@ from crg.report.contrasts import (
     Correctness,
     Curve,
     Spread,
+    changes,
     contrast,
     correctness,
     figures_of,
@@ -53,6 +54,7 @@ class MethodResult:
     reason: str = ""
     accuracy: Spread | None = None
     gain: Contrast | None = None  # over zero-shot; None for zero-shot itself
+    changes: tuple[int, int] = (0, 0)  # in the first order: zero-shot's errors corrected; broken
     rival: Contrast | None = None  # against the most accurate other method of its kind
     step: Contrast | None = None  # against the most similar variant above it
     best: bool = False  # see ``is_best``
@@ -63,6 +65,7 @@ class MethodResult:
     peak_bytes: int | None = None
     reliability: tuple[tuple[int, float, float], ...] = ()  # count, confidence, accuracy
     learning: Curve = ()  # running accuracy against images seen
+    baseline_learning: Curve = ()  # that of zero-shot in the same orders
     purity_over_time: Curve = ()
     first_gain: Mapping[int, Contrast] = field(default_factory=dict)  # over the first n images
     reported: Reported | None = None  # the accuracy that papers print
@@ -90,6 +93,13 @@ class Comparison:
     def of(self, label: str) -> MethodResult:
         """The result of a method by its label."""
         return next(each for each in self.results if each.row.label == label)
+
+    def pair(self) -> tuple[MethodResult, MethodResult] | None:
+        """Zero-shot and the first other method; None unless both were measured."""
+        known = [each for each in self.results if each.accuracy is not None]
+        base = next((each for each in known if each.row.is_baseline), None)
+        first = next((each for each in known if not each.row.is_baseline), None)
+        return (base, first) if base and first else None
 
 
 @dataclass(frozen=True)
@@ -255,6 +265,7 @@ class _Reader:
             result,
             **figures_of(runs, once),
             gain=contrast(right, base, label, self.n_orders),
+            changes=changes(right, base),
             first_gain=first_gains(runs, label) if shows_start else {},
             lines=tuple(self.lines[run.key] for run in runs),
             options=runs[0].options,

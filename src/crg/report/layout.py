@@ -11,6 +11,7 @@ from crg.report.contrasts import tally
 from crg.report.experiment import Comparison, Experiment, MethodResult, is_best
 from crg.report.tables import (
     METHOD,
+    NOTHING,
     Column,
     Table,
     gain_text,
@@ -20,7 +21,7 @@ from crg.report.tables import (
     rival_text,
     spread_text,
 )
-from crg.results.schema import Source, Variant
+from crg.results.schema import ShownImage, Source, Variant
 from crg.streams import SHUFFLED
 
 
@@ -68,9 +69,9 @@ def _table(results: Sequence[MethodResult], names: Sequence[str], title: str) ->
     return Table(columns, tuple(rows), title, best).without_empty_columns()
 
 
-def comparison_table(comparison: Comparison, figure: str = "table") -> Table:
+def comparison_table(comparison: Comparison, figure: str = "table", has_file: bool = True) -> Table:
     """All figures of all methods on one dataset in one setting."""
-    unused = ("remark", "rival" if figure == "waterfall" else "step")
+    unused = ["remark", "rival" if figure == "waterfall" else "step", *["lines"] * (not has_file)]
     shown = [each for each in comparison.results if each.accuracy]
     title = f"{source_name(comparison.source)}: {comparison.n_scored} images scored"
     numbers = [each.reported for each in shown if each.reported]
@@ -188,10 +189,46 @@ def tables_of(experiment: Experiment) -> list[Table]:
         if len(comparisons) > 1:
             tables.append(settings_table(comparisons))
         else:
-            tables.append(comparison_table(comparisons[0], figure))
+            tables.append(comparison_table(comparisons[0], figure, bool(experiment.path)))
         if figure == "cold_start":
             tables += filter(None, map(first_table, comparisons))
     return tables
+
+
+def story(comparison: Comparison) -> str:
+    """What the first method gained over zero-shot, in sentences; empty if that is not known."""
+    base, first = comparison.pair() or (None, None)
+    if base is None or first is None or first.gain is None:
+        return ""
+    low, mean, high = (f"{100 * getattr(first.gain.interval, each):+.1f}"
+                       for each in ("low", "mean", "high"))  # fmt: skip
+    said = (
+        f"Zero-shot, the model is right on {_accuracy(base)} of {comparison.n_scored} images. With "
+        f"{row_name(first.row)}, which learns from them as it answers, it is right on "
+        f"{_accuracy(first)}: {mean} points, 95% interval {low} to {high}."
+    )
+    best = next((each for each in comparison.results if each.best), first)
+    return said if best is first else f"{said} The best is {row_name(best.row)}, {_accuracy(best)}."
+
+
+def _accuracy(result: MethodResult) -> str:
+    return f"{100 * result.accuracy.mean:.1f}%" if result.accuracy else NOTHING
+
+
+def changed(experiment: Experiment) -> list[tuple[int, list[ShownImage]]]:
+    """Zero-shot's errors that the first method corrects, then what it breaks: count, some images.
+
+    All of the first stream order; empty unless both were measured.
+    """
+    comparison = experiment.comparisons[0]
+    base, first = comparison.pair() or (None, None)
+    if base is None or first is None:
+        return []
+    labels = (first.row.label, base.row.label)
+    gallery = experiment.gallery.get(comparison.source.name, ())
+    shown = [each for each in gallery if each.answers.keys() >= set(labels)]
+    return [(count, [each for each in shown if each.answers[label] == each.truth])
+            for count, label in zip(first.changes, labels, strict=True)]  # fmt: skip
 
 
 def _usual(experiments: Iterable[Experiment]) -> dict[str, Comparison]:

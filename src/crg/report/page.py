@@ -43,11 +43,13 @@ def render(experiments: Sequence[Experiment], title: str = TITLE) -> str:
         generator=GENERATOR,
         style=package.joinpath("style.css").read_text("utf-8"),
         title=title,
+        story=_story(shown),
         facts=_facts(shown),
         main=layout.main_tables(shown),
-        tally=layout.tally_table(shown),
+        tally=layout.tally_table(shown) if sum(len(e.comparisons) for e in shown) > 1 else None,
         sections=[_section(each) for each in shown],
         same=same,
+        flagged=any(source.text_flag for each in shown for source in each.outline.sources),
         versions=_versions(shown),
         enough_orders=ENOUGH_ORDERS,
         enough_images=ENOUGH_IMAGES,
@@ -56,13 +58,32 @@ def render(experiments: Sequence[Experiment], title: str = TITLE) -> str:
     return text.lstrip()
 
 
+def _story(experiments: Sequence[Experiment]) -> dict[str, Any] | None:
+    """The opening of a page about learning on one dataset; None for other pages."""
+    if len(experiments) > 1 or experiments[0].outline.figure != "learning":
+        return None
+    [experiment] = experiments
+    if len(experiment.comparisons) != 1 or not (said := layout.story(experiment.comparisons[0])):
+        return None
+    [(_, wide)] = figures.drawings_of(experiment, inches=figures.WIDE)
+    return {
+        "said": said,
+        "wide": figures.to_svg(wide, "running accuracy, wide"),
+        "changed": layout.changed(experiment),
+        "gains": _figure(experiment, "table"),
+        "table": replace(layout.short_table(experiment.comparisons[0]), title=""),
+    }
+
+
 def _section(experiment: Experiment) -> dict[str, Any]:
     """One experiment as the template shows it."""
     kind = experiment.outline.figure
     return {
         "experiment": experiment,
         "figure": _figure(experiment, kind),
-        "calibration": _figure(experiment, "reliability") if kind == "table" else None,
+        "calibration": _figure(experiment, "reliability")
+        if kind in ("table", "learning")
+        else None,
         "tables": layout.tables_of(experiment),
         "not_run": layout.not_run_line(experiment),
     }
