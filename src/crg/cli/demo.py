@@ -64,7 +64,7 @@ def demo(
     \b
     Example:
       crg demo
-      crg demo --shift fog --severity 4 --report fog.html
+      crg demo --shift night --severity 5 --report night.html
       crg demo --keep shapes && crg compare shapes/fog-3-960x1 --methods crg
     """
     check_ours(report, page.MARK.encode(), "--report")

@@ -20,9 +20,10 @@ import numpy as np
 
 from crg.atomic import check_ours, make_folder, replacing
 from crg.extras import library
+from crg.images.reading import read_image
 from crg.report.contrasts import Point
 from crg.report.experiment import Comparison, Experiment, MethodResult
-from crg.report.layout import changed, row_name, sources_name
+from crg.report.layout import row_name, sources_name
 from crg.results.schema import Outline, ShownImage, Variant
 from crg.types import InputError
 
@@ -146,29 +147,30 @@ def save_pdf(experiments: Iterable[Experiment], folder: Path) -> list[Path]:
 
 def picture(experiment: Experiment) -> str:
     """An SVG file: images that the first method corrects, beside the running accuracy."""
-    (count, images), (broken, _) = changed(experiment) or ((0, []), (0, []))
-    if not images:
+    [comparison], rows = experiment.comparisons, experiment.outline.rows
+    _, first = comparison.pair() or (None, None)
+    images = {image.truth: image for image in experiment.gallery.get(comparison.source.name, ())
+              if first and image.answers.get(first.row.label) == image.truth}  # fmt: skip
+    if first is None or not images:
         raise InputError("No answer was corrected, so there is no picture: render more --images.")
     figure, axes = _canvas((9.0, 3.5))
     grid = figure.add_gridspec(4, 3, width_ratios=(1, 1, 1.35))
     axes.set_subplotspec(grid[:, 2])
-    _learning(axes, experiment.outline, experiment.comparisons, styles_of(experiment.outline.rows))
-    distinct = {image.truth: image for image in images}.values()
-    for place, image in enumerate(list(distinct)[:8]):
+    _learning(axes, experiment.outline, [comparison], styles_of(rows))
+    for place, image in enumerate(list(images.values())[:8]):
         _card(figure.add_subplot(grid[place % 4, place // 4]), image)
-    figure.suptitle(f"✗ zero-shot   ✓ adapted: {count} answers corrected, {broken} broken",
+    corrected, broken = first.changes
+    figure.suptitle(f"✗ zero-shot   ✓ adapted: {corrected} answers corrected, {broken} broken",
                     x=0.01, ha="left", fontsize=9, color=_INK)  # fmt: skip
     return to_svg(figure, PICTURE).replace("<defs>", f"{_STYLE}<defs>", 1)
 
 
 def _card(axes: Any, image: ShownImage) -> None:
     """An image, and beside it zero-shot's wrong answer above the right one."""
-    from PIL import Image
-
-    axes.imshow(Image.open(io.BytesIO(base64.b64decode(image.png))), interpolation="none")
+    axes.imshow(read_image(base64.b64decode(image.png)), interpolation="none")
     axes.set_axis_off()
     axes.set_anchor("W")
-    wrong = next(answer for answer in image.answers.values() if answer != image.truth)
+    [wrong] = {*image.answers.values()} - {image.truth}
     for y, text in ((0.7, f"✗ {wrong}"), (0.28, f"✓ {image.truth}")):
         axes.text(1.06, y, textwrap.fill(text, 26), transform=axes.transAxes, va="center",
                   fontsize=8, color=_INK, in_layout=False)  # fmt: skip

@@ -11,7 +11,6 @@ from crg.report.contrasts import tally
 from crg.report.experiment import Comparison, Experiment, MethodResult, is_best
 from crg.report.tables import (
     METHOD,
-    NOTHING,
     Column,
     Table,
     gain_text,
@@ -21,8 +20,9 @@ from crg.report.tables import (
     rival_text,
     spread_text,
 )
-from crg.results.schema import ShownImage, Source, Variant
+from crg.results.schema import Source, Variant
 from crg.streams import SHUFFLED
+from crg.types import counted
 
 
 def row_name(row: Variant) -> str:
@@ -90,17 +90,13 @@ def short_table(comparison: Comparison) -> Table:
 def short_tables(experiment: Experiment) -> list[Table]:
     """A short table per dataset and setting; the title counts images, classes and orders."""
     several = len(experiment.outline.settings) > 1
-    orders, tables = _counted(len(experiment.outline.seeds), "order"), []
+    orders, tables = counted(len(experiment.outline.seeds), "order"), []
     for each in experiment.comparisons:
         table, source = short_table(each), each.source
         setting = f", {each.setting.label}" if several else ""
-        facts = f"{_counted(source.n_samples, 'image')}, {source.n_classes} classes, {orders}"
+        facts = f"{counted(source.n_samples, 'image')}, {source.n_classes} classes, {orders}"
         tables.append(replace(table, title=f"{table.title}{setting}: {facts}"))
     return tables
-
-
-def _counted(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def summary(experiment: Experiment) -> dict[str, Any]:
@@ -193,42 +189,6 @@ def tables_of(experiment: Experiment) -> list[Table]:
         if figure == "cold_start":
             tables += filter(None, map(first_table, comparisons))
     return tables
-
-
-def story(comparison: Comparison) -> str:
-    """What the first method gained over zero-shot, in sentences; empty if that is not known."""
-    base, first = comparison.pair() or (None, None)
-    if base is None or first is None or first.gain is None:
-        return ""
-    low, mean, high = (f"{100 * getattr(first.gain.interval, each):+.1f}"
-                       for each in ("low", "mean", "high"))  # fmt: skip
-    said = (
-        f"Zero-shot, the model is right on {_accuracy(base)} of {comparison.n_scored} images. With "
-        f"{row_name(first.row)}, which learns from them as it answers, it is right on "
-        f"{_accuracy(first)}: {mean} points, 95% interval {low} to {high}."
-    )
-    best = next((each for each in comparison.results if each.best), first)
-    return said if best is first else f"{said} The best is {row_name(best.row)}, {_accuracy(best)}."
-
-
-def _accuracy(result: MethodResult) -> str:
-    return f"{100 * result.accuracy.mean:.1f}%" if result.accuracy else NOTHING
-
-
-def changed(experiment: Experiment) -> list[tuple[int, list[ShownImage]]]:
-    """Zero-shot's errors that the first method corrects, then what it breaks: count, some images.
-
-    All of the first stream order; empty unless both were measured.
-    """
-    comparison = experiment.comparisons[0]
-    base, first = comparison.pair() or (None, None)
-    if base is None or first is None:
-        return []
-    labels = (first.row.label, base.row.label)
-    gallery = experiment.gallery.get(comparison.source.name, ())
-    shown = [each for each in gallery if each.answers.keys() >= set(labels)]
-    return [(count, [each for each in shown if each.answers[label] == each.truth])
-            for count, label in zip(first.changes, labels, strict=True)]  # fmt: skip
 
 
 def _usual(experiments: Iterable[Experiment]) -> dict[str, Comparison]:

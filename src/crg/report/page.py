@@ -54,25 +54,27 @@ def render(experiments: Sequence[Experiment], title: str = TITLE) -> str:
         enough_orders=ENOUGH_ORDERS,
         enough_images=ENOUGH_IMAGES,
         source_name=layout.source_name,
+        row_name=layout.row_name,
     )
     return text.lstrip()
 
 
 def _story(experiments: Sequence[Experiment]) -> dict[str, Any] | None:
     """The opening of a page about learning on one dataset; None for other pages."""
-    if len(experiments) > 1 or experiments[0].outline.figure != "learning":
+    found = [(e, c) for e in experiments for c in e.comparisons if e.outline.figure == "learning"]
+    if len(found) != 1 or len(experiments) > 1 or not (pair := found[0][1].pair()):
         return None
-    [experiment] = experiments
-    if len(experiment.comparisons) != 1 or not (said := layout.story(experiment.comparisons[0])):
-        return None
+    experiment, comparison = found[0]
     [(_, wide)] = figures.drawings_of(experiment, inches=figures.WIDE)
     return {
-        "said": said,
+        "pair": pair,
+        "comparison": comparison,
+        "images": [each for each in experiment.gallery.get(comparison.source.name, ())
+                   if pair[1].row.label in each.answers],
         "wide": figures.to_svg(wide, "running accuracy, wide"),
-        "changed": layout.changed(experiment),
         "gains": _figure(experiment, "table"),
-        "table": replace(layout.short_table(experiment.comparisons[0]), title=""),
-    }
+        "table": replace(layout.short_table(comparison), title=""),
+    }  # fmt: skip
 
 
 def _section(experiment: Experiment) -> dict[str, Any]:
@@ -81,9 +83,7 @@ def _section(experiment: Experiment) -> dict[str, Any]:
     return {
         "experiment": experiment,
         "figure": _figure(experiment, kind),
-        "calibration": _figure(experiment, "reliability")
-        if kind in ("table", "learning")
-        else None,
+        "calibration": _figure(experiment, "reliability") if kind == "table" else None,
         "tables": layout.tables_of(experiment),
         "not_run": layout.not_run_line(experiment),
     }
