@@ -147,7 +147,7 @@ def save_pdf(experiments: Iterable[Experiment], folder: Path) -> list[Path]:
 
 def picture(experiment: Experiment) -> str:
     """An SVG file: images that the first method corrects, beside the running accuracy."""
-    [comparison], rows = experiment.comparisons, experiment.outline.rows
+    [comparison] = experiment.comparisons
     _, first = comparison.pair() or (None, None)
     images = {image.truth: image for image in experiment.gallery.get(comparison.source.name, ())
               if first and image.answers.get(first.row.label) == image.truth}  # fmt: skip
@@ -156,12 +156,11 @@ def picture(experiment: Experiment) -> str:
     figure, axes = _canvas((9.0, 3.5))
     grid = figure.add_gridspec(4, 3, width_ratios=(1, 1, 1.35))
     axes.set_subplotspec(grid[:, 2])
-    _learning(axes, experiment.outline, [comparison], styles_of(rows))
+    _learning(axes, experiment.outline, [comparison], styles_of(experiment.outline.rows))
     for place, image in enumerate(list(images.values())[:8]):
         _card(figure.add_subplot(grid[place % 4, place // 4]), image)
-    corrected, broken = first.changes
-    figure.suptitle(f"✗ zero-shot   ✓ adapted: {corrected} answers corrected, {broken} broken",
-                    x=0.01, ha="left", fontsize=9, color=_INK)  # fmt: skip
+    said = "✗ zero-shot   ✓ adapted: {} answers corrected, {} broken".format(*first.changes)
+    figure.suptitle(said, x=0.01, ha="left", fontsize=9, color=_INK)
     return to_svg(figure, PICTURE).replace("<defs>", f"{_STYLE}<defs>", 1)
 
 
@@ -334,8 +333,7 @@ def _learning(axes: Any, outline: Outline, group: _Group, styles: _Styles) -> bo
         axes.annotate(f"{textwrap.shorten(label, 20)}\n{100 * mean:.1f}%", (x, 100 * mean), (6, 0),
                       textcoords="offset points", va="bottom" if label == top else "top",
                       color=_INK)  # fmt: skip
-    axes.set(xlabel="images seen", ylabel="running accuracy, %")
-    axes.margins(x=0)
+    axes.set(xlabel="images seen", ylabel="running accuracy, %", xmargin=0)
     return True
 
 
