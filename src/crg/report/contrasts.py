@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -47,6 +47,8 @@ class Contrast:
     against: str  # label of the other one
     interval: Interval
     verdict: str = ""  # "better" or "worse" where the difference is significant
+    corrected: int = 0  # errors of the other one in the first order
+    broken: int = 0  # its correct answers in the first order
 
     @property
     def mark(self) -> str:
@@ -87,15 +89,10 @@ def contrast(
         return None
     interval = metrics.paired_interval(mine, theirs, seen)
     n_orders = n_all if one.for_all_orders and other.for_all_orders else len(seeds)
-    return judged(label, interval, n_orders, int(seen.sum(axis=1).min()))
-
-
-def changes(one: Correctness | None, other: Correctness | None) -> tuple[int, int]:
-    """How many images of the first order only ``one``, and only ``other``, predicted correctly."""
-    if one is None or other is None:
-        return 0, 0
-    mine, theirs = one.right[0], other.right[0]
-    return int((mine & ~theirs).sum()), int((theirs & ~mine).sum())
+    first, other_first = mine[0] & seen[0], theirs[0] & seen[0]
+    found = judged(label, interval, n_orders, int(seen.sum(axis=1).min()))
+    corrected, broken = int((first & ~other_first).sum()), int((other_first & ~first).sum())
+    return replace(found, corrected=corrected, broken=broken)
 
 
 def judged(label: str, interval: Interval, n_orders: int, n_images: int) -> Contrast:

@@ -21,7 +21,6 @@ from crg.report.contrasts import (
     Correctness,
     Curve,
     Spread,
-    changes,
     contrast,
     correctness,
     figures_of,
@@ -54,7 +53,6 @@ class MethodResult:
     reason: str = ""
     accuracy: Spread | None = None
     gain: Contrast | None = None  # over zero-shot; None for zero-shot itself
-    changes: tuple[int, int] = (0, 0)  # in the first order: zero-shot's errors corrected; broken
     rival: Contrast | None = None  # against the most accurate other method of its kind
     step: Contrast | None = None  # against the most similar variant above it
     best: bool = False  # see ``is_best``
@@ -96,9 +94,8 @@ class Comparison:
 
     def pair(self) -> tuple[MethodResult, MethodResult] | None:
         """Zero-shot and the first other method; None unless both were measured."""
-        known = [each for each in self.results if each.accuracy is not None]
-        base = next((each for each in known if each.row.is_baseline), None)
-        first = next((each for each in known if not each.row.is_baseline), None)
+        base = next((each for each in self.results if each.row.is_baseline and each.accuracy), None)
+        first = next((each for each in self.results if each.gain), None)
         return (base, first) if base and first else None
 
 
@@ -265,7 +262,6 @@ class _Reader:
             result,
             **figures_of(runs, once),
             gain=contrast(right, base, label, self.n_orders),
-            changes=changes(right, base),
             first_gain=first_gains(runs, label) if shows_start else {},
             lines=tuple(self.lines[run.key] for run in runs),
             options=runs[0].options,

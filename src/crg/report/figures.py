@@ -151,7 +151,7 @@ def picture(experiment: Experiment) -> str:
     _, first = comparison.pair() or (None, None)
     images = {image.truth: image for image in experiment.gallery.get(comparison.source.name, ())
               if first and image.answers.get(first.row.label) == image.truth}  # fmt: skip
-    if first is None or not images:
+    if first is None or first.gain is None or not images:
         raise InputError("No answer was corrected, so there is no picture: render more --images.")
     figure, axes = _canvas((9.0, 3.5))
     grid = figure.add_gridspec(4, 3, width_ratios=(1, 1, 1.35))
@@ -159,8 +159,8 @@ def picture(experiment: Experiment) -> str:
     _learning(axes, experiment.outline, [comparison], styles_of(experiment.outline.rows))
     for place, image in enumerate(list(images.values())[:8]):
         _card(figure.add_subplot(grid[place % 4, place // 4]), image)
-    said = "✗ zero-shot   ✓ adapted: {} answers corrected, {} broken".format(*first.changes)
-    figure.suptitle(said, x=0.01, ha="left", fontsize=9, color=_INK)
+    said = f"{first.gain.corrected} answers corrected, {first.gain.broken} broken"
+    figure.suptitle(f"✗ zero-shot   ✓ adapted: {said}", x=0.01, ha="left", fontsize=9, color=_INK)
     return to_svg(figure, PICTURE).replace("<defs>", f"{_STYLE}<defs>", 1)
 
 

@@ -62,16 +62,18 @@ def render(experiments: Sequence[Experiment], title: str = TITLE) -> str:
 def _story(experiments: Sequence[Experiment]) -> dict[str, Any] | None:
     """The opening of a page about learning on one dataset; None for other pages."""
     found = [(e, c) for e in experiments for c in e.comparisons if e.outline.figure == "learning"]
-    if len(found) != 1 or len(experiments) > 1 or not (pair := found[0][1].pair()):
+    if len(found) != 1 or len(experiments) > 1:
         return None
-    experiment, comparison = found[0]
-    [(_, wide)] = figures.drawings_of(experiment, inches=figures.WIDE)
+    [(experiment, comparison)] = found
+    drawn, pair = figures.drawings_of(experiment, inches=figures.WIDE), comparison.pair()
+    if not drawn or pair is None:
+        return None
     return {
         "pair": pair,
         "comparison": comparison,
         "images": [each for each in experiment.gallery.get(comparison.source.name, ())
                    if pair[1].row.label in each.answers],
-        "wide": figures.to_svg(wide, "running accuracy, wide"),
+        "wide": figures.to_svg(drawn[0][1], "running accuracy, wide"),
         "gains": _figure(experiment, "table"),
         "table": replace(layout.short_table(comparison), title=""),
     }  # fmt: skip
