@@ -10,7 +10,8 @@ from typing import Any, get_args
 
 import pytest
 
-from crg.predict.answers import FIELDS, AnswerFile, Layout, layout_of, read_answers
+from crg.answer import COLUMNS
+from crg.predict.answers import AnswerFile, Layout, layout_of, read_answers
 from sentences import refused_in_one_sentence
 
 LINE = {"path": 'a, "b"\nä.png', "label": "cat", "probability": 0.5, "zero_shot_label": "dog",
@@ -50,7 +51,7 @@ def test_names_survive_a_resume(path: Path, layout: Layout) -> None:
     assert [line["path"] for line in read_answers(path, layout)] == ODD
     text = path.read_bytes().decode(errors="surrogateescape" if layout == "csv" else "strict")
     if layout == "csv":
-        assert text.count(",".join(FIELDS)) == 1
+        assert text.count(",".join(COLUMNS)) == 1
         assert not any(
             cell[:1] in ("=", "@") for row in text.split("\n") for cell in row.split(",")
         )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import Any
 
 from crg.types import InputError
+
+_USE_TORCHVISION = ("open_clip", "transformers")
 
 
 def library(name: str, extra: str) -> Any:
@@ -14,6 +17,8 @@ def library(name: str, extra: str) -> Any:
     >>> library("json", "no").__name__
     'json'
     """
+    if name.partition(".")[0] in _USE_TORCHVISION:
+        _declare_operators()
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -27,6 +32,24 @@ def library(name: str, extra: str) -> Any:
         raise InputError(
             f"{name} is installed but cannot be loaded ({first_line(error)}): {remedy}."
         ) from None
+
+
+@functools.cache
+def _declare_operators() -> Any:
+    """Declare the operators of a torchvision that was built for another torch; nothing calls them.
+
+    PyPI's torchvision is built for CUDA. Beside a torch without CUDA its compiled operators do not
+    load, and then registering their shapes fails. The result keeps the declarations alive.
+    """
+    try:
+        return importlib.import_module("torchvision")
+    except Exception as error:  # if it is another one, the library that is imported next meets it
+        if "operator torchvision::" not in str(error):
+            return None
+    names = importlib.import_module("torch.library").Library("torchvision", "DEF")
+    for name in ("nms", "qnms"):
+        names.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    return names
 
 
 def install(extra: str) -> str:

@@ -1,4 +1,4 @@
-"""Answers on disk: a line per image as it is decided, as JSON lines or CSV, or Parquet at the end.
+"""Answers: a line per image as it is decided, as JSON lines, CSV or a table, or Parquet at the end.
 
 An image that could not be read has its ``error`` instead of an answer. A file that was cut off is
 continued: its complete lines stay as they are. The folder ``OUT.resume`` beside it holds the
@@ -21,13 +21,14 @@ from typing import IO, Any, Literal, Required, Self, TypeAlias, TypedDict, get_t
 
 import msgspec
 
-from crg.answer import Answer
+from crg.answer import COLUMNS, Answer
 from crg.atomic import not_writable, replacing
 from crg.extras import library
 from crg.predict.sorting import Sorter
+from crg.predict.table import Table
 from crg.types import InputError, parsed_json, printable
 
-Layout: TypeAlias = Literal["jsonl", "csv", "parquet"]
+Layout: TypeAlias = Literal["table", "jsonl", "csv", "parquet"]
 Line: TypeAlias = dict[str, Any]  # of the form below
 
 LAYOUTS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
@@ -56,9 +57,6 @@ class _Form(TypedDict, total=False):
     sorted_to: str
 
 
-FIELDS = tuple(_Form.__annotations__)[:8]  # of every file
-
-
 @dataclass
 class AnswerFile:
     """Writes a line for each image and flushes it, sorts the image, and counts the answers.
@@ -73,8 +71,8 @@ class AnswerFile:
     settings: Mapping[str, Any] = field(default_factory=dict)  # resumed with the same ones only
     top: int = 0  # classes to write with their probabilities
     unsure_below: float = 0.0  # labels are withheld below this probability
-    has_corrections: bool = False  # a table has a column for them
     sorter: Sorter | None = None
+    table: Table | None = None  # for people, on standard output
     before: list[Line] = field(default_factory=list)  # the lines that were there
     counts: Counter[str] = field(default_factory=Counter)  # of the complete file
     per_class: Counter[str] = field(default_factory=Counter)  # "" for unsure
@@ -88,12 +86,14 @@ class AnswerFile:
             self._register(line)
         if self.sorter is not None:
             self.sorter.repair(self.before)
-        more = {CORRECTED: self.has_corrections, UNSURE: self.unsure_below > 0}
+        more = {UNSURE: self.unsure_below > 0}
         more |= {name: True for place in range(self.top) for name in _columns_of(place + 1)}
         more |= {SORTED_TO: self.sorter is not None}
-        self._columns = (*FIELDS, *(name for name, is_there in more.items() if is_there))
+        self._columns = (*COLUMNS, *(name for name, is_there in more.items() if is_there))
         if self.layout == "csv" and not (self.target and self.target.stat().st_size):
             self._file.write(csv_row(self._columns))
+        if self.table is not None:
+            self._file.write(self.table.header())
 
     def _opened(self, target: Path) -> IO[str]:
         lines, text = lines_file(target, self.layout), ""
@@ -149,7 +149,6 @@ class AnswerFile:
 
     def unreadable(self, path: str, error: str) -> None:
         """Write the line of an image that cannot be read, unless it was written before."""
-        self.counts["unreadable"] += 1
         if self._errors.get(path) != error:
             self.add({"path": path, "error": error})
 
@@ -158,7 +157,7 @@ class AnswerFile:
         path = Path(line["path"])
         if self.sorter is not None and "label" in line:
             line[SORTED_TO] = str(self.sorter.place_for(path, line["label"]))
-        self._write(csv_line(line, self._columns) if self.layout == "csv" else json_line(line))
+        self._write(self._text(line))
         self._register(line)
         if self.sorter is not None and SORTED_TO in line:
             self.sync()  # a file is never put where no line says
@@ -183,7 +182,8 @@ class AnswerFile:
         named = sorted((-n, name) for name, n in self.per_class.items() if name)
         rows = [(printable(name), -n) for n, name in named[:_CLASSES_SHOWN]]
         if rest := named[_CLASSES_SHOWN:]:
-            rows.append((f"{len(rest)} more classes", -sum(n for n, _ in rest)))
+            more = "1 more class" if len(rest) == 1 else f"{len(rest)} more classes"
+            rows.append((more, -sum(n for n, _ in rest)))
         if self.per_class[""]:
             rows.append(("(unsure)", self.per_class[""]))
         width = max((len(name) for name, _ in rows), default=0)
@@ -192,13 +192,21 @@ class AnswerFile:
     def _register(self, line: Line) -> None:
         if "error" in line:
             self._errors[line["path"]] = line["error"]
+            self.counts["unreadable"] = len(self._errors)
             return
+        self._errors.pop(line["path"], None)  # it could be read in the end
+        self.counts["unreadable"] = len(self._errors)
         kinds = [kind for kind in ("changed", UNSURE, CORRECTED) if line.get(kind) is True]
         self.counts.update(["answered", *kinds])
         self.per_class[line["label"]] += 1
         self._answered.add(line["path"])
         if line.get(CORRECTED):
             self._corrected.add(os.path.abspath(line["path"]))
+
+    def _text(self, line: Line) -> str:
+        if self.table is not None:
+            return self.table.row(line)
+        return csv_line(line, self._columns) if self.layout == "csv" else json_line(line)
 
     def _write(self, text: str) -> None:
         try:
@@ -218,9 +226,9 @@ def no_room(path: Path | None, error: OSError) -> InputError:
 
 
 def layout_of(path: Path | None, asked: Layout | None) -> Layout:
-    """The format that was asked for, else that of the suffix; JSON lines without a file."""
+    """The format that was asked for, else that of the suffix; a table on a terminal."""
     if asked is not None or path is None:
-        return asked or "jsonl"
+        return asked or ("table" if sys.stdout.isatty() else "jsonl")
     if str(path) == "-":
         raise InputError("- is no file: leave --out out for standard output.")
     if path.suffix.lower() not in LAYOUTS:

@@ -1,0 +1,68 @@
+"""Answers as a table for people, written line by line as images are decided."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.cells import cell_len, set_cell_size
+from rich.style import Style
+
+from crg.types import printable
+
+_NARROWEST, _WIDEST_LABEL, _NUMBER = 16, 28, 7  # cells of the terminal
+_MARKS = {"error": "red", "changed": "bold yellow", "unsure": "dim", "corrected": "green"}
+
+
+class Table:
+    """The header and the rows of a table with aligned columns, as wide as the terminal at most."""
+
+    def __init__(self, paths: Iterable[str], classes: Sequence[str], is_coloured: bool) -> None:
+        self._is_coloured = is_coloured and not os.environ.get("NO_COLOR")
+        self._label = min(max(cell_len(printable(name)) for name in classes), _WIDEST_LABEL)
+        self._label = max(self._label, len("zero-shot"))
+        rest = 2 * (self._label + _NUMBER + 4) + len("corrected")
+        most = max(shutil.get_terminal_size().columns - rest, _NARROWEST)
+        self._path = min(max((cell_len(printable(path)) for path in paths), default=most), most)
+
+    def header(self) -> str:
+        """The names of the columns."""
+        names = {"path": "image", "label": "label", "zero_shot_label": "zero-shot"}
+        return self.row(names).rstrip() + "\n"
+
+    def row(self, line: Mapping[str, Any]) -> str:
+        """One image; the end of a path that is too long is shown, and what is special is named."""
+        path = _fitted(line["path"], self._path, from_right=True)
+        marks = [mark for mark in _MARKS if line.get(mark)]
+        if "error" in marks:
+            cells = [path, self._styled("error", printable(line["error"]))]
+        else:
+            label = line["label"] or "(unsure)"
+            cells = [path, _fitted(label, self._label), _percent(line.get("probability"))]
+            cells += [_fitted(line.get("zero_shot_label", ""), self._label)]
+            cells += [_percent(line.get("zero_shot_probability"))]
+            cells += [self._styled(mark, mark) for mark in marks]
+            others = [f"{best['label']} {best['probability']:.0%}" for best in line.get("top", ())]
+            cells += [printable(", ".join(others))]
+        return "  ".join(cells).rstrip() + "\n"
+
+    def _styled(self, mark: str, text: str) -> str:
+        return Style.parse(_MARKS[mark]).render(text) if self._is_coloured else text
+
+
+def _percent(probability: float | None) -> str:
+    return f"{'' if probability is None else format(probability, '.1%'):>{_NUMBER}}"
+
+
+def _fitted(text: str, width: int, from_right: bool = False) -> str:
+    """Text in exactly ``width`` cells; what is cut off at the end, or the beginning, is "…"."""
+    text = printable(text)
+    if cell_len(text) <= width:
+        return set_cell_size(text, width)
+    if not from_right:
+        return set_cell_size(text, width - 1) + "…"
+    while cell_len(text) >= width:
+        text = text[1:]
+    return set_cell_size(f"…{text}", width)
