@@ -15,8 +15,7 @@ from crg.cli.encoders import encoders
 from crg.encoders import list_encoders, load_encoder
 from crg.encoders.mini import Mini
 from sentences import refused_in_one_sentence
-from small_models import exported, saved, some_pixels
-from torchvision_operators import open_clip
+from small_models import exported, open_clip, saved, some_pixels
 
 
 @pytest.mark.parametrize(
@@ -121,6 +120,16 @@ def test_the_command_lists_them() -> None:
     assert all(each["name"] in table for each in listed)
     assert {"name", "kind", "source", "here", "needs"} == set(listed[0])
     assert "crg encoders PATTERN" in CliRunner().invoke(encoders, []).stdout
+
+
+@pytest.mark.parametrize("missing", ["missing.pt", "in/missing"])
+def test_missing_weights_are_reported_before_torch_is_imported(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that can only be a file, and is none, costs no import."""
+    monkeypatch.setattr("crg.encoders.weights.library", None)
+    with refused_in_one_sentence(f"There is no file {missing}"):
+        load_encoder(f"ViT-B-32:{missing}")
 
 
 def test_a_pattern_without_open_clip_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

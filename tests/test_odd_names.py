@@ -17,13 +17,15 @@ from sentences import refused_in_one_sentence
 
 @pytest.mark.parametrize("name", ["x" * 300 + ".png", "null\0byte.png"])
 def test_names_that_no_file_system_has_are_refused(name: str) -> None:
-    """A name that is too long, or has a null byte."""
+    """A name that is too long, or has a null byte: an image, or no list of images."""
     with refused_in_one_sentence("cannot be read"):
-        list_images([name])
+        reading.read_image(*list_images([name]))
+    with refused_in_one_sentence("cannot be read"):
+        list_images([name.removesuffix(".png")])
 
 
 def test_folders_that_fail_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error while a folder is listed is not swallowed."""
+    """A folder that may not be listed stands among the images, and reading it says why."""
     original = os.scandir
 
     def failing(path: str) -> object:
@@ -33,8 +35,10 @@ def test_folders_that_fail_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     (tmp_path / "shut").mkdir()
     monkeypatch.setattr(os, "scandir", failing)
-    with refused_in_one_sentence("shut", "Permission denied"):
-        list_images([str(tmp_path)])
+    (tmp_path / "a.png").touch()
+    assert list_images([str(tmp_path)]) == [tmp_path / "a.png", tmp_path / "shut"]
+    with refused_in_one_sentence("shut", "permission"):
+        reading.read_image(tmp_path / "shut")
 
 
 def test_limits_are_settable_and_refuse_one_image(

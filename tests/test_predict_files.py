@@ -114,10 +114,11 @@ def test_arguments_mean_images(folder: Path, arguments: list[str], expected: lis
 
 
 def test_files_that_an_earlier_call_moved_may_be_gone(folder: Path) -> None:
-    """Images that were answered may be gone; any other must be there."""
-    assert listed(folder, "gone.png", gone={str(folder / "gone.png")}) == ["gone.png"]
-    with refused_in_one_sentence("gone.png does not exist", "standard input"):
-        listed(folder, "gone.png")
+    """A file that was answered may be gone; of an image its line says so, else it is refused."""
+    assert listed(folder, "gone", gone={str(folder / "gone")}) == ["gone"]
+    assert listed(folder, "gone.png") == ["gone.png"]
+    with refused_in_one_sentence("gone does not exist", "standard input"):
+        listed(folder, "gone")
 
 
 @pytest.mark.parametrize(
