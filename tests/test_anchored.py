@@ -239,7 +239,7 @@ def test_a_second_pass_equals_its_plain_form() -> None:
     for views in images:
         pair.step(views[0])
     expected = pair.plain.second_pass()
-    got = np.stack([each.logits for each in pair.adapter.second_pass(list(enumerate(images)))])
+    got = np.stack([each.logits for each in pair.adapter.second_pass(list(enumerate(images, 1)))])
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
     method: Any = pair.adapter._method
     assert method.spread == pytest.approx(pair.plain.u)

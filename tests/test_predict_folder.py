@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import socket
 import sys
 import threading
 from collections import Counter
@@ -232,59 +230,6 @@ def test_a_broken_image_stops_or_is_skipped() -> None:
     lines = [json.loads(line) for line in outcome.stdout.splitlines()]
     assert lines == read_answers(Path("a.csv")) and "1 unreadable" in outcome.stderr
     assert [n for n, line in enumerate(lines) if "error" in line] == [3] and len(lines) == N_IMAGES
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes as files")
-@pytest.mark.parametrize("more", [(), ("--watch", "--idle", "0.6")], ids=["folder", "watch"])
-def test_nothing_that_cannot_be_read_stops_the_work(
-    more: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A pipe, a socket, a device, a folder without permission and a lost file get a line each."""
-    scandir = os.scandir
-
-    def without_permission(path: Any) -> Any:
-        if str(path).endswith("shut"):
-            raise PermissionError(13, "Permission denied", str(path))
-        return scandir(path)
-
-    Path("in/shut").mkdir()
-    monkeypatch.setattr(os, "scandir", without_permission)
-    odd = {"in/004.png": "regular", "in/006.png": "regular", "in/007.png": "regular"}
-    for name in odd:
-        Path(name).unlink()
-    os.mkfifo("in/004.png")
-    Path("in/006.png").symlink_to("/dev/zero")
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind("in/007.png")
-        Path("list.txt").write_text("in/000.png\nin/lost.png")
-        outcome = finished(
-            *more, images=("in", "/dev/null", "list.txt", *["gone.png"][len(more) :])
-        )
-    lines = [json.loads(line) for line in outcome.stdout.splitlines()]
-    errors = {line["path"]: line["error"] for line in lines if "error" in line}
-    odd |= {"in/shut": "permission", "/dev/null": "regular"}
-    if not more:
-        odd |= {"in/lost.png": "does not exist", "gone.png": "does not exist"}
-    assert errors.keys() == odd.keys() and all(why in errors[name] for name, why in odd.items())
-    steps = [line["step"] for line in lines if "step" in line]
-    assert steps == list(range(1, N_IMAGES - 2)) and f"{len(odd)} unreadable" in outcome.stderr
-    assert called(images=("gone.png",)).exit_code == 1  # nothing was answered
-
-
-def test_people_get_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Columns are aligned, a path that is too long loses its beginning, and errors have a row."""
-    Path("in/003.png").write_bytes(b"")
-    monkeypatch.setenv("COLUMNS", "60")
-    words = ("--format", "table", "--unsure-below", "0.9", "--top", "2")
-    deep = Path("a folder/with a long name")
-    deep.mkdir(parents=True)
-    shutil.copy("in/001.png", deep / "图像.png")
-    head, *rows = finished(*words, images=("in", str(deep))).stdout.splitlines()
-    assert head.split() == ["image", "label", "zero-shot"] and len(rows) == N_IMAGES + 1
-    assert {head.index("label"), head.index("zero-shot") - 20} == {rows[1].index("green")}
-    assert "(unsure)" in rows[0] and "unsure  " in rows[0] and "empty" in rows[3]
-    assert rows[-1].startswith("…") and "图像.png  green" in rows[-1] and "blue 0%" in rows[-1]
-    refused("--format csv", "--format", "table", "--out", "a.txt")
 
 
 def test_images_after_the_first_pass_are_left_out() -> None:

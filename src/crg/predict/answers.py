@@ -14,7 +14,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Literal, Required, Self, TypeAlias, TypedDict, get_type_hints
@@ -24,16 +24,15 @@ import msgspec
 from crg.answer import COLUMNS, Answer
 from crg.atomic import not_writable, replacing
 from crg.extras import library
+from crg.predict.lines import TOP, Table, columns_of, csv_line, csv_row, json_line, unmarked
 from crg.predict.sorting import Sorter
-from crg.predict.table import Table
 from crg.types import InputError, parsed_json, printable
 
 Layout: TypeAlias = Literal["table", "jsonl", "csv", "parquet"]
 Line: TypeAlias = dict[str, Any]  # of the form below
 
 LAYOUTS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
-CORRECTED, UNSURE, TOP, SORTED_TO = "corrected", "unsure", "top", "sorted_to"  # added by options
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")  # how a formula may begin, or what marks one
+CORRECTED, UNSURE, SORTED_TO = "corrected", "unsure", "sorted_to"  # added by options
 _CLASSES_SHOWN = 20  # in the summary
 
 
@@ -87,7 +86,7 @@ class AnswerFile:
         if self.sorter is not None:
             self.sorter.repair(self.before)
         more = {UNSURE: self.unsure_below > 0}
-        more |= {name: True for place in range(self.top) for name in _columns_of(place + 1)}
+        more |= {name: True for place in range(self.top) for name in columns_of(place + 1)}
         more |= {SORTED_TO: self.sorter is not None}
         self._columns = (*COLUMNS, *(name for name, is_there in more.items() if is_there))
         if self.layout == "csv" and not (self.target and self.target.stat().st_size):
@@ -313,50 +312,13 @@ def place_of(line: Line) -> Path:
     return moved if moved.exists() and not path.exists() else path
 
 
-def json_line(line: Mapping[str, Any]) -> str:
-    """One line of JSON; what is not UTF-8, or breaks lines or terminals, is spelled out."""
-    known = {field: value for field, value in line.items() if value is not None}
-    text = json.dumps(known, ensure_ascii=False)
-    return (text if text.isprintable() else json.dumps(known)) + "\n"
-
-
-def csv_line(line: Mapping[str, Any], columns: Sequence[str]) -> str:
-    """One line of a table with these columns."""
-    cells = dict(line)
-    for place, best in enumerate(cells.pop(TOP, ()), 1):
-        cells |= zip(_columns_of(place), best.values(), strict=True)
-    return csv_row("" if cells.get(name) is None else cells[name] for name in columns)
-
-
-def csv_row(cells: Iterable[Any]) -> str:
-    """The cells of one line; a cell that holds either kind of line break is quoted.
-
-    A cell that a spreadsheet would take for a formula gets an apostrophe, as they show it.
-    """
-    text = io.StringIO()
-    harmless = (
-        f"'{cell}" if isinstance(cell, str) and cell[:1] in _FORMULA else cell for cell in cells
-    )
-    csv.writer(text, lineterminator="\r\n").writerow(harmless)
-    return text.getvalue()[:-2] + "\n"
-
-
-def unmarked(cell: str) -> str:
-    """A cell without the apostrophe that keeps spreadsheets from taking it for a formula."""
-    return cell[1:] if cell[:1] == "'" and cell[1:2] in _FORMULA else cell
-
-
-def _columns_of(place: int) -> tuple[str, str]:
-    return f"top_{place}", f"top_{place}_probability"
-
-
 def _read_csv(path: Path) -> list[Line]:
     lines = []
     for row in csv.DictReader(io.StringIO(_complete_lines(path, "csv"), newline="")):
         line: Line = {name: unmarked(value) for name, value in row.items() if value}
         if "step" in line:
             line.setdefault("label", "")
-        while (columns := _columns_of(1 + len(line.get(TOP, ()))))[0] in line:
+        while (columns := columns_of(1 + len(line.get(TOP, ()))))[0] in line:
             label, probability = map(line.pop, columns)
             line.setdefault(TOP, []).append({"label": label, "probability": probability})
         lines.append(line)

@@ -33,9 +33,9 @@ from crg.predict.answers import (
 from crg.predict.corrections import check as check_corrections
 from crg.predict.corrections import read_corrections
 from crg.predict.files import STANDARD_INPUT, iter_arrivals, iter_lines, list_images, read_names
+from crg.predict.lines import Table
 from crg.predict.sorting import By, Sorter, check_apart
 from crg.predict.stream import ImageStream, Journal, second_pass
-from crg.predict.table import Table
 from crg.prompts import PHOTO, Mode
 from crg.threads import processors
 from crg.types import InputError

@@ -15,7 +15,7 @@ from PIL import Image
 import crg
 from crg.answer import COLUMNS
 from crg.methods.registry import DEFAULT, list_methods
-from crg.predict.answers import csv_line, csv_row, json_line
+from crg.predict.lines import csv_line, csv_row, json_line
 from crg.server import schema
 from crg.server.actions import OCTETS, as_json, service_of
 from crg.server.event_log import Event, brief, summarise

@@ -1,7 +1,10 @@
-"""Answers as a table for people, written line by line as images are decided."""
+"""One answer as a line: of JSON, of CSV, or of a table for people."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,8 +15,48 @@ from rich.style import Style
 
 from crg.types import printable
 
+TOP = "top"  # the field of the most probable classes
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")  # how a formula may begin, or what marks one
 _NARROWEST, _WIDEST_LABEL, _NUMBER = 16, 28, 7  # cells of the terminal
 _MARKS = {"error": "red", "changed": "bold yellow", "unsure": "dim", "corrected": "green"}
+
+
+def json_line(line: Mapping[str, Any]) -> str:
+    """One line of JSON; what is not UTF-8, or breaks lines or terminals, is spelled out."""
+    known = {field: value for field, value in line.items() if value is not None}
+    text = json.dumps(known, ensure_ascii=False)
+    return (text if text.isprintable() else json.dumps(known)) + "\n"
+
+
+def csv_line(line: Mapping[str, Any], columns: Sequence[str]) -> str:
+    """One line of a table with these columns."""
+    cells = dict(line)
+    for place, best in enumerate(cells.pop(TOP, ()), 1):
+        cells |= zip(columns_of(place), best.values(), strict=True)
+    return csv_row("" if cells.get(name) is None else cells[name] for name in columns)
+
+
+def csv_row(cells: Iterable[Any]) -> str:
+    """The cells of one line; a cell that holds either kind of line break is quoted.
+
+    A cell that a spreadsheet would take for a formula gets an apostrophe, as they show it.
+    """
+    text = io.StringIO()
+    harmless = (
+        f"'{cell}" if isinstance(cell, str) and cell[:1] in _FORMULA else cell for cell in cells
+    )
+    csv.writer(text, lineterminator="\r\n").writerow(harmless)
+    return text.getvalue()[:-2] + "\n"
+
+
+def unmarked(cell: str) -> str:
+    """A cell without the apostrophe that keeps spreadsheets from taking it for a formula."""
+    return cell[1:] if cell[:1] == "'" and cell[1:2] in _FORMULA else cell
+
+
+def columns_of(place: int) -> tuple[str, str]:
+    """The columns for the class at a place of the most probable ones, and its probability."""
+    return f"top_{place}", f"top_{place}_probability"
 
 
 class Table:
@@ -44,7 +87,7 @@ class Table:
             cells += [_fitted(line.get("zero_shot_label", ""), self._label)]
             cells += [_percent(line.get("zero_shot_probability"))]
             cells += [self._styled(mark, mark) for mark in marks]
-            others = [f"{best['label']} {best['probability']:.0%}" for best in line.get("top", ())]
+            others = [f"{best['label']} {best['probability']:.0%}" for best in line.get(TOP, ())]
             cells += [printable(", ".join(others))]
         return "  ".join(cells).rstrip() + "\n"
 
