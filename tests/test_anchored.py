@@ -119,7 +119,7 @@ def test_corrections_take_back_what_the_image_counted(half_life: float) -> None:
     for place, views in enumerate(stream[:120] if half_life else stream):
         for image in {40: (39, 20, 3), 90: (89, 70, 3), 200: (199, 180, 3)}.get(place, ()):
             label = (image + place) % 8
-            pair.adapter.correct(image, f"class {label}")
+            pair.adapter.correct(image + 1, f"class {label}")  # which counts images from 1
             pair.plain.correct(image, label)
         pair.step(views[0])
 
