@@ -163,5 +163,5 @@ def test_a_library_that_does_not_load_is_reported(
     (tmp_path / "open_clip.py").write_text(f"raise RuntimeError({sentence!r})")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "open_clip", raising=False)
-    with refused_in_one_sentence(sentence, "belong together"):
+    with refused_in_one_sentence(sentence, "--force-reinstall"):
         load_encoder("RN50")

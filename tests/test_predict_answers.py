@@ -13,7 +13,7 @@ import pytest
 from crg.answer import COLUMNS
 from crg.predict.answers import AnswerFile, Layout, layout_of, read_answers
 from crg.predict.job import PredictJob
-from crg.predict.lines import Table
+from crg.predict.lines import PrintedTable
 from sentences import refused_in_one_sentence
 
 LINE = {"path": 'a, "b"\nä.png', "label": "cat", "probability": 0.5, "zero_shot_label": "dog",
@@ -162,11 +162,13 @@ def test_a_table_is_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
     """A path that is too long loses its beginning; what is special is named and coloured."""
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    table = Table(["a.png", "a folder/with a name/图像.png"], ["red", "green"], is_coloured=True)
+    table = PrintedTable(
+        ["a.png", "a folder/with a name/图像.png"], ["red", "green"], is_coloured=True
+    )
     line: dict[str, Any] = {"label": "red", "probability": 0.5, "zero_shot_label": "green"}
     line |= {"zero_shot_probability": 1.0, "top": [{"label": "green", "probability": 0.25}]}
     head, short = table.header(), table.row({"path": "a.png", **line, "changed": True})
-    long = table.row({"path": "a folder/with a name/图像.png", **line, "label": "", "unsure": True})
+    long = table.row({"path": paths[1], **line, "label": "", "unsure": True})
     assert head == "image             label               zero-shot\n"
     assert short.startswith("a.png             red          50.0%  green       100.0%  \x1b[1;33m")
     assert short.endswith("changed\x1b[0m  green 25%\n")

@@ -24,22 +24,17 @@ def library(name: str, extra: str) -> Any:
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name or name} is not installed: {install(extra)}.") from None
     except Exception as error:  # compiled parts that do not match raise anything
-        remedy = (
-            "install builds of torch and torchvision that belong together"
-            if "torchvision" in str(error)
-            else f"{install(extra)} --force-reinstall"
-        )
         raise InputError(
-            f"{name} is installed but cannot be loaded ({first_line(error)}): {remedy}."
+            f"{name} is installed but cannot be loaded ({first_line(error)}): {install(extra)} "
+            "--force-reinstall."
         ) from None
 
 
 @functools.cache
 def _declare_operators() -> Any:
-    """Declare the operators of a torchvision that was built for another torch; nothing calls them.
+    """Declare what a torchvision for CUDA cannot load beside a torch without; nothing calls it.
 
-    PyPI's torchvision is built for CUDA. Beside a torch without CUDA its compiled operators do not
-    load, and then registering their shapes fails. The result keeps the declarations alive.
+    Else torchvision cannot be imported. The result keeps the declarations alive.
     """
     try:
         return importlib.import_module("torchvision")

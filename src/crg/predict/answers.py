@@ -24,7 +24,7 @@ import msgspec
 from crg.answer import COLUMNS, Answer
 from crg.atomic import not_writable, replacing
 from crg.extras import library
-from crg.predict.lines import TOP, Table, columns_of, csv_line, csv_row, json_line, unmarked
+from crg.predict.lines import TOP, PrintedTable, columns_of, csv_line, csv_row, json_line, unmarked
 from crg.predict.sorting import Sorter
 from crg.types import InputError, parsed_json, printable
 
@@ -71,7 +71,7 @@ class AnswerFile:
     top: int = 0  # classes to write with their probabilities
     unsure_below: float = 0.0  # labels are withheld below this probability
     sorter: Sorter | None = None
-    table: Table | None = None  # for people, on standard output
+    table: PrintedTable | None = None  # for people, on standard output
     before: list[Line] = field(default_factory=list)  # the lines that were there
     counts: Counter[str] = field(default_factory=Counter)  # of the complete file
     per_class: Counter[str] = field(default_factory=Counter)  # "" for unsure
@@ -191,10 +191,11 @@ class AnswerFile:
     def _register(self, line: Line) -> None:
         if "error" in line:
             self._errors[line["path"]] = line["error"]
-            self.counts["unreadable"] = len(self._errors)
-            return
-        self._errors.pop(line["path"], None)  # it could be read in the end
+        else:  # perhaps in the end
+            self._errors.pop(line["path"], None)
         self.counts["unreadable"] = len(self._errors)
+        if "error" in line:
+            return
         kinds = [kind for kind in ("changed", UNSURE, CORRECTED) if line.get(kind) is True]
         self.counts.update(["answered", *kinds])
         self.per_class[line["label"]] += 1

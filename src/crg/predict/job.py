@@ -33,7 +33,7 @@ from crg.predict.answers import (
 from crg.predict.corrections import check as check_corrections
 from crg.predict.corrections import read_corrections
 from crg.predict.files import STANDARD_INPUT, iter_arrivals, iter_lines, list_images, read_names
-from crg.predict.lines import Table
+from crg.predict.lines import PrintedTable
 from crg.predict.sorting import By, Sorter, check_apart
 from crg.predict.stream import ImageStream, Journal, second_pass
 from crg.prompts import PHOTO, Mode
@@ -275,7 +275,8 @@ def _output(
         sorter = Sorter(job.sort_into, job.by or "copy", classifier.task.class_names)
     table = None
     if job.layout == "table":
-        table = Table(map(str, listed or ()), classifier.task.class_names, sys.stdout.isatty())
+        names = classifier.task.class_names
+        table = PrintedTable(map(str, listed or ()), names, sys.stdout.isatty())
     return AnswerFile(
         job.out,
         layout_of(job.out, job.layout),

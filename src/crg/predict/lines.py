@@ -59,7 +59,7 @@ def columns_of(place: int) -> tuple[str, str]:
     return f"top_{place}", f"top_{place}_probability"
 
 
-class Table:
+class PrintedTable:
     """The header and the rows of a table with aligned columns, as wide as the terminal at most."""
 
     def __init__(self, paths: Iterable[str], classes: Sequence[str], is_coloured: bool) -> None:
@@ -68,7 +68,8 @@ class Table:
         self._label = max(self._label, len("zero-shot"))
         rest = 2 * (self._label + _NUMBER + 4) + len("corrected")
         most = max(shutil.get_terminal_size().columns - rest, _NARROWEST)
-        self._path = min(max((cell_len(printable(path)) for path in paths), default=most), most)
+        longest = max((cell_len(printable(path)) for path in paths), default=most)
+        self._path = min(max(longest, len("image")), most)
 
     def header(self) -> str:
         """The names of the columns."""
@@ -76,36 +77,27 @@ class Table:
         return self.row(names).rstrip() + "\n"
 
     def row(self, line: Mapping[str, Any]) -> str:
-        """One image; the end of a path that is too long is shown, and what is special is named."""
-        path = _fitted(line["path"], self._path, from_right=True)
-        marks = [mark for mark in _MARKS if line.get(mark)]
-        if "error" in marks:
-            cells = [path, self._styled("error", printable(line["error"]))]
-        else:
-            label = line["label"] or "(unsure)"
-            cells = [path, _fitted(label, self._label), _percent(line.get("probability"))]
-            cells += [_fitted(line.get("zero_shot_label", ""), self._label)]
-            cells += [_percent(line.get("zero_shot_probability"))]
-            cells += [self._styled(mark, mark) for mark in marks]
-            others = [f"{best['label']} {best['probability']:.0%}" for best in line.get(TOP, ())]
-            cells += [printable(", ".join(others))]
+        """One image; a path that is too long loses its beginning, and what is special is named."""
+        path, marks = _fitted(line["path"], self._path, -1), [m for m in _MARKS if line.get(m)]
+        if "error" in line:
+            return f"{path}  {self._styled('error', printable(line['error']))}\n"
+        cells = [path]
+        for kind in ("", "zero_shot_"):
+            probability = line.get(f"{kind}probability")
+            label = line.get(f"{kind}label", "") or ("" if kind else "(unsure)")
+            cells.append(_fitted(label, self._label))
+            cells.append(f"{'' if probability is None else format(probability, '.1%'):>{_NUMBER}}")
+        best = (f"{each['label']} {each['probability']:.0%}" for each in line.get(TOP, ()))
+        cells += [*(self._styled(mark, mark) for mark in marks), printable(", ".join(best))]
         return "  ".join(cells).rstrip() + "\n"
 
     def _styled(self, mark: str, text: str) -> str:
         return Style.parse(_MARKS[mark]).render(text) if self._is_coloured else text
 
 
-def _percent(probability: float | None) -> str:
-    return f"{'' if probability is None else format(probability, '.1%'):>{_NUMBER}}"
-
-
-def _fitted(text: str, width: int, from_right: bool = False) -> str:
-    """Text in exactly ``width`` cells; what is cut off at the end, or the beginning, is "…"."""
+def _fitted(text: str, width: int, step: int = 1) -> str:
+    """Text in exactly ``width`` cells; its end, or with step -1 its beginning, is cut off."""
     text = printable(text)
-    if cell_len(text) <= width:
-        return set_cell_size(text, width)
-    if not from_right:
-        return set_cell_size(text, width - 1) + "…"
-    while cell_len(text) >= width:
-        text = text[1:]
-    return set_cell_size(f"…{text}", width)
+    if cell_len(text) > width:
+        text = (set_cell_size(text[::step], width - 1) + "…")[::step]
+    return set_cell_size(text, width)

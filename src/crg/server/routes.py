@@ -132,10 +132,9 @@ async def _lines(service: Service, number: int, suffix: str) -> AsyncIterator[st
 
 def _cells(line: dict[str, Any]) -> dict[str, Any]:
     """An answer as the tables of crg predict have it, where a person's word is the label."""
-    cells = {**line, "path": line["name"]}
-    if line["corrected"] is not None:
-        cells |= {"label": line["corrected"], "probability": 1.0, "corrected": True}
-    return cells
+    label = line["corrected"]
+    said = {} if label is None else {"label": label, "probability": 1.0, "corrected": True}
+    return {**line, "path": line["name"], **said}
 
 
 @router.get("/sessions/{id}/state", **files(404, 422, 503, **{OCTETS: BINARY}))
