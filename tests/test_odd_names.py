@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 from pathlib import Path
 
 import pytest
@@ -22,23 +21,6 @@ def test_names_that_no_file_system_has_are_refused(name: str) -> None:
         reading.read_image(*list_images([name]))
     with refused_in_one_sentence("cannot be read"):
         list_images([name.removesuffix(".png")])
-
-
-def test_folders_that_fail_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder that may not be listed stands among the images, and reading it says why."""
-    original = os.scandir
-
-    def failing(path: str) -> object:
-        if str(path).endswith("shut"):
-            raise PermissionError(13, "Permission denied", str(path))
-        return original(path)
-
-    (tmp_path / "shut").mkdir()
-    monkeypatch.setattr(os, "scandir", failing)
-    (tmp_path / "a.png").touch()
-    assert list_images([str(tmp_path)]) == [tmp_path / "a.png", tmp_path / "shut"]
-    with refused_in_one_sentence("shut", "permission"):
-        reading.read_image(tmp_path / "shut")
 
 
 def test_limits_are_settable_and_refuse_one_image(

@@ -162,9 +162,8 @@ def test_a_table_is_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
     """A path that is too long loses its beginning; what is special is named and coloured."""
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    table = PrintedTable(
-        ["a.png", "a folder/with a name/图像.png"], ["red", "green"], is_coloured=True
-    )
+    paths = ["a.png", "a folder/with a name/图像.png"]
+    table = PrintedTable(paths, ["red", "green"], is_coloured=True)
     line: dict[str, Any] = {"label": "red", "probability": 0.5, "zero_shot_label": "green"}
     line |= {"zero_shot_probability": 1.0, "top": [{"label": "green", "probability": 0.25}]}
     head, short = table.header(), table.row({"path": "a.png", **line, "changed": True})

@@ -26,7 +26,7 @@ from crg.atomic import not_writable, replacing
 from crg.extras import library
 from crg.predict.lines import TOP, PrintedTable, columns_of, csv_line, csv_row, json_line, unmarked
 from crg.predict.sorting import Sorter
-from crg.types import InputError, parsed_json, printable
+from crg.types import InputError, counted, parsed_json, printable
 
 Layout: TypeAlias = Literal["table", "jsonl", "csv", "parquet"]
 Line: TypeAlias = dict[str, Any]  # of the form below
@@ -156,7 +156,8 @@ class AnswerFile:
         path = Path(line["path"])
         if self.sorter is not None and "label" in line:
             line[SORTED_TO] = str(self.sorter.place_for(path, line["label"]))
-        self._write(self._text(line))
+        text = csv_line(line, self._columns) if self.layout == "csv" else json_line(line)
+        self._write(text if self.table is None else self.table.row(line))
         self._register(line)
         if self.sorter is not None and SORTED_TO in line:
             self.sync()  # a file is never put where no line says
@@ -173,8 +174,8 @@ class AnswerFile:
         n = self.counts["answered"]
         kinds = [kind for kind in (UNSURE, CORRECTED, "unreadable") if self.counts[kind]]
         more = "".join(f", {self.counts[kind]} {kind}" for kind in kinds)
-        images = "1 image" if n == 1 else f"{n} images"
-        return f"{images} answered, {self.counts['changed']} of them changed by adaptation{more}."
+        changed = f"{self.counts['changed']} of them changed by adaptation"
+        return f"{counted(n, 'image')} answered, {changed}{more}."
 
     def class_summary(self) -> Iterator[str]:
         """How many images each class has, the most frequent first; a long list is cut."""
@@ -202,11 +203,6 @@ class AnswerFile:
         self._answered.add(line["path"])
         if line.get(CORRECTED):
             self._corrected.add(os.path.abspath(line["path"]))
-
-    def _text(self, line: Line) -> str:
-        if self.table is not None:
-            return self.table.row(line)
-        return csv_line(line, self._columns) if self.layout == "csv" else json_line(line)
 
     def _write(self, text: str) -> None:
         try:

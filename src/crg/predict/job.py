@@ -211,7 +211,6 @@ def opened(job: PredictJob, on_note: Note) -> Iterator[tuple[AnswerFile, list[Pa
             job.states,
             None if kept is None else Journal(kept / "journal"),
             strict=job.strict,
-            remedy=f"leave out --strict{'; --resume continues' if job.out else ''}",
             workers=processors(),
             corrections=corrections,
             knows_corrections=checkpoint is not None,

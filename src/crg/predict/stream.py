@@ -86,7 +86,6 @@ class ImageStream:
     journal: Journal | None = None
     save_every: int = 100  # images
     strict: bool = False  # stop at an image that cannot be read
-    remedy: str = "leave out --strict"  # for such an image
     workers: int = 1
     corrections: Mapping[str, str] = field(default_factory=dict)  # label by path
     knows_corrections: bool = False  # whether the state has learnt them
@@ -180,7 +179,7 @@ class ImageStream:
         """Answer one image and write its line."""
         if isinstance(features, InputError):
             if self.strict:
-                raise InputError(f"{str(features).rstrip('.')}, or {self.remedy}.")
+                raise features
             self.output.unreadable(name, str(features))
             return
         answer = self.classifier.answer(features, name)
