@@ -209,7 +209,7 @@ class Adapter:
         """Learn what a person says an image shows.
 
         ``image`` is the id of an image that is still remembered, or a feature (D,) or views
-        (V, D). An image without an id of its own has its number: 7 is the seventh. The earlier
+        (V, D). The id of an image that was given none is its number: 7 is the seventh. The earlier
         label is undone, if the image is remembered under its id (with a feature: ``sample_id``).
         """
         with self._changing():
