@@ -37,7 +37,7 @@ def test_reads_what_a_stranger_wrote_with_savez(tmp_path: Path) -> None:
     assert len(features) == 12
     assert features.task.class_names == ("name 0", "name 1", "name 2")
     assert features.task.logit_scale == 100.0
-    assert features.sample_ids == tuple(range(12))
+    assert features.sample_ids == tuple(range(1, 13))
     assert features.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     assert features.source == path
     assert (features.n_views, features.views(3).shape) == (1, (1, 8))
@@ -270,7 +270,7 @@ def test_ids_are_distinct() -> None:
     names = tuple(f"photo {i}" for i in range(6))
     whole = joined([part("ab", ids=names), part("ab", ids=names), part("ab")])
     assert len(set(whole.sample_ids)) == 18
-    assert whole.sample_ids[6] == "1/photo 0" and whole.sample_ids[12] == "2/0"
+    assert whole.sample_ids[6] == "1/photo 0" and whole.sample_ids[12] == "2/1"
     assert whole.domains is not None and whole.domains.tolist() == [0] * 6 + [1] * 6 + [2] * 6
 
 

@@ -14,13 +14,13 @@ from sentences import refused_in_one_sentence
 from small_models import (
     MODELS,
     make_model,
+    open_clip,
     plain_pixels,
     saved,
     some_features,
     some_image,
     some_pixels,
 )
-from torchvision_operators import open_clip
 
 TEXTS = ["a photo of a cat.", "", "Ünïcode & 'quotes'", "word " * 300]
 

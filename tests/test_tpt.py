@@ -175,8 +175,7 @@ def test_models_without_embeddings_are_refused(tmp_path: Path) -> None:
     """A model exported to ONNX is refused by name."""
     pytest.importorskip("onnx")
     from crg.encoders.export import export
-    from small_models import save_model
-    from torchvision_operators import open_clip
+    from small_models import open_clip, save_model
 
     open_clip()
     made = export(f"small-vit:{save_model('small-vit', tmp_path / 'w.pt')}", tmp_path / "out")
