@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -22,7 +23,6 @@ class Answering(Nearest):
     spoil: ClassVar[Callable[[Any, Any], Any]] = lambda self, logits: logits
 
     def reset(self) -> None:
-        """Start to count."""
         super().reset()
         self.count = 0
 
@@ -48,10 +48,6 @@ def _same_array(method: Any, logits: Any) -> Any:
     return method.board
 
 
-def _in_single(_: Any, logits: Any) -> Any:
-    return array_namespace(logits).astype(logits, array_namespace(logits).float32)
-
-
 def _log_of_zero(_: Any, logits: Any) -> Any:
     with np.errstate(divide="ignore"):
         return np.log(softmax(logits))
@@ -75,23 +71,29 @@ def _shared_count(counts: Any) -> Callable[[Any, Any], Any]:
     return lambda method, logits: logits * (1.0 + 1e-9 * next(counts))
 
 
-def _unseeded(_: Any, logits: Any) -> Any:
-    return logits + 1e-9 * np.random.default_rng().standard_normal(logits.shape)
-
-
-Unseeded = spoiled("Unseeded", _unseeded)
+Unseeded = spoiled(
+    "Unseeded", lambda self, z: z + 1e-9 * np.random.default_rng().standard_normal(z.shape)
+)
 GloballyRandom = spoiled("GloballyRandom", lambda self, logits: logits + 0.0 * np.random.random())
 SharedState = spoiled("SharedState", _shared_count(itertools.count()))  # of all adapters
 SharesWithCopies = spoiled("SharesWithCopies", _shared_count(itertools.count()))
 WritesToTask = spoiled("WritesToTask", _moved_text)  # the caller's array
 ReusesLogits = spoiled("ReusesLogits", _same_array)  # earlier predictions change with it
 TwoDimensional = spoiled("TwoDimensional", lambda self, logits: logits[None, :])
-ForgetsDtype = spoiled("ForgetsDtype", _in_single)
+ForgetsDtype = spoiled(
+    "ForgetsDtype", lambda self, z: array_namespace(z).astype(z, array_namespace(z).float32)
+)
 TakesLogOfZero = spoiled("TakesLogOfZero", _log_of_zero)  # where the scale is huge
 RemembersAll = spoiled("RemembersAll", _remembered)
 ForgetsToSave = spoiled("ForgetsToSave", _counted, _not_saved=Nearest._not_saved | {"count"})
 PrefersFirst = spoiled("PrefersFirst", _first_preferred)
 FallsBackToNumpy = spoiled("FallsBackToNumpy", lambda self, logits: np.asarray(logits))
+DiffersOnTorch = spoiled(  # in rounding
+    "DiffersOnTorch", lambda self, z: z if isinstance(z, np.ndarray) else z * (1.0 + 1e-6)
+)
+FailsInSingle = spoiled(  # the largest logit becomes the smallest
+    "FailsInSingle", lambda self, z: z if z.dtype in (np.float64,) else -z
+)
 
 
 class WrongLabel(Nearest):
@@ -110,7 +112,6 @@ class ForgetsToReset(spoiled("Counting", _counted)):  # type: ignore[misc]
     """Goes on counting after reset."""
 
     def reset(self) -> None:
-        """Keep the count of before."""
         count = vars(self).get("count", 0)
         super().reset()
         self.count = count
@@ -123,27 +124,24 @@ class ForgetsCorrections(Answering):
     spoil = lambda self, logits: logits * (1.0 + 1e-9 * self.count)  # noqa: E731
 
     def correct(self, sample: Sample, label: int) -> None:
-        """Count one more."""
         self.count += 1
         super().correct(sample, label)
 
 
 class DividesByCorrections(Answering):
-    """Weighs its answers by a mean of nothing once it was corrected."""
+    """Answers NaN once it was corrected."""
 
     spoil = lambda self, logits: logits * vars(self).get("weight", 1.0)  # noqa: E731
 
     def correct(self, sample: Sample, label: int) -> None:
-        """From now on the weight is no number."""
         super().correct(sample, label)
         self.weight = float("nan")
 
 
 class RefusesCorrections(Nearest):
-    """Learns from images, and yet cannot be corrected."""
+    """Learns from images, and yet cannot be corrected; the sentence does not say why."""
 
     def correct(self, sample: Sample, label: int) -> None:
-        """The sentence does not say that the method does not learn."""
         raise InputError("Not today: come back tomorrow.")
 
 
@@ -153,7 +151,6 @@ class NotPicklable(Nearest):
     _not_saved = Nearest._not_saved | {"_scale"}
 
     def reset(self) -> None:
-        """Keep it from the start."""
         super().reset()
         self._scale = lambda logits: logits
 
@@ -164,7 +161,6 @@ class IgnoresClassChanges(Answering):
     spoil = lambda self, logits: logits + self.bias  # noqa: E731
 
     def reset(self) -> None:
-        """One number per class."""
         super().reset()
         self.bias = 0.0 * self.task.text_features[:, 0]
 
@@ -173,7 +169,6 @@ class RemovesWrongClass(Nearest):
     """Drops the last queue whichever class is removed."""
 
     def remove_class(self, index: int) -> None:
-        """The queues of the classes behind are one off."""
         super().remove_class(self.task.n_classes)
 
     def _answer(self, feature: Array, facts: Diagnostics) -> Prediction:
@@ -186,7 +181,6 @@ class RemembersFirstTask(Answering):
     """Puts classes that were added later, even before the first sample, at a disadvantage."""
 
     def reset(self) -> None:
-        """Note how many classes there are."""
         super().reset()
         self.n_first = self.task.n_classes
 
@@ -195,23 +189,10 @@ class RemembersFirstTask(Answering):
         return self._predicted(z + 0.1 * (self.n_first - self.task.n_classes) * z**2, facts)
 
 
-class DiffersOnTorch(Answering):
-    """Rounds differently on torch."""
-
-    spoil = lambda self, z: z if isinstance(z, np.ndarray) else z * (1.0 + 1e-6)  # noqa: E731
-
-
-class FailsInSingle(Answering):
-    """Makes the largest logit the smallest in single precision."""
-
-    spoil = lambda self, z: z if z.dtype in (np.float64,) else -z  # noqa: E731
-
-
 class LearnsFromAnswering(Nearest):
     """Takes every question for a step."""
 
     def answer(self, sample: Sample) -> Prediction:
-        """The image is cached."""
         return self.step(sample)
 
 
@@ -219,38 +200,31 @@ class LosesOnFinishing(Nearest):
     """Draws its second pass at random."""
 
     def finish(self, samples: Iterable[Sample]) -> None:
-        """Another cache each time."""
         noise = np.random.default_rng().standard_normal(self.cache.features.shape)
         self.cache.features = self.cache.features + 1e-3 * noise
 
 
 class NoHelp(Nearest):
-    """Has an option without help."""
-
     @dataclass(frozen=True)
     class Config(Nearest.Config):
-        """One option without a word."""
+        """One option has no help."""
 
         depth: int = 3
 
 
 class Thawed(Nearest):
-    """Has a configuration that can be changed."""
-
     @dataclass
     class Config:
-        """Not frozen."""
+        """It can be changed."""
 
         weight: float = option(2.0, "weight of the cached images")
         queue_size: int = option(4, "slots per queue", at_least=1)
 
 
 class ListOption(Nearest):
-    """Has an option that cannot be written on a command line."""
-
     @dataclass(frozen=True)
     class Config(Nearest.Config):
-        """A tuple."""
+        """One option cannot be written on a command line."""
 
         layers: tuple[int, ...] = option((1, 2), "no text can give this")
 
@@ -264,31 +238,19 @@ def stepping(name: str, change: Callable[[Any], Any]) -> type[Adapter]:
     return type(name, (Adapter,), {"__doc__": name, "step": step})
 
 
-def _halved_in_place(views: Any) -> Any:
-    views *= 0.5
-    return views
-
-
-def _half_shifted(views: Any) -> Any:
-    return views + np.float16(0.5) if np.asarray(views).dtype == np.float16 else views
-
-
-def _repaired(views: Any) -> Any:
-    return np.nan_to_num(np.asarray(views), posinf=1, neginf=1)
-
-
-AcceptsAll = stepping("AcceptsAll", _repaired)
-SumsHalf = stepping("SumsHalf", _half_shifted)
+AcceptsAll = stepping("AcceptsAll", lambda v: np.nan_to_num(np.asarray(v), posinf=1, neginf=1))
+SumsHalf = stepping(
+    "SumsHalf", lambda each: each + np.float16(0.5) if np.asarray(each).dtype == "f2" else each
+)
 NeedsRows = stepping("NeedsRows", lambda views: views[::-1] if np.ndim(views) == 1 else views)
 FeelsLength = stepping("FeelsLength", lambda views: views + 0.01)
-WritesToViews = stepping("WritesToViews", _halved_in_place)
+WritesToViews = stepping("WritesToViews", lambda views: operator.imul(views, 0.5))
 
 
 class CountsBeforeChecking(Adapter):
     """An adapter that counts a sample before it knows that it is good."""
 
     def step(self, views: Array, sample_id: Any = None) -> Prediction:
-        """Counts refused samples too."""
         self.n_steps += 1
         prediction = super().step(views, sample_id)
         self.n_steps -= 1
@@ -299,7 +261,6 @@ class ForgetsBeforeChecking(Adapter):
     """An adapter that starts over for a class before it knows that the class is good."""
 
     def add_class(self, name: str, text_feature: Array) -> None:
-        """Too early."""
         self._method.reset()
         super().add_class(name, text_feature)
 
@@ -308,7 +269,6 @@ class RemovesLastTwo(Adapter):
     """An adapter that forgets a class even when it must stay."""
 
     def remove_class(self, name: str) -> None:
-        """The refusal comes too late."""
         self._method.cache.remove_class(0)  # type: ignore[attr-defined]
         super().remove_class(name)
 
@@ -317,7 +277,6 @@ class BackwardsInBulk(Adapter):
     """An adapter that takes a stream from its end."""
 
     def step_many(self, stream: Array, sample_ids: Any = None) -> Any:
-        """The answers come in the wrong order."""
         return [self.step(views) for views in stream[::-1]]
 
 
@@ -325,6 +284,5 @@ class CountsCorrections(Adapter):
     """An adapter that takes a correction for a sample."""
 
     def correct(self, image: Any, class_name: str, sample_id: Any = None) -> None:
-        """One step more."""
         super().correct(image, class_name, sample_id)
         self.n_steps += 1
