@@ -29,13 +29,11 @@ class Dot:
     number: int
 
     def draw(self) -> Image.Image:
-        """The image."""
         image = Image.new("RGB", (12, 10), (self.number * 5 % 256, 90, 200))
         image.putpixel((self.number % 12, self.number % 10), (255, self.number % 256, 0))
         return image
 
     def describe(self) -> str:
-        """What decides how it looks."""
         return f"dot {self.number}"
 
 
@@ -43,22 +41,16 @@ class HashEncoder:
     """Features that are a hash of what they are made of: any other byte gives others."""
 
     def __init__(self, name: str = "hash", fingerprint: str = "weights of hash") -> None:
-        self.name = name
-        self.width = WIDTH
+        self.name, self.width, self.fingerprint, self.source = name, WIDTH, fingerprint, "made up"
         self.preprocessing = Preprocessing(8, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
-        self.logit_scale = 50.0
-        self.logit_bias = -1.5
-        self.fingerprint = fingerprint
-        self.source = "made up"
+        self.logit_scale, self.logit_bias = 50.0, -1.5
         self.encoded = 0  # images
 
     def encode_images(self, pixels: Pixels) -> Vectors:
-        """Unit features (B, D)."""
         self.encoded += len(pixels)
         return _unit_rows([row.tobytes() for row in pixels])
 
     def encode_texts(self, texts: Sequence[str]) -> Vectors:
-        """Unit features (n, D)."""
         return _unit_rows([text.encode() for text in texts])
 
 
@@ -70,7 +62,6 @@ class StoppedAfter(HashEncoder):
         self.left = images * 3
 
     def encode_images(self, pixels: Pixels) -> Vectors:
-        """Unit features (B, D), until it is enough."""
         self.left -= len(pixels)
         if self.left < 0:
             raise KeyboardInterrupt

@@ -24,15 +24,7 @@ from made_reports import every_experiment, every_page, noise
 from made_results import Book, share
 
 A = Variant("a", "tda")
-
-
 ALL = every_experiment()
-
-
-@pytest.fixture(scope="module")
-def html() -> str:
-    """The page of all of them."""
-    return every_page()
 
 
 class Outline(HTMLParser):
@@ -56,8 +48,9 @@ class Outline(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_the_page_needs_nothing_but_itself(html: str) -> None:
+def test_the_page_needs_nothing_but_itself() -> None:
     """No script, no external address, a policy that forbids both, and all tags closed."""
+    html = every_page()
     outline = Outline(html)
     assert outline.open == [] and html.startswith("<!doctype html>")
     assert "script" not in {tag for tag, _ in outline.tags}
@@ -70,18 +63,16 @@ def test_the_page_needs_nothing_but_itself(html: str) -> None:
     assert "red <b>star" not in html and "red &lt;b&gt;star" in html
 
 
-def test_the_first_screen_says_what_was_compared(html: str) -> None:
-    """Counts, the main tables and the grid come before the first experiment."""
-    first = html[: html.index("<section")]
+def test_the_page_says_what_was_compared_before_the_experiments() -> None:
+    """Counts, main tables and grid come first; an experiment has a caption and folded details."""
+    html = every_page()
+    first, titles = (
+        html[: html.index("<section")],
+        ("Feature files", "Rendered shapes", "Win / tie"),
+    )
     assert "<b>2</b> datasets" in first and "<b>7</b> experiments" in first
-    places = [
-        first.index(word) for word in ("Feature files", "Rendered shapes", "Win / tie / loss")
-    ]
+    places = [first.index(word) for word in titles]
     assert places == sorted(places)
-
-
-def test_a_section_opens_with_its_figure(html: str) -> None:
-    """Each experiment has one fixed caption, folded details, and one line on what was not run."""
     sections = re.findall(r'<section id="(\w+)">(.*?)</section>', html, re.S)
     kinds = {each.outline.name: each.outline.figure for each in ALL}
     assert [name for name, _ in sections] == [*kinds, "rules"]
@@ -91,9 +82,9 @@ def test_a_section_opens_with_its_figure(html: str) -> None:
     assert html.count("Not run: ") == 1 and "<details open" not in html
 
 
-def test_figures_are_valid_and_take_the_colour_of_the_page(html: str) -> None:
+def test_figures_are_valid_and_take_the_colour_of_the_page() -> None:
     """Every SVG parses, has text in the colour of the page, and shares no id with another."""
-    figures = re.findall(r'<svg role="img".*?</svg>', html, re.S)
+    figures = re.findall(r'<svg role="img".*?</svg>', every_page(), re.S)
     assert len(figures) >= len(ALL)
     ids = [name for svg in figures for name in set(re.findall(r' id="([^"]+)"', svg))]
     assert ids and len(set(ids)) == len(ids)
@@ -132,17 +123,13 @@ def test_one_panel_shows_a_dataset_with_two_sets_of_names(tmp_path: Path) -> Non
     assert [column.title for column in table.columns][1:3] == ["own names", "all names"]
 
 
-def test_the_noise_figure_shows_accuracy_against_wrong_labels(tmp_path: Path) -> None:
-    """The heights of the line are the made accuracies."""
+def test_figures_show_the_made_accuracies_and_are_saved_as_pdf(tmp_path: Path) -> None:
+    """Heights are accuracies; a PDF file is named after its experiment and dataset."""
     [(_, figure)] = drawings_of(noise().read(tmp_path))
     axes = figure.axes[0]
     lines = {c.get_label(): c.lines[0].get_xydata().tolist() for c in axes.containers}
     assert lines["crg"] == [[0.0, 60.0], [0.3, 45.0], [0.6, 30.0]]
     assert axes.get_xlabel() == "wrong labels, %"
-
-
-def test_figures_are_saved_as_pdf(tmp_path: Path) -> None:
-    """One file per experiment and dataset, named after both."""
     paths = save_pdf(ALL[:1], tmp_path / "figures")
     assert sorted(path.name for path in paths) == [
         "table-dtd-simulated-text.pdf", "table-shapes-night-3.pdf",
@@ -171,9 +158,9 @@ def test_the_command_writes_what_is_asked_for(tmp_path: Path) -> None:
     assert shown == {"noise.jsonl", "t.md", "t.tex", "f"}
     assert "crg" in (tmp_path / "t.md").read_text() and "tda" not in (tmp_path / "t.md").read_text()
     out = tmp_path / "page.html"
-    assert CliRunner().invoke(main, ["report", str(results), "--out", str(out)]).exit_code == 0
-    assert CliRunner().invoke(main, ["report", str(results), "--out", str(out)]).exit_code == 0
+    words = ["report", str(results), "--out", str(out)]
+    assert [CliRunner().invoke(main, words).exit_code for _ in range(2)] == [0, 0]
     out.write_text("mine")
-    refused = CliRunner().invoke(main, ["report", str(results), "--out", str(out)])
+    refused = CliRunner().invoke(main, words)
     assert refused.exit_code == 2 and "is not ours" in refused.stderr
     assert out.read_text() == "mine"

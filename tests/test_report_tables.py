@@ -47,7 +47,7 @@ def on_screen(shown: Table, width: int = 200) -> str:
 
 
 def test_a_value_reads_the_same_everywhere() -> None:
-    """Accuracy and gain have two decimals, a sign and a mark, whatever renders them."""
+    """Accuracy and gain have two decimals, a sign and a mark; a missing contrast is no tie."""
     gain = judged("zero_shot", Interval(0.03, 0.01, 0.05), 5, 99)
     shown = Table(
         (Column("method", is_text=True), Column("a", spread_text), Column("g", gain_text)),
@@ -58,10 +58,6 @@ def test_a_value_reads_the_same_everywhere() -> None:
         assert "50.00 ± 1.00" in text and "+3.00 [+1.00, +5.00]" in text
     assert "| crg | **50.00 ± 1.00** | +3.00 [+1.00, +5.00] ▲ |" in to_markdown(shown)
     assert "| tda | - | - |" in to_markdown(shown)
-
-
-def test_wins_ties_and_losses_are_counted() -> None:
-    """By hand: two better, one not significant, one worse; a missing contrast is no tie."""
     ends = ((0.01, 0.02), (-0.01, 0.01), (-0.02, -0.01))
     found = [judged("z", Interval(0.0, *each), 5, 30) for each in ends]
     assert [each.mark for each in found] == ["▲", "", "▼"]
@@ -109,20 +105,15 @@ def test_settings_are_columns(tmp_path: Path) -> None:
     assert re.fullmatch(r"[\d, -]+", shown.cells()[2][3])
 
 
-def test_an_ablation_shows_each_step(tmp_path: Path) -> None:
-    """Each variant is compared with the one that it extends."""
+def test_ablations_and_cold_starts_have_columns_of_their_own(tmp_path: Path) -> None:
+    """A variant is compared with the one that it extends; a cold start shows its first images."""
     shown = comparison_table(ablation().read(tmp_path).comparisons[0], "waterfall")
     place = [column.title for column in shown.columns].index("to the variant it extends")
     assert shown.cells()[1][place].startswith("+20.00 [") and "(cache)" in shown.cells()[1][place]
-
-
-def test_a_cold_start_has_its_first_images() -> None:
-    """The gain over the first images, as many as the stream has."""
-    shown = first_table(ALL[1].comparisons[0])
-    assert shown is not None
-    titles = [each.title for each in shown.columns]
+    start = first_table(ALL[1].comparisons[0])
+    assert start is not None and first_table(ALL[0].comparisons[0]) is None
+    titles = [each.title for each in start.columns]
     assert titles == ["method", "first 50", "first 100", "first 200"]
-    assert first_table(ALL[0].comparisons[0]) is None
 
 
 def test_missing_datasets_and_methods_are_one_line(tmp_path: Path) -> None:

@@ -51,9 +51,8 @@ def _plan(folder: Path, *data: Path) -> Plan:
 
 def test_shots_are_a_draw_of_each_class(tmp_path: Path) -> None:
     """At most so many of each class, by the seed; a smaller draw begins a larger one."""
-    put_all(
-        tmp_path / f"{name}/{n}.jpg" for name, count in (("a", 9), ("b", 2)) for n in range(count)
-    )
+    put_all(tmp_path / f"{name}/{n}.jpg" for name, count in (("a", 9), ("b", 2))
+            for n in range(count))  # fmt: skip
     whole, some = load_dataset(str(tmp_path)), load_dataset(str(tmp_path), shots=3)
     assert some.labels == (0, 1, 0, 1, 0)
     assert [some.class_names[k] for k in some.labels] == [name[0] for name in some.ids]

@@ -26,15 +26,12 @@ class Pipeline:
 
     @classmethod
     def from_pretrained(cls, weights: str) -> Pipeline:
-        """A pipeline, from any folder."""
         return cls()
 
     def to(self, device: str) -> Pipeline:
-        """The pipeline itself."""
         return self
 
     def __call__(self, image: Image.Image, generator: Any, **options: Any) -> Any:
-        """One image."""
         Pipeline.made += 1
         colour = tuple(generator.initial_seed() >> shift & 255 for shift in (0, 8, 16))
         return SimpleNamespace(images=[Image.new("RGB", image.size, colour)])
@@ -45,11 +42,8 @@ def test_the_example_fills_one_folder_per_image(
 ) -> None:
     """Each image gets different variations, and a second run makes only the missing ones."""
     pytest.importorskip("torch")
-    monkeypatch.setitem(
-        sys.modules,
-        "diffusers",
-        SimpleNamespace(StableDiffusionImageVariationPipeline=Pipeline),
-    )
+    diffusers: Any = SimpleNamespace(StableDiffusionImageVariationPipeline=Pipeline)
+    monkeypatch.setitem(sys.modules, "diffusers", diffusers)
     for name in ("cat", "dog"):
         (tmp_path / "photos").mkdir(exist_ok=True)
         dot_files(tmp_path / "photos" / name, 2)
@@ -57,9 +51,8 @@ def test_the_example_fills_one_folder_per_image(
     words = [str(tmp_path / "photos"), "--weights", "w", "--count", "2", "--out", str(out)]
     monkeypatch.setattr(sys, "argv", [str(SCRIPT), *words])
     runpy.run_path(str(SCRIPT), run_name="__main__")
-    found = [
-        Variations(out, 2).of(f"{name}/dot 0{k}.png") for name in ("cat", "dog") for k in (0, 1)
-    ]
+    names = [f"{kind}/dot 0{k}.png" for kind in ("cat", "dog") for k in (0, 1)]
+    found = [Variations(out, 2).of(name) for name in names]
     assert len({path.read_bytes() for paths in found for path in paths}) == 8 == Pipeline.made
     found[0][1].unlink()
     runpy.run_path(str(SCRIPT), run_name="__main__")
