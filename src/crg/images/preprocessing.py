@@ -59,12 +59,7 @@ def original(width: int, height: int, side: int, how: Interpolation, squash: boo
 
 
 def random_crop(
-    width: int,
-    height: int,
-    side: int,
-    how: Interpolation,
-    draws: Sequence[float],
-    smallest: float,
+    width: int, height: int, side: int, how: Interpolation, draws: Sequence[float], smallest: float
 ) -> Crop:
     """Another row: torchvision's RandomResizedCrop and RandomHorizontalFlip.
 
