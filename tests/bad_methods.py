@@ -96,6 +96,11 @@ FailsInSingle = spoiled(  # the largest logit becomes the smallest
 )
 
 
+LearnsFromAnswering = spoiled(  # takes every question for a step
+    "LearnsFromAnswering", Answering.spoil, answer=lambda self, sample: self.step(sample)
+)
+
+
 class WrongLabel(Nearest):
     """Names the class after the right one."""
 
@@ -187,13 +192,6 @@ class RemembersFirstTask(Answering):
     def _answer(self, feature: Array, facts: Diagnostics) -> Prediction:
         z = super()._answer(feature, facts).logits
         return self._predicted(z + 0.1 * (self.n_first - self.task.n_classes) * z**2, facts)
-
-
-class LearnsFromAnswering(Nearest):
-    """Takes every question for a step."""
-
-    def answer(self, sample: Sample) -> Prediction:
-        return self.step(sample)
 
 
 class LosesOnFinishing(Nearest):

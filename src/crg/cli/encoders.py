@@ -11,7 +11,7 @@ from rich.text import Text
 
 from crg.atomic import locked_folder
 from crg.cli.shared import json_option, note, output, print_json
-from crg.encoders import list_encoders, open_clip_problem
+from crg.encoders import list_encoders, problem_with
 
 _HINTS = (
     "crg encoders PATTERN lists the other models of open_clip, such as vit-b-16.",
@@ -52,7 +52,7 @@ def encoders(words: tuple[str, ...], out: Path | None, as_json: bool) -> None:
 
 def _list(pattern: str | None, as_json: bool) -> None:
     rows = list_encoders(pattern)
-    if problem := open_clip_problem():
+    if problem := problem_with("open_clip", "openclip"):
         note(f"The models of open_clip cannot be used: {problem[0].lower()}{problem[1:]}")
     if as_json:
         print_json({"encoders": [dataclasses.asdict(row) for row in rows]})

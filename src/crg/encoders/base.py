@@ -105,11 +105,10 @@ class GivenText:
     def class_features(self, class_names: Sequence[str]) -> Vectors:
         """Unit features (K, D) of the classes of these names."""
         known = self._classes.class_names
-        for name in class_names:
-            if name not in known:
-                raise InputError(
-                    f"{self._file} has no class {name!r}: use its names, from {known[0]!r} to "
-                    f"{known[-1]!r}, or add its features."
-                )
+        if unknown := [name for name in class_names if name not in known]:
+            raise InputError(
+                f"{self._file} has no class {unknown[0]!r}: use its names, from {known[0]!r} to "
+                f"{known[-1]!r}, or add its features."
+            )
         rows = [known.index(name) for name in class_names]
         return np.asarray(self._classes.text_features, np.float32)[rows, :]

@@ -90,20 +90,15 @@ class ViewSource:
 
     def __init__(self, image: Image.Image, n_views: int) -> None:
         self._image = image
-        self._kernels = pixel_kernels() if n_views >= WORTH_COMPILING else None
-        if self._kernels is not None:  # both as lines of bytes
+        self.kernels = pixel_kernels() if n_views >= WORTH_COMPILING else None
+        if self.kernels is not None:  # both as lines of bytes
             turned = image.transpose(Image.Transpose.TRANSPOSE)
             self._rows = np.asarray(image).reshape(image.height, -1)
             self._columns = np.asarray(turned).reshape(image.width, -1)
 
-    @property
-    def is_compiled(self) -> bool:
-        """Whether the views are worth compiled kernels, and there are any."""
-        return self._kernels is not None
-
     def cut(self, crop: Crop, out: Pixels) -> None:
         """Write the square that ``crop`` describes into ``out``, (S, S, 3)."""
-        if self._kernels is None:
+        if self.kernels is None:
             out[:] = np.asarray(_cut_by_pillow(self._image, crop, len(out)))
             return
         bicubic, lines = crop.interpolation == "bicubic", out.reshape(len(out), -1)
@@ -111,10 +106,10 @@ class ViewSource:
         down = (crop.top, crop.height, crop.scaled[1], crop.y)
         if crop.down_first:
             standing = np.empty_like(lines)
-            self._kernels.resize(self._rows, down, across, bicubic, False, crop.flipped, standing)
-            self._kernels.transpose(standing, lines)
+            self.kernels.resize(self._rows, down, across, bicubic, False, crop.flipped, standing)
+            self.kernels.transpose(standing, lines)
         else:
-            self._kernels.resize(self._columns, across, down, bicubic, crop.flipped, False, lines)
+            self.kernels.resize(self._columns, across, down, bicubic, crop.flipped, False, lines)
 
 
 def _cut_by_pillow(image: Image.Image, crop: Crop, side: int) -> Image.Image:

@@ -113,9 +113,14 @@ def views_of(
             source.cut(crops[row], views[row])
             if row > 0 and recipe.augment == "augmix":
                 mixture = random_mixture(draws[row][DRAWS_FOR_CROPS:], side)
-                mix(views[row], mixture, compiled=source.is_compiled)
+                mix(views[row], mixture, source.kernels)
 
-    _share_out(make, recipe.views, threads or processors())
+    n = max(1, min(threads or processors(), recipe.views // _VIEWS_PER_THREAD))
+    if n == 1:
+        make(range(recipe.views))
+    else:
+        with ThreadPoolExecutor(n, "crg-views") as pool:
+            list(pool.map(make, [range(i, recipe.views, n) for i in range(n)]))
     return views
 
 
@@ -182,16 +187,3 @@ def _random_numbers(seed: int, sample_id: str, views: int) -> list[list[float]]:
     raw = np.random.Philox(key=key).random_raw((views - 1) * _DRAWS)
     rows: list[list[float]] = ((raw >> 11) * 2.0**-53).reshape(-1, _DRAWS).tolist()
     return [[], *rows]
-
-
-def _share_out(make: Callable[[range], None], n_views: int, threads: int) -> None:
-    """Call ``make`` for all rows, split among threads if there are enough of them."""
-    n = max(1, min(threads, n_views // _VIEWS_PER_THREAD))
-    parts = [range(i, n_views, n) for i in range(n)]
-    if n == 1:
-        return make(parts[0])
-    with ThreadPoolExecutor(n - 1, "crg-views") as pool:
-        others = [pool.submit(make, part) for part in parts[1:]]
-        make(parts[0])
-        for other in others:
-            other.result()
