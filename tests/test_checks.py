@@ -118,35 +118,23 @@ def test_outside_method_passes_all(own_registry: None) -> None:
     assert all("torch" in reason for reason in check_method("nearest"))
 
 
-def test_check_method_names_all_failed_checks(own_registry: None) -> None:
-    """The error counts and names what failed, and only that."""
-    crg.register(bad.RemembersAll)
-    with pytest.raises(CheckFailed, match=r"fails 1 of 2 checks.*state_is_bounded"):
-        check_method("nearest", [state.state_is_bounded, answers.adapters_are_independent])
-
-
-def test_iter_checks_gives_a_verdict_each() -> None:
-    """Each check has one verdict under its own name, and a skipped one says why."""
+def test_iter_checks_gives_a_verdict_each(own_registry: None) -> None:
+    """Each check has one verdict under its name; failures are counted, and errors fail too."""
 
     def cannot(make: crg.checks.Make) -> None:
         raise CheckSkipped("nothing to look at")
 
-    verdicts = list(iter_checks("zero_shot", [answers.options_are_documented, cannot]))
-    assert [verdict.check for verdict in verdicts] == ["options_are_documented", "cannot"]
-    assert not verdicts[0].failed and not verdicts[0].skipped
-    assert verdicts[1].skipped == "nothing to look at"
-    assert check_method("zero_shot", [cannot]) == ["cannot: nothing to look at"]
-
-
-def test_unexpected_errors_fail_the_check() -> None:
-    """A method that raises fails the check, with the cause kept."""
-
-    def fail(make: crg.checks.Make) -> None:
+    def lost(make: crg.checks.Make) -> None:
         raise KeyError("lost")
 
-    with pytest.raises(CheckFailed, match="KeyError") as caught:
-        run_check(fail, "zero_shot")
-    assert isinstance(caught.value.__cause__, KeyError)
+    first, second, third = iter_checks("zero_shot", [answers.options_are_documented, cannot, lost])
+    assert (first.check, second.check) == ("options_are_documented", "cannot")
+    assert not first.failed and not first.skipped and second.skipped == "nothing to look at"
+    assert third.failed == "The method raised KeyError: 'lost'"
+    assert check_method("zero_shot", [cannot]) == ["cannot: nothing to look at"]
+    crg.register(bad.RemembersAll)
+    with pytest.raises(CheckFailed, match=r"fails 1 of 2 checks.*state_is_bounded"):
+        check_method("nearest", [state.state_is_bounded, answers.adapters_are_independent])
 
 
 def make_with(kind: type[Any]) -> crg.checks.Make:

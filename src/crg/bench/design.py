@@ -17,8 +17,8 @@ import msgspec
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from crg.datasets.catalog import find_entry, get_entry
-from crg.methods.registry import BASELINE, get_method, typed_options
+from crg.datasets.catalog import get_entry
+from crg.methods.registry import BASELINE, typed_options
 from crg.presets import presets_of
 from crg.results.papers import known_experiments
 from crg.results.schema import ENOUGH_ORDERS
@@ -39,13 +39,12 @@ class DesignTable(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RowDesign(DesignTable, frozen=True):
-    """``[[row]]``: a method with options; ``preset`` and ``per_dataset`` make it a tuned one."""
+    """``[[row]]``: a method with options; a ``preset`` makes it a tuned one."""
 
     method: str
     label: str = ""  # by default the method
     options: dict[str, Any] = {}
     preset: Literal["none", "published"] = "none"  # what the authors chose for single datasets
-    per_dataset: dict[str, dict[str, Any]] = {}
     tuned: bool = False  # its options were chosen with labels
     several_views: bool = False  # runs only where images have more than one view
     passes: Literal[1, 2] = 1  # 2: offline, it answers when it has seen all images
@@ -55,7 +54,7 @@ class RowDesign(DesignTable, frozen=True):
     @property
     def is_tuned(self) -> bool:
         """Whether labels had a part in its options."""
-        return self.tuned or self.preset == PUBLISHED or bool(self.per_dataset)
+        return self.tuned or self.preset == PUBLISHED
 
     @property
     def is_baseline(self) -> bool:
@@ -179,12 +178,9 @@ def completed(design: Design, file: Path | None = None) -> Design:
         replace(each, label=each.label.strip() or each.order)
         for each in design.settings or (SettingDesign(),)
     ]
-    for number, row in enumerate(rows):
-        with _at(file, f"row {number + 1} ({row.label!r})"):
+    for number, row in enumerate(rows, start=1):
+        with _at(file, f"row {number} ({row.label!r})"):
             _check_row(row)
-        # under the names of the catalogue
-        own = {e.name if (e := find_entry(k)) else k: each for k, each in row.per_dataset.items()}
-        rows[number] = replace(row, per_dataset=own)
     for number, setting in enumerate(settings, start=1):
         with _at(file, f"setting {number} ({setting.label!r})"):
             setting.scenario  # noqa: B018
@@ -286,9 +282,7 @@ def _check_keys_of_data(table: Mapping[str, Any]) -> None:
 def _check_row(row: RowDesign) -> None:
     if row.label == BASELINE and not row.is_baseline:
         raise InputError(f"{BASELINE} is the label of plain zero-shot: give another label.")
-    get_method(row.method)
-    for options in ({}, *row.per_dataset.values()):
-        typed_options(row.method, {**row.options, **options})
+    typed_options(row.method, row.options)
     if row.preset == PUBLISHED and not presets_of(row.method):
         raise InputError(f"{row.method} has no published preset: leave the preset out.")
 

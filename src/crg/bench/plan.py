@@ -52,7 +52,6 @@ def as_variant(request: RowDesign) -> Variant:
     kind = get_method(request.method)
     options: dict[str, Any] = typed_options(request.method, request.options)
     options |= {PRESET: PUBLISHED} if request.preset == PUBLISHED else {}
-    options |= {f"on {name}": dict(given) for name, given in request.per_dataset.items()}
     return Variant(
         request.label,
         request.method,
@@ -67,22 +66,19 @@ def as_variant(request: RowDesign) -> Variant:
 
 def options_on(request: RowDesign, dataset: str) -> dict[str, Any] | None:
     """The options of a row on a dataset, spelled out; None where it has no preset there."""
-    entry = find_entry(dataset)
-    name = entry.name if entry else dataset
-    own = {**request.options, **request.per_dataset.get(name, {})}
     if request.preset != PUBLISHED:
-        return typed_options(request.method, own)
-    preset = f"{PUBLISHED}/{name}"
+        return typed_options(request.method, request.options)
+    entry = find_entry(dataset)
+    preset = f"{PUBLISHED}/{entry.name if entry else dataset}"
     if preset not in presets_of(request.method):
         return None
-    return typed_options(request.method, {PRESET: preset, **own})
+    return typed_options(request.method, {PRESET: preset, **request.options})
 
 
 def trains_with_seed(request: RowDesign) -> bool:
     """Whether the method has a seed among its options that the row leaves open."""
     fields = dataclasses.fields(get_method(request.method).Config)
-    given = {*request.options, *(name for own in request.per_dataset.values() for name in own)}
-    return SEED in {field.name for field in fields} - given
+    return SEED in {field.name for field in fields} - request.options.keys()
 
 
 def why_not(request: RowDesign, source: Source, features: Features) -> str | None:
