@@ -14,11 +14,11 @@ from crg.bench.design import (
     Figure,
     Quick,
     RowDesign,
-    SettingDesign,
     read_design,
     with_methods,
 )
 from crg.bench.sources import find_sources
+from crg.results.schema import Setting
 from crg.streams import ORDERS
 from crg.types import InputError
 from documents import ROOT, code_blocks
@@ -171,7 +171,7 @@ def test_every_key_is_documented() -> None:
     """Whatever the file of an experiment may say stands in the section that explains it."""
     document = (ROOT / "docs" / "benchmark.md").read_text()
     tables = document.split("## An experiment of your own")[1].split("```")[-1]
-    kinds = (Design, RowDesign, SettingDesign, DataDesign, Quick)
+    kinds = (Design, RowDesign, Setting, DataDesign, Quick)
     keys = {key.encode_name for kind in kinds for key in fields(kind)}
     keys = (keys | {*get_args(Figure)}) - {"row", "setting", "data", "quick"}
     assert {key for key in keys if f"`{key}`" not in tables} == set()

@@ -123,15 +123,6 @@ def test_a_run_that_kills_every_process_is_a_failure(files: list[str], tmp_path:
     assert n_struck(tmp_path) == 2
 
 
-def test_a_single_worker_may_be_a_process_of_its_own(files: list[str], tmp_path: Path) -> None:
-    """A method that ends its process ends no more than its run, and the exit code is reported."""
-    leaving = spec(files[0], "constant", plugins=(_altered(tmp_path, "os._exit(7)"),))
-    (_, lost), (_, kept) = run_all([leaving, spec(files[0], "tda")], isolated=True)
-    assert isinstance(lost, Failure) and isinstance(kept, Result)
-    assert lost.reason.startswith("The worker process ended with exit code 7, which too little")
-    assert list(run_all([], isolated=True)) == []
-
-
 @needs_proc
 @pytest.mark.parametrize("call", ["list(run_all([spec], isolated=True))", "peak_bytes(spec)"])
 def test_processes_end_with_a_parent_that_is_killed(

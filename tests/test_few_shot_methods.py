@@ -1,13 +1,11 @@
-"""GDA and Tip-Adapter on labelled images, by hand, by formula and against scikit-learn."""
+"""GDA and Tip-Adapter on labelled images, by hand and by formula."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 import crg
 from crg.parts.precision import on_grid
@@ -39,36 +37,16 @@ def logits_of(adapter: crg.Adapter, stream: Any) -> Any:
     return np.stack([prediction.logits for prediction in adapter.step_many(stream)])
 
 
-def scatter_of(rows: Any, labels: Any) -> Any:
-    """S within classes."""
-    centred = [rows[labels == k] - rows[labels == k].mean(0) for k in sorted(set(labels))]
-    return sum(part.T @ part for part in centred)
-
-
 def discriminant(stream: Any, rows: Any, labels: Any, grid: bool = True, means: Any = None) -> Any:
     """f . P mu - 1/2 mu . P mu with P = D (S + r I)^-1, straight from the paper."""
-    scatter = scatter_of(rows, labels)
+    centred = [rows[labels == k] - rows[labels == k].mean(0) for k in sorted(set(labels))]
+    scatter = sum(part.T @ part for part in centred)
     ridge = np.trace(scatter) / (len(rows) - 1)
     ridge = on_grid(ridge) if grid else ridge
     if means is None:
         means = np.stack([rows[labels == k].mean(0) for k in range(K)])
-    weights = len(scatter) * means @ np.linalg.inv(scatter + ridge * np.eye(len(scatter)))
+    weights = D * means @ np.linalg.inv(scatter + ridge * np.eye(D))
     return stream @ weights.T - 0.5 * np.sum(weights * means, axis=1)
-
-
-def test_agrees_with_linear_discriminant_analysis() -> None:
-    """With the same covariance the differences between classes are scikit-learn's."""
-    text, stream, rows, labels = images()
-    ours = logits_of(create(text, rows, labels, alpha=1.0), stream) - SCALE * stream @ text.T
-    scatter, n = scatter_of(rows, labels), len(rows)
-    ridge = on_grid(np.trace(scatter) / (n - 1))
-    # Its covariance, (1 - share) S / n + share tr(S) / (n D) I, is (1 - share) / n of S + r I.
-    share = ridge / (ridge + np.trace(scatter) / D)
-    model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=share, priors=[1 / K] * K)
-    theirs = D * (1 - share) / n * model.fit(rows, labels).decision_function(stream)
-    gap = (ours - theirs) - (ours - theirs).mean(axis=1, keepdims=True)
-    np.testing.assert_allclose(gap, 0.0, atol=1e-9 * np.abs(ours).max())
-    np.testing.assert_array_equal(ours.argmax(1), model.predict(stream))
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.1, 1.0])
@@ -108,25 +86,6 @@ def test_a_class_without_labelled_images_stands_at_the_mean_of_the_others() -> N
     np.testing.assert_allclose(logits_of(create(text, rows, labels), stream), expected, rtol=1e-9)
 
 
-def test_an_unlabelled_class_can_be_answered() -> None:
-    """Where images lie in a cone far from the text, as CLIP's do, zero would rule it out."""
-    rng = np.random.default_rng(0)
-    text, cone, labels = np.eye(K, D), 2.0 * np.eye(D)[-1], np.repeat(np.arange(K), 6)
-
-    def seen(which: Any) -> Any:
-        rows = cone + text[which] + 0.2 * rng.normal(size=(len(which), D))
-        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
-
-    known = labels != 2
-    adapter = create(text, seen(labels[known]), labels[known])
-    stream = seen(labels)
-    logits = logits_of(adapter, stream)
-    assert np.mean(logits.argmax(axis=1)[~known] == 2) > 0.8
-    assert np.mean(logits.argmax(axis=1)[known] == labels[known]) > 0.8
-    gaussian = logits - SCALE * stream @ text.T
-    assert gaussian[~known].max(axis=1).min() > 10.0  # so far is zero below them all
-
-
 KEYS = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.6, 0.8, 0.0], [0.0, 0.0, 1.0]])
 LABELS = (0, 1, 0, 2)
 
@@ -150,14 +109,6 @@ def test_shots_are_added_up_and_the_first_ones_count() -> None:
     np.testing.assert_allclose(one, by_hand() - np.array([1.0, 0.0, 0.0]), atol=1e-12)
     np.testing.assert_array_equal(by_hand(shots=2), by_hand())
     np.testing.assert_array_equal(by_hand(shots=1000), by_hand(shots=0))
-
-
-def test_alpha_weighs_and_beta_sharpens() -> None:
-    """Alpha 0 leaves zero-shot, beta 0 counts the keys of each class."""
-    np.testing.assert_allclose(by_hand(alpha=0), [6.0, 8.0, 0.0], atol=1e-12)
-    np.testing.assert_allclose(by_hand(beta=0, alpha=3), [6.0 + 6.0, 8.0 + 3.0, 3.0], atol=1e-12)
-    sharp = by_hand(beta=11.0)[1] - 8.0
-    assert sharp == pytest.approx(math.exp(-11.0 * 0.2), abs=1e-12)
 
 
 def test_equals_the_product_with_one_hot_labels() -> None:

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from crg import InputError
 from crg.images.reading import MAX_PIXELS, read_image
 from made_images import claiming, encoded, gradient, png_16_bit, same
 from sentences import refused_in_one_sentence
@@ -55,21 +54,6 @@ def test_truncated_files(form: str, share: float, tmp_path: Path) -> None:
     path.write_bytes(content[: int(len(content) * share)])
     with refused_in_one_sentence("cut.jpg"):
         read_image(path)
-
-
-def test_damaged_files_are_refused_or_read() -> None:
-    """Bytes changed anywhere in a file lead to an image or to one sentence, nothing else."""
-    random = np.random.default_rng(0)
-    for form in ("JPEG", "PNG", "GIF", "TIFF", "BMP", "WEBP", "PPM"):
-        content = encoded(gradient(30, 20), form)
-        for _ in range(60):
-            damaged = bytearray(content)
-            for place in random.integers(0, len(damaged), 3):
-                damaged[place] = random.integers(256)
-            try:
-                assert read_image(damaged).mode == "RGB"
-            except InputError as error:
-                assert str(error).endswith(".") and "\n" not in str(error)
 
 
 def test_large_images_are_read() -> None:

@@ -18,7 +18,6 @@ from crg.parts.prototypes import VisualPrototypes
 from crg.streams import Scenario
 from crg.streams.label_noise import LabelNoise
 from crg.streams.orders import shuffled
-from sentences import refused_in_one_sentence
 from synthetic import gaussian_stream
 
 CACHED = ("tda", "dpe", "crg", "anchored", "dota")
@@ -50,16 +49,12 @@ def hits(share: float, n: int = 2000, seed: int = 0, keeps: int = 1) -> tuple[se
 @pytest.mark.parametrize("keeps", [1, 2, 7])
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.35, 0.6, 1.0])
 def test_the_share_of_insertions_is_reached(share: float, keeps: int) -> None:
-    """However much more readily wrong queues take images in, and not only at the end."""
+    """However readily wrong queues take images in, not only at the end; the seed decides which."""
     for n in (50, 300, 2000):
         found, insertions = hits(share, n, keeps=keeps)
         assert abs(len(found) - share * insertions) <= 1
-
-
-def test_a_seed_decides_what_is_hit() -> None:
-    """Another seed hits other images, and hits are spread over them without a pattern."""
-    some, others = hits(0.3)[0], hits(0.3, seed=1)[0]
-    assert some != others and len(set(np.diff(sorted(some)).tolist())) > 4
+    others = hits(share, seed=1, keeps=keeps)[0]
+    assert share != 0.35 or (found != others and len(set(np.diff(sorted(found)))) > 4)
 
 
 @given(st.integers(2, 9), st.data())
@@ -146,9 +141,3 @@ def test_a_run_counts_what_it_misfiled(method: str, stream: Features) -> None:
     assert noisy.metrics["purity"] < clean.metrics["purity"]
     assert noisy.zero_shot["predicted"] == clean.zero_shot["predicted"]
     assert noisy.zero_shot["mislabelled"] is None  # it has nothing to misfile
-
-
-def test_a_fraction_beyond_one_is_refused() -> None:
-    """Fractions are from 0 to 1."""
-    with refused_in_one_sentence("fraction"):
-        LabelNoise(1.5, {}, 3, 0)

@@ -63,18 +63,14 @@ def test_shifts_are_harder(shift: str) -> None:
     assert 0.1 < _accuracy(shift, 5) < _accuracy(None, 1) - 0.1
 
 
-def test_word_order_and_background_do_not_mislead() -> None:
-    """A red star on green is nearer to its own sentence than to one with the colours swapped."""
-    texts = ["a red plain star on a green background", "a green plain star on a red background"]
-    rows = _mini().encode_texts([*texts, "a picture of a red plain star"])
-    assert rows[2] @ rows[0] > rows[2] @ rows[1]
-
-
 def test_unknown_words_resemble_known_ones() -> None:
     """A misspelt or inflected word lies nearer to what was meant than to another known word."""
     for unknown, meant, other in [("stars", "star", "house"), ("hexagons", "hexagon", "heart")]:
         rows = _mini().encode_texts([f"a red {word}" for word in (unknown, meant, other)])
         assert rows[0] @ rows[1] > rows[0] @ rows[2]
+    texts = ["a red plain star on a green background", "a green plain star on a red background"]
+    rows = _mini().encode_texts([*texts, "a picture of a red plain star"])
+    assert rows[2] @ rows[0] > rows[2] @ rows[1]  # word order and background do not mislead
 
 
 @pytest.mark.parametrize(

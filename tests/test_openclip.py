@@ -86,16 +86,9 @@ def test_every_form_of_checkpoint_is_read(form: str, tmp_path: Path, vit: OpenCl
     difference = np.abs(other.encode_images(pixels) - vit.encode_images(pixels)).max()
     assert difference <= tolerance
     assert (other.fingerprint == vit.fingerprint) == (form != "half")
-
-
-def test_the_fingerprint_follows_the_weights(tmp_path: Path, vit: OpenClip) -> None:
-    """A weight that differs by a millionth makes another fingerprint."""
-    import torch
-
-    state = make_model("small-vit").state_dict()
     state["ln_final.bias"][3] += 1e-6
-    torch.save(state, tmp_path / "changed.pt")
-    assert OpenClip(f"small-vit:{tmp_path / 'changed.pt'}").fingerprint != vit.fingerprint
+    torch.save(state, file := tmp_path / "changed.pt")
+    assert OpenClip(f"small-vit:{file}").fingerprint not in (vit.fingerprint, other.fingerprint)
 
 
 def test_large_inputs_are_cut_into_pieces(vit: OpenClip, monkeypatch: Any) -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from captions import caption, facts_of, training_image, training_things
 from crg.images.image_set import Drawable, ImageSet
-from crg.shapes import N_CLASSES, class_things, shape_images
-from crg.shapes.drawing import COLOURS, OUTLINES, SIDE, TEXTURES
+from crg.shapes import N_CLASSES, shape_images
+from crg.shapes.drawing import SIDE
 from crg.shapes.scenes import generator, held_out_things
 from crg.shapes.shifts import SEVERITIES, SHIFTS
 from sentences import check_refused
@@ -25,12 +25,6 @@ from crg.shapes import shape_images
 images = shape_images("night", 3, 5, 7).sources
 print(hashlib.sha256(b"".join(each.draw().tobytes() for each in images)).hexdigest())
 """
-
-
-def test_there_is_much_to_tell_apart() -> None:
-    """There are at least 16 shapes, 10 colours, 5 textures and 24 classes."""
-    assert len(OUTLINES) >= 16 and len(COLOURS) >= 10 and len(TEXTURES) >= 5
-    assert N_CLASSES >= 24 and len(set(class_things())) == N_CLASSES
 
 
 def test_images_are_the_same_in_another_process() -> None:
@@ -76,7 +70,7 @@ def test_fingerprints_tell_sets_apart() -> None:
 
 
 def test_held_out_combinations_never_occur_in_training() -> None:
-    """No training image shows one and no caption names one, but each word occurs."""
+    """No training image shows one and no caption names one, but each word occurs, truly."""
     assert not set(held_out_things()) & set(training_things())
     names = [thing.name for thing in held_out_things()]
     known = {word for thing in training_things() for word in thing.name.split()}
@@ -85,18 +79,11 @@ def test_held_out_combinations_never_occur_in_training() -> None:
     for index in range(600):
         image = training_image(0, index)
         assert not image.thing.held_out
-        text = caption(facts_of(image.scene()), rng).text
-        assert not any(name in text for name in names)
-
-
-def test_captions_are_true() -> None:
-    """A caption names facts of its scene only, and at least one of them."""
-    rng = generator("test")
-    for index in range(300):
-        facts = facts_of(training_image(0, index).scene())
-        named = caption(facts, rng).facts
-        assert any(named[:3])
-        assert all(n is None or n == f for n, f in zip(named, facts, strict=True))
+        facts = facts_of(image.scene())
+        said = caption(facts, rng)
+        assert not any(name in said.text for name in names)
+        assert any(said.facts[:3])
+        assert all(n is None or n == f for n, f in zip(said.facts, facts, strict=True))
 
 
 @pytest.mark.parametrize("shift", SHIFTS)

@@ -21,8 +21,7 @@ from crg.datasets.catalog import get_entry
 from crg.methods.registry import BASELINE, typed_options
 from crg.presets import presets_of
 from crg.results.papers import known_experiments
-from crg.results.schema import ENOUGH_ORDERS
-from crg.streams import SEVERAL_FILES, SHUFFLED, Scenario
+from crg.results.schema import ENOUGH_ORDERS, Setting
 from crg.suggest import nearest
 from crg.types import InputError
 
@@ -60,27 +59,6 @@ class RowDesign(DesignTable, frozen=True):
     def is_baseline(self) -> bool:
         """Whether it is plain zero-shot, which all others are compared with."""
         return self.method == BASELINE and not self.options and self.passes == 1
-
-
-class SettingDesign(DesignTable, frozen=True):
-    """``[[setting]]``: a scenario under a name."""
-
-    order: str = SHUFFLED
-    label: str = ""  # by default the order
-    strength: float | None = None
-    images: Count | None = None
-    mislabelled: float = 0.0
-    x: float | None = None
-
-    @property
-    def scenario(self) -> Scenario:
-        """The scenario of the streams, which refuses what does not fit together."""
-        return Scenario(self.order, self.strength, self.images, self.mislabelled)
-
-    @property
-    def several(self) -> str:
-        """The order if it needs several files, else empty."""
-        return self.order if self.order in SEVERAL_FILES else ""
 
 
 class DataDesign(DesignTable, frozen=True):
@@ -125,7 +103,7 @@ class Design(DesignTable, frozen=True):
     about: str = ""
     figure: Figure = "table"
     rows: tuple[RowDesign, ...] = field(name="row", default=())
-    settings: tuple[SettingDesign, ...] = field(name="setting", default=())
+    settings: tuple[Setting, ...] = field(name="setting", default=())
     data: tuple[DataDesign, ...] = ()
     quick: Quick | None = Quick()  # None in the quick form itself
     reported: str = ""
@@ -176,7 +154,7 @@ def completed(design: Design, file: Path | None = None) -> Design:
     rows = [replace(row, label=row.label.strip() or row.method) for row in design.rows]
     settings = [
         replace(each, label=each.label.strip() or each.order)
-        for each in design.settings or (SettingDesign(),)
+        for each in design.settings or (Setting(),)
     ]
     for number, row in enumerate(rows, start=1):
         with _at(file, f"row {number} ({row.label!r})"):
@@ -245,7 +223,7 @@ def _parsed(file: Path) -> dict[str, Any]:
         raise InputError(f"{file} is not TOML ({error}): {remedy}.") from None
 
 
-_TABLES = {"row": RowDesign, "setting": SettingDesign, "data": DataDesign, "quick": Quick}
+_TABLES = {"row": RowDesign, "setting": Setting, "data": DataDesign, "quick": Quick}
 _CHOICES = {"figure": get_args(Figure), "passes": ("1", "2"), "preset": ("none", PUBLISHED)}
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from msgspec.structs import replace
 
 import crg.parts
-from crg.bench.design import PUBLISHED, DataDesign, Design, RowDesign, SettingDesign, completed
+from crg.bench.design import PUBLISHED, DataDesign, Design, RowDesign, completed
 from crg.bench.sources import OnEncoding, render_store
 from crg.datasets.catalog import TRAIN, find_entry, get_entry
 from crg.encoders import equipped
@@ -108,7 +108,7 @@ def why_not(request: RowDesign, source: Source, features: Features) -> str | Non
     return None
 
 
-def seeds_of(request: RowDesign, setting: SettingDesign, seeds: tuple[int, ...]) -> tuple[int, ...]:
+def seeds_of(request: RowDesign, setting: Setting, seeds: tuple[int, ...]) -> tuple[int, ...]:
     """The seeds that a row runs with: one where no image remembers those before.
 
     Zero-shot forgets too, but is cheap, and all are compared with it order by order. A method that
@@ -262,7 +262,7 @@ def _cells(
 def _spec(
     source: Source,
     few: Data | None,
-    setting: SettingDesign,
+    setting: Setting,
     row: RowDesign,
     seed: int,
     plugins: Sequence[str],
@@ -342,7 +342,7 @@ def _outline(
         figure=design.figure,
         rows=tuple(as_variant(row) for row in design.rows),
         sources=tuple(sources),
-        settings=tuple(Setting(each.label, each.scenario, each.x) for each in design.settings),
+        settings=design.settings,
         seeds=seeds,
         cells=tuple(cells),
         x_title=design.x_title,

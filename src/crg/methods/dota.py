@@ -108,7 +108,4 @@ class DOTA(Method):
         self.counts[-1], self.means[-1, :] = 1.0, _START
 
     def _is_sound(self) -> bool:
-        xp = namespace(self.means)
-        arrays = (self.counts, self.means, self.covariance, self.precision)
-        finite = all(bool(xp.all(xp.isfinite(each))) for each in arrays)
-        return finite and bool(xp.all(self.counts >= 1.0))
+        return bool(namespace(self.counts).all(self.counts >= 1.0))
