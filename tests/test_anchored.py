@@ -156,7 +156,7 @@ def test_purity_is_the_fraction_that_fell_to_the_true_class() -> None:
     text, stream = clustered(seed=9, n=50, n_classes=10, width=32)
     labels = (stream[:, 0] @ text.T).argmax(axis=1)
     task = crg.Task([f"class {k}" for k in range(10)], text, 20.0)
-    result = run(Features(stream, task, labels), "anchored", order=list(range(50)))
+    result = run(Features(stream, task, labels), "anchored")
     z = 20.0 * stream[:, 0] @ text.T
     p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
     r = np.where(p**1.5 < 1e-3, 0.0, p**1.5)

@@ -151,8 +151,7 @@ def test_a_method_joins_a_finished_experiment() -> None:
     known = ledger.read(RESULTS)
     outline = [each for each in known.entries.values() if isinstance(each, Outline)][-1]
     assert [row.label for row in outline.rows] == ["zero_shot", "tda", "constant", "one"]
-    whole = _bench(TWO_ORDERS, "--data", "a.npz")
-    assert "leaves out the rows 'constant', 'one' from now on" in whole.stderr
+    _bench(TWO_ORDERS, "--data", "a.npz")
     assert (len(known.runs), len(ledger.read(RESULTS).runs)) == (8, 10)  # crg in two orders
 
 
@@ -180,18 +179,6 @@ def test_a_folder_may_hold_what_cannot_be_used() -> None:
     assert chosen.exit_code == 0 and "bad" not in chosen.output and "empty" not in chosen.output
     refused = _bench(SMALL, "--data", "data/bad.npz", "--data", "data/good.npz")
     assert refused.exit_code == 2 and "data/bad.npz: " in refused.stderr
-
-
-def test_what_a_report_no_longer_shows_is_reported() -> None:
-    """Fewer orders and fewer sources than the results file holds are notes; more are none."""
-    for name in ("one", "two"):
-        save_stream(Path(f"{name}.npz"), seed=len(name))
-    data = ("--data", "one.npz", "--data", "two.npz")
-    assert "from now on" not in _bench(SMALL, *data, "--orders", "3").stderr
-    fewer = _bench(SMALL, *data, "--orders", "2", "--only", "one")
-    assert "holds 3 orders, of which its report shows 2 from now on" in fewer.stderr
-    assert "leaves out 'two' from now on" in fewer.stderr
-    assert "from now on" not in _bench(SMALL, *data, "--orders", "3").stderr
 
 
 def _cut(path: Path) -> str:

@@ -19,7 +19,6 @@ from crg.results.measurements import predicted_rows, unpacked_bits
 from crg.results.schema import encode
 from crg.streams import ORDERS, Scenario
 from crg.streams.orders import lay_out
-from sentences import refused_in_one_sentence
 from synthetic import gaussian_stream
 
 CHEAP = ("tda", "crg", "gda")  # with a cache, with one that is derived from, and with none
@@ -107,14 +106,6 @@ def test_cached_out_of_distribution_are_impure(features: Features) -> None:
     result = run(features, "tda", {"positive_size": 50}, scenario=scenario)
     assert result.n_samples == N > len(scored) == result.metrics["n_scored"]
     assert result.metrics["accuracy"] == np.mean(scored)
-
-
-def test_an_order_and_another_order_are_refused(features: Features) -> None:
-    """An order together with a scenario that has one is refused."""
-    with refused_in_one_sentence("order", "scenario"):
-        run(features, "zero_shot", order=[0, 1], scenario=Scenario("by_class"))
-    share = Scenario(mislabelled=1.0)
-    assert run(features, "tda", order=[0, 1], scenario=share).metrics["mislabelled"] is not None
 
 
 def test_zero_shot_may_predict_the_confident_views(features: Features) -> None:

@@ -13,7 +13,7 @@ from crg.atomic import make_folder
 from crg.bench import sources as data_sources
 from crg.bench.design import Design, read_design, with_methods
 from crg.bench.plan import count_runs, narrowed, plan
-from crg.bench.run import EngineOptions, append_new, galleries, no_longer_shown
+from crg.bench.run import EngineOptions, append_new, galleries
 from crg.cli import shared
 from crg.cli.compare import end_with, parse_methods, print_experiments, run_missing
 from crg.cli.progress import Display
@@ -118,8 +118,6 @@ def bench(
         if now.missing != before.missing:
             shared.note(f"{now.missing}")
     planned = narrowed(whole, chosen, known.runs)
-    for sentence in no_longer_shown(planned, known):
-        shared.note(sentence)
     failed = run_missing(planned, known, engine, lines=True)
     if design.gallery:
         known.refresh()

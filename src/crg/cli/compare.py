@@ -19,7 +19,7 @@ from rich.text import Text
 
 from crg.bench.design import RowDesign
 from crg.bench.plan import Plan, plan_files
-from crg.bench.run import EngineOptions, begin, missing, no_longer_shown, run_specs
+from crg.bench.run import EngineOptions, begin, missing, run_specs
 from crg.cli import shared
 from crg.cli.progress import Display
 from crg.methods.registry import DEFAULT, list_methods
@@ -156,8 +156,6 @@ def compare(
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "results.jsonl") if no_results else results_path
         known = shared.read_results(path)
-        for sentence in no_longer_shown(planned, known):
-            shared.note(sentence)
         failed = run_missing(planned, known, EngineOptions(workers=workers), is_kept=not no_results)
         print_experiments(experiments_of(known.refresh(), planned.outline.name), as_json)
     end_with(failed)
