@@ -80,12 +80,6 @@ def test_calibration_error_agrees_with_its_definition(pairs: list[tuple[float, b
     assert [loop, sum(gaps) / len(pairs)] == pytest.approx([error, error])
 
 
-def test_purity_counts_images_in_their_own_queue() -> None:
-    """Three of four are right; an empty cache has no purity."""
-    assert metrics.cache_purity([(0, 0), (0, 0), (1, 1), (1, 0)]) == 0.75
-    assert metrics.cache_purity([]) is None
-
-
 def test_orders_that_disagree_widen_the_interval() -> None:
     """The same mean gain is less certain when one order brings it all."""
     baseline = np.zeros((2, 400), dtype=bool)

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from crg import metrics
 from crg.adapter import Adapter, create
 from crg.encoders import equipped
 from crg.features.files import Features
@@ -212,7 +211,8 @@ def _truth(features: Features, labels: Numbers | None) -> dict[SampleId, int]:
 
 
 def _purity(adapter: Adapter, truth: Mapping[SampleId, int]) -> float | None:
-    """The purity of the cache; a seed is not an image."""
+    """Fraction of cached images in the queue of the right class; None for an empty cache."""
     queues = enumerate(adapter.cache.values())
     cached = ((queue, each.sample_id) for queue, entries in queues for each in entries)
-    return metrics.cache_purity((queue, truth[name]) for queue, name in cached if name is not None)
+    right = [queue == truth[name] for queue, name in cached if name is not None]  # without seeds
+    return sum(right) / len(right) if right else None

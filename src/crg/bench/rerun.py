@@ -18,10 +18,10 @@ from msgspec.structs import replace
 from crg.bench.plan import code_digest
 from crg.bench.sources import OnEncoding, discover, render_store, shapes_in
 from crg.engine.processes import run_all
-from crg.engine.worker import read_once, results_only
+from crg.engine.worker import read_once
 from crg.features.joining import joined_sha256
 from crg.results import ledger, provenance
-from crg.results.schema import Data, Result
+from crg.results.schema import Data, Failure, Result
 from crg.threads import processors
 from crg.types import InputError
 
@@ -160,7 +160,9 @@ def rerun(
 def _repeat(run: Result, plugins: Sequence[str]) -> tuple[list[str], dict[str, tuple[Any, Any]]]:
     """The names of values that are equal to the last bit, and the others before and now."""
     spec = replace(run, plugins=tuple(plugins), memory=False)
-    [(_, result)] = results_only(run_all([spec], isolated=True))
+    [(_, result)] = run_all([spec], isolated=True)
+    if isinstance(result, Failure):
+        raise InputError(f"The run failed ({result.reason.rstrip('.')}): run crg bench for more.")
     if run.digest is None:
         before, after = measured_values(run), measured_values(result)
     else:

@@ -65,12 +65,6 @@ def unknown_options_are_refused(make: Make) -> None:
     raise CheckFailed("An unknown option was accepted in silence")
 
 
-def small_queues(config: Any) -> dict[str, int]:
-    """Options that give every queue a single slot, going by names that end in ``_size``."""
-    sizes = [field for field in dataclasses.fields(config) if field.name.endswith("_size")]
-    return {field.name: 1 for field in sizes if field.metadata.get("at_least") == 1}
-
-
 def predictions_are_consistent(make: Make) -> None:
     """Logits (K,) in the task's dtype, probabilities that sum to one, label and name that agree."""
     for dtype in ("float32", "float64"):
@@ -86,8 +80,10 @@ def adversarial_streams_give_finite_logits(make: Make) -> None:
     """Whatever finite samples come, in whatever task, the logits are finite."""
     for name, task, stream in _adversarial():
         adapters = [make(task)]
-        if options := small_queues(adapters[0].config):
-            adapters.append(make(task, **options))
+        fields = dataclasses.fields(adapters[0].config)  # queues with a single slot, by their names
+        sizes = [field for field in fields if field.name.endswith("_size")]
+        if small := {each.name: 1 for each in sizes if each.metadata.get("at_least") == 1}:
+            adapters.append(make(task, **small))
         for adapter in adapters:
             for views in stream:
                 require_sound(adapter.step(views), task, f" (stream: {name})")
@@ -193,7 +189,10 @@ def _run_after_seeding(make: Make, seed: int) -> Logits:
 
 def torch_agrees_with_numpy(make: Make) -> None:
     """Torch tensors in float64 give the logits of NumPy arrays to 1e-9, also of other classes."""
-    torch = _torch()
+    try:
+        torch: Any = importlib.import_module("torch")
+    except ImportError:
+        raise CheckSkipped("torch is not installed: the extra torch has it.") from None
     task = make_task()
     tensors = Task(task.class_names, torch.asarray(task.text_features), task.logit_scale)
     for views in VIEW_COUNTS:
@@ -218,13 +217,6 @@ def single_precision_stays_near_double(make: Make) -> None:
             require(ours.label == theirs.label, "Single precision gave another label")
             gap = float(abs(on_host(ours.probs) - on_host(theirs.probs)).max())
             require(gap < 0.01, f"Single precision moved a probability by {gap:.3g}")
-
-
-def _torch() -> Any:
-    try:
-        return importlib.import_module("torch")
-    except ImportError:
-        raise CheckSkipped("torch is not installed: the extra torch has it.") from None
 
 
 def inputs_are_not_modified(make: Make) -> None:
