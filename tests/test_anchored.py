@@ -26,8 +26,7 @@ class Pair:
         names = [f"class {k}" for k in range(len(text))]
         self.task = crg.Task(names, np.asarray(text, dtype), scale)
         self.adapter = crg.create("anchored", self.task, **options)
-        plain = {key: value for key, value in options.items() if key != "memory"}
-        self.plain = AnchoredOracle(self.task.text_features, scale, **plain)
+        self.plain = AnchoredOracle(self.task.text_features, scale, self.adapter.config)
         self.tolerance = TOLERANCE[dtype]
         self.n_changed = 0  # answers that are not zero-shot's
 

@@ -31,16 +31,7 @@ from crg.results import ledger
 from crg.results.ledger import Ledger
 from crg.results.measurements import predicted_rows
 from crg.results.provenance import make_run
-from crg.results.schema import (
-    Entry,
-    Failure,
-    Gallery,
-    Outline,
-    Result,
-    RunSpec,
-    ShownImage,
-    Source,
-)
+from crg.results.schema import Entry, Failure, Gallery, Outline, Result, RunSpec, ShownImage, Source
 from crg.threads import processors
 from crg.types import InputError
 
