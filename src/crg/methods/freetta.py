@@ -38,9 +38,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from crg.methods.base import Method
-from crg.methods.options import option
-from crg.methods.registry import register
+from crg.methods.registry import Method, option, register
 from crg.ops import normalize, softmax
 from crg.parts.precision import inverse
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
