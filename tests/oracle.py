@@ -154,11 +154,11 @@ class Oracle:
             if float((self.t - self.reference).norm(dim=1).max()) > 1e-3:
                 self.reference = self.t
 
-    def attraction(self, cosine: Tensor) -> Tensor:
+    def attraction(self, cosine: Tensor) -> Any:
         """A(c)."""
         return self.options.lambda1 * torch.exp(-self.options.beta * (1 - cosine))
 
-    def repulsion(self, cosine: Tensor) -> Tensor:
+    def repulsion(self, cosine: Tensor) -> Any:
         """B(c)."""
         return self.options.lambda2 * torch.exp(self.options.beta * (1 - cosine))
 

@@ -9,6 +9,7 @@ import pytest
 import bad_methods as bad
 import crg
 import crg.checks
+from bad_methods import Nearest
 from crg.checks import (
     CHECKS,
     Check,
@@ -22,7 +23,6 @@ from crg.checks import (
 )
 from crg.methods import registry
 from crg.methods.options import build_config
-from outside_methods import Nearest
 
 PAIRS: list[tuple[Check, type[Any]]] = [
     (answers.options_are_documented, bad.NoHelp),

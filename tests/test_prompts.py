@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +20,26 @@ from crg.prompts import (
     make_task,
     read_descriptions,
 )
-from letter_counts import LetterCounts
+from encoding_fakes import HashEncoder
 from sentences import check_refused
 
 NAMES = ["sea_lion", "Red Fox"]
 TEMPLATES = ["a photo of a {}.", "art of the {}."]
 SENTENCES = {"Sea Lion": ["It barks."], "red_fox": ["It is red.", "It runs."]}
+
+
+class LetterCounts(HashEncoder):
+    """Counts of the letters, not scaled, so that scaling shows."""
+
+    def __init__(self, fingerprint: str = "one") -> None:
+        super().__init__("letters", fingerprint)
+        self.width, self.calls = 26, list[list[str]]()
+
+    def encode_texts(self, texts: Sequence[str]) -> Vectors:
+        self.calls.append(list(texts))
+        letters = "abcdefghijklmnopqrstuvwxyz"
+        counts = [[text.lower().count(letter) for letter in letters] for text in texts]
+        return np.asarray(counts, np.float32)
 
 
 def _unit(row: Vectors) -> Vectors:
