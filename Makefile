@@ -23,7 +23,7 @@ help: ## list the commands
 
 demo: $(VENV)/.core ## install what is needed and show the methods at work
 	@$(BIN)/crg demo
-	@echo "Your own images: $(BIN)/crg predict --help. A live page for them: $(BIN)/python -m pip install -c constraints.txt '.[server]', then $(BIN)/crg serve --model mini."
+	@echo "Your own images: $(BIN)/crg predict --help. A live page for them: $(BIN)/python -m pip install -c constraints.txt -e '.[server]', then $(BIN)/crg serve --model mini."
 
 # Style and types are checked beside the tests, which check the layers; what they say comes after.
 test: $(VENV)/.all ## install everything, then lint, types, layers and tests

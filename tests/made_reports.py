@@ -49,6 +49,15 @@ def table() -> Book:
     return book
 
 
+def story_page(folder: Path) -> str:
+    """The page of one method on one dataset, as ``crg demo`` writes it."""
+    book = Book([Variant("crg", "crg")], "learning", sources=(SHAPES,), name="demo")
+    book.add("zero_shot", share(100), share(100))
+    book.add("crg", share(150), share(100))
+    book.records.append(table().records[-1] | {"experiment": "demo"})
+    return page.render([book.read(folder)])
+
+
 def cold_start() -> Book:
     """Methods whose first images are looked at."""
     book = Book(METHODS, "cold_start", name="cold_start", sources=(SHAPES,))

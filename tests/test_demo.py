@@ -1,15 +1,19 @@
-"""``crg demo``: rendered images through every method, a table and a page."""
+"""``crg demo``: rendered images through several methods, a table, a page and a picture."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner, Result
 
 from crg.cli import main
 from crg.features.files import read_features
+from crg.report.figures import PICTURE
+from documents import ROOT
 
 SMALL = ("--images", "64", "--views", "2", "--orders", "2", "--workers", "1")
 
@@ -33,7 +37,9 @@ def test_the_demo_prints_a_table_and_writes_a_page(folder: Path) -> None:
     page = Path("report.html").read_text(encoding="utf-8")
     for method in ("zero_shot", "tda", "dpe", "crg", "anchored"):
         assert method in outcome.stdout and method in page
-    assert "night" in page and "data:image/png" in page
+    assert "fog" in page and "data:image/png" in page
+    for part in ("Win / tie / loss", "Simulated text", "demo.jsonl", "Feature files", "<nav>"):
+        assert part not in page  # nothing that does not apply to one rendered dataset
     assert {path.name for path in folder.iterdir()} == {"report.html", ".report.html.lock"}
 
 
@@ -46,12 +52,47 @@ def test_any_shift_and_methods_make_a_page_that_repeats_itself(folder: Path) -> 
     assert "bare" in Path("report.html").read_text(encoding="utf-8")
 
 
+def test_the_page_opens_with_the_gain_and_what_changed(folder: Path) -> None:
+    """Sentence, large figure, images in true proportion, intervals; numbers as in the table."""
+    words = ("--images", "400", "--views", "1", "--methods", "anchored,crg", "--orders", "1")
+    outcome = demo(*words, "--json", "--picture", "demo.svg")
+    [results] = json.loads(outcome.stdout)["files"].values()
+    page = Path("report.html").read_text(encoding="utf-8")
+    places = [page.index(part) for part in ("<h1>", "the model is right", 'class="large"',
+                                            'class="card', "gain over zero-shot")]  # fmt: skip
+    assert places == sorted(places)
+    shown = [float(each) for each in re.findall(r"right on ([\d.]+)%", page)]
+    means = [100 * results[label]["accuracy"]["mean"] for label in ("zero_shot", "anchored")]
+    assert shown == pytest.approx(means, abs=0.051)
+    corrected, broken = (int(each) for each in re.findall(r'<b class="\w+">(\d+)</b>', page))
+    assert corrected - broken == round(4 * (means[1] - means[0])) > 0
+    better, worse = (page.count(f'class="card {kind}"') for kind in ("better", "worse"))
+    assert better + worse == 16 < corrected + broken
+    assert better == pytest.approx(16 * corrected / (corrected + broken), abs=0.51)
+    picture = Path("demo.svg").read_text(encoding="utf-8")
+    assert f"{corrected} answers corrected, {broken} broken" in picture
+
+
+def test_the_picture_of_the_readme_is_one_that_the_demo_draws(folder: Path) -> None:
+    """A small SVG with images and both curves; another person's file is left alone."""
+    picture = (ROOT / "docs/demo.svg").read_text(encoding="utf-8")
+    assert PICTURE in picture and len(picture) < 300_000
+    tags = [each.tag.rpartition("}")[2] for each in ElementTree.fromstring(picture).iter()]
+    assert tags.count("image") == 8 and "zero_shot" in picture and "anchored" in picture
+    assert "docs/demo.svg" in (ROOT / "README.md").read_text(encoding="utf-8").partition("## ")[0]
+    Path("mine.svg").write_text("<svg/>")
+    outcome = demo("--picture", "mine.svg")
+    assert outcome.exit_code == 2 and "--picture" in outcome.stderr
+    outcome = demo("--methods", "zero_shot", "--picture", "none.svg")
+    assert outcome.exit_code == 2 and "--images" in outcome.stderr
+
+
 def test_images_and_results_can_be_kept(folder: Path) -> None:
     """The store is a feature file, crg report reads the results, only the page is written again."""
     assert demo("--keep", "kept", "--methods", "crg").exit_code == 0
-    features = read_features("kept/night-3-64x2")
+    features = read_features("kept/fog-3-64x2")
     assert (len(features), features.n_views) == (64, 2)
-    kept = [Path("kept/night-3-64x2/image_features.npy"), Path("kept/demo.jsonl")]
+    kept = [Path("kept/fog-3-64x2/image_features.npy"), Path("kept/demo.jsonl")]
     made = [path.stat().st_mtime_ns for path in kept]
     assert demo("--keep", "kept", "--methods", "crg").exit_code == 0
     assert [path.stat().st_mtime_ns for path in kept] == made

@@ -87,7 +87,7 @@ def test_unreadable_images_are_printed() -> None:
     assert refused.exit_code == 2 and "--skip-unreadable" in refused.stderr
     done = encode("files", "--out", "s", "--skip-unreadable")
     assert done.exit_code == 0
-    assert "1 images could not be read" in done.stdout and "dot 13.png: " in done.stdout
+    assert "1 image could not be read" in done.stdout and "dot 13.png: " in done.stdout
 
 
 def test_ctrl_c_says_how_to_continue(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from selenium.webdriver import Chrome
 
 from browsers import SIZES, chromium, complaints, emulate, needs_browser
-from made_reports import every_page
+from made_reports import every_page, story_page
 
 pytestmark = needs_browser
 
@@ -30,6 +31,10 @@ return [...document.querySelectorAll('svg')].filter(svg =>
 LETTERS = """
 return Math.min(...[...document.querySelectorAll('.panel > svg')].map(svg =>
   9 * svg.getBoundingClientRect().width / svg.viewBox.baseVal.width));
+"""
+LARGE = """
+return [...document.querySelectorAll('.large svg')].map(
+  svg => [svg.getBoundingClientRect().width, svg.viewBox.baseVal.width]).filter(each => each[0]);
 """
 
 
@@ -72,4 +77,16 @@ def test_dark_is_dark(browser: Chrome) -> None:
 
 def test_nothing_goes_wrong_in_the_console(browser: Chrome) -> None:
     """The policy of the page forbids nothing that the page itself does."""
+    assert complaints(browser) == []
+
+
+def test_a_story_fills_the_screen(browser: Chrome, tmp_path: Path) -> None:
+    """One large figure as wide as the page, whose letters can be read on a phone too."""
+    (tmp_path / "story.html").write_text(story_page(tmp_path), "utf-8")
+    browser.get((tmp_path / "story.html").as_uri())
+    for size in SIZES.values():
+        emulate(browser, size)
+        [(width, units)] = browser.execute_script(LARGE)
+        assert width > 0.9 * size[0] and width >= units
+        assert browser.execute_script("return document.scrollingElement.scrollWidth") <= size[0]
     assert complaints(browser) == []

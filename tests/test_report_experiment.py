@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from crg import metrics
+from crg.cli import main
 from crg.evaluate import run
 from crg.report.experiment import read_experiments
 from crg.report.page import render
@@ -288,6 +290,8 @@ def test_the_same_runs_are_shown_once(tmp_path: Path) -> None:
     text = render(read_experiments(paths))
     assert re.findall(r'<section id="(\w+)"', text) == ["one", "three", "rules"]
     assert "shown once: Title two" in text
+    words = ["report", *map(str, paths), "--out", str(tmp_path / "page.html")]
+    assert "shows 2 experiments." in CliRunner().invoke(main, words).stderr
 
 
 MINE, BASE = [share(120, first=10 * seed) for seed in range(5)], share(100)

@@ -49,7 +49,8 @@ def test_sigterm_finishes_what_was_accepted(tmp_path: Path) -> None:
                 assert b" 200 " in watcher.recv(4096)
                 code, said = server.stop()
             assert code == 0 and "Traceback" not in said
-            assert len(list((tmp_path / "states").rglob("*.crg"))) == 3
+            saved = {each.parent for each in (tmp_path / "states").rglob("*.crg")}
+            assert len(saved) >= CONFIG["max_loaded"]  # all that were in memory
             server.start("--port", str(server.port))
         check_all(tmp_path, server, senders, at_least=20)
 

@@ -141,6 +141,15 @@ def test_readme_shows_both_ways_in() -> None:
     assert ["make", "demo"] in shown and ["make", "test"] in shown
 
 
+def test_the_first_example_shows_a_gain(capsys: pytest.CaptureFixture[str]) -> None:
+    """It ends with about the numbers that its last comment says, adaptation well ahead."""
+    block = code_blocks(ROOT / "README.md", "python")[0]
+    exec(block, {})
+    printed, said = ([int(each) for each in re.findall(r"\d+", text.splitlines()[-1])]
+                     for text in (capsys.readouterr().out, block))  # fmt: skip
+    assert printed == pytest.approx(said, abs=4) and printed[1] > printed[0] + 20
+
+
 def test_the_container_runs_what_is_documented() -> None:
     """The image starts the service with existing options, unprivileged, on its volume."""
     lines = (ROOT / "Dockerfile").read_text().splitlines()

@@ -31,7 +31,7 @@ def library(name: str, extra: str) -> Any:
 
 def install(extra: str) -> str:
     """Say how to install an extra from a clone; crg is not on PyPI."""
-    return f"in the clone of crg, run python -m pip install -c constraints.txt '.[{extra}]'"
+    return f"in the clone of crg, run python -m pip install -c constraints.txt -e '.[{extra}]'"
 
 
 def first_line(error: BaseException) -> str:

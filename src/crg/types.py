@@ -69,6 +69,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
+def counted(n: int, noun: str) -> str:
+    """A number of things, such as ``1 view`` or ``2 views``."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
 def listed(names: Sequence[str], most: int = 5) -> str:
     """Names in a sentence: the first few, and how many more there are.
 

@@ -25,8 +25,8 @@ from crg.results.schema import ENOUGH_ORDERS, Setting
 from crg.suggest import nearest
 from crg.types import InputError
 
-Figure: TypeAlias = Literal["table", "purity", "waterfall", "sweep", "heat", "noise", "streams",
-                            "cold_start", "shots"]  # fmt: skip
+Figure: TypeAlias = Literal["table", "learning", "purity", "waterfall", "sweep", "heat", "noise",
+                            "streams", "cold_start", "shots"]  # fmt: skip
 PUBLISHED = "published"
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
 CountOrNone: TypeAlias = Annotated[int, Meta(ge=0)]

@@ -1,7 +1,7 @@
 """Running an experiment: only missing runs, each written as soon as it is done.
 
-The gallery shows images on which methods disagree. Predictions are kept with every run, so
-nothing is run again; only a few images are drawn or read.
+The gallery shows images that some methods get right and others wrong. Predictions are kept with
+every run, so nothing is run again; only a few images are drawn or read.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import io
-import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +37,7 @@ from crg.types import InputError
 # Rows of these methods with their default options.
 SHOWN_METHODS = ("zero_shot", "tda", "dpe", "crg", "anchored")
 SIDE = 72  # pixels
-MOST = 12  # images per source
+MOST = 16  # images per source
 
 Numbers = np.ndarray[Any, Any]
 
@@ -112,7 +111,7 @@ def _outcomes(
 def galleries(
     outline: Outline, runs: Mapping[str, Result], root: Path | None = None
 ) -> list[Gallery]:
-    """One line per source that has images on which its rows disagree."""
+    """One line per source that has images which only some of its rows get right."""
     made = []
     for number, source in enumerate(outline.sources):
         answers = _answers(outline, number, runs)
@@ -126,25 +125,35 @@ def galleries(
 
 def _answers(outline: Outline, source: int, runs: Mapping[str, Result]) -> dict[str, Numbers]:
     """By label of a row its answers in the first order of the first setting."""
-    found = {}
+    found, rows = {}, _rows_of_gallery(outline)
     for cell in outline.cells:
-        row = outline.rows[cell.row]
         is_first = cell.source == source and cell.setting == 0 and cell.seed == outline.seeds[0]
         run = runs.get(cell.key or "") if is_first else None
-        if row.method in SHOWN_METHODS and not row.options and run and "predicted" in run.metrics:
-            found[row.label] = predicted_rows(run.metrics)
+        if cell.row in rows and run and "predicted" in run.metrics:
+            found[outline.rows[cell.row].label] = predicted_rows(run.metrics)
     return found
+
+
+def _rows_of_gallery(outline: Outline) -> list[int]:
+    """The numbers of the rows to show: where the figure is learning, zero-shot and the first."""
+    rows = list(enumerate(outline.rows))
+    if outline.figure == "learning":
+        first = next((n for n, row in rows if not row.is_baseline), None)
+        return [n for n, row in rows if row.is_baseline or n == first]
+    return [n for n, row in rows if row.method in SHOWN_METHODS and not row.options]
 
 
 def _shown(
     features: Features, answers: Mapping[str, Numbers], images: Mapping[str, ImageSource]
 ) -> tuple[ShownImage, ...]:
-    together = np.stack(list(answers.values()))
-    differ = (together != together[0]).any(axis=0) & (together >= 0).all(axis=0)
-    ids = features.sample_ids
-    rows = [int(row) for row in np.flatnonzero(differ) if str(ids[int(row)]) in images]
-    names, labels = features.task.class_names, features.labels
+    names, labels, ids = features.task.class_names, features.labels, features.sample_ids
     assert labels is not None  # or there would be no metrics
+    together = np.stack(list(answers.values()))
+    right = together == labels
+    differ = right.any(axis=0) & ~right.all(axis=0) & (together >= 0).all(axis=0)
+    rows = [int(row) for row in np.flatnonzero(differ) if str(ids[int(row)]) in images]
+    rows.sort(key=lambda row: right[:, row].tolist())  # so that an even choice is proportional
+    count = min(MOST, len(rows))
     return tuple(
         ShownImage(
             id=str(ids[row]),
@@ -152,7 +161,7 @@ def _shown(
             truth=names[labels[row]],
             answers={label: names[given[row]] for label, given in answers.items()},
         )
-        for row in rows[:: math.ceil(len(rows) / MOST) or 1]  # from all parts of the file
+        for row in (rows[(2 * n + 1) * len(rows) // (2 * count)] for n in range(count))
     )
 
 

@@ -22,7 +22,7 @@ from crg.encoding.variations import Variations
 from crg.features.files import load_with_classes
 from crg.images.views import Augment, Recipe
 from crg.prompts import Mode
-from crg.types import InputError
+from crg.types import InputError, counted
 
 _SHOWN = 20  # images that were left out
 _PATH = click.Path(path_type=Path)
@@ -169,11 +169,11 @@ def _shown(stack: contextlib.ExitStack) -> Callable[[EncodingProgress], None]:
 
 def _print(summary: EncodingSummary, state: str) -> None:
     click.echo(
-        f"{summary.folder} {state}: {summary.n_images} images, {summary.n_views} views each, "
-        f"{summary.width} wide."
+        f"{summary.folder} {state}: {counted(summary.n_images, 'image')}, "
+        f"{counted(summary.n_views, 'view')} each, {summary.width} wide."
     )
     if summary.skipped:
-        click.echo(f"{len(summary.skipped)} images could not be read and were left out:")
+        click.echo(f"{counted(len(summary.skipped), 'image')} could not be read, left out:")
     for name, reason in summary.skipped[:_SHOWN]:
         click.echo(f"  {name}: {reason}")
     if len(summary.skipped) > _SHOWN:

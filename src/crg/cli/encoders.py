@@ -60,7 +60,7 @@ def _list(pattern: str | None, as_json: bool) -> None:
     table = Table("--model", "weights", "on this machine", "to install")
     for row in rows:
         here = {True: "yes", False: "no", None: ""}[row.here]
-        extra = f"pip install '.[{row.needs}]'" if row.needs else ""
+        extra = f"pip install -e '.[{row.needs}]'" if row.needs else ""
         table.add_row(Text(row.name), Text(row.source), here, Text(extra))
     output().print(table, *(_HINTS if pattern is None else ()), sep="\n")
 

@@ -10,6 +10,7 @@ import click
 from crg.atomic import check_ours, locked, locked_folder, replacing
 from crg.cli.shared import FILE, FOLDER, note
 from crg.results.papers import with_papers
+from crg.types import counted
 
 PAGE = Path("report.html")
 _MARKDOWN, _LATEX = "## {}\n\nLines are those of {}.", "% {}, lines of {}"
@@ -72,12 +73,12 @@ def report(
             text = layout.whole_text(experiments, tables.to_latex, _LATEX)
             _write(latex, f"{_LATEX_MARK}\n\n{text}")
         if figures:
-            count = len(save_pdf(experiments, figures))
-            click.echo(f"{figures} holds {count} figures.", err=True)
+            count = counted(len(save_pdf(experiments, figures)), "figure")
+            click.echo(f"{figures} holds {count}.", err=True)
         if target:
             page.write(experiments, target)
-            many = "s" if len(experiments) > 1 else ""
-            click.echo(f"{target} shows {len(experiments)} experiment{many}.", err=True)
+            count = counted(len(page.distinct(experiments)), "experiment")
+            click.echo(f"{target} shows {count}.", err=True)
 
 
 def _write(path: Path, text: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -47,6 +47,8 @@ class Contrast:
     against: str  # label of the other one
     interval: Interval
     verdict: str = ""  # "better" or "worse" where the difference is significant
+    corrected: int = 0  # errors of the other one in the first order
+    broken: int = 0  # its correct answers in the first order
 
     @property
     def mark(self) -> str:
@@ -87,7 +89,10 @@ def contrast(
         return None
     interval = metrics.paired_interval(mine, theirs, seen)
     n_orders = n_all if one.for_all_orders and other.for_all_orders else len(seeds)
-    return judged(label, interval, n_orders, int(seen.sum(axis=1).min()))
+    first, other_first = mine[0] & seen[0], theirs[0] & seen[0]
+    found = judged(label, interval, n_orders, int(seen.sum(axis=1).min()))
+    corrected, broken = int((first & ~other_first).sum()), int((other_first & ~first).sum())
+    return replace(found, corrected=corrected, broken=broken)
 
 
 def judged(label: str, interval: Interval, n_orders: int, n_images: int) -> Contrast:
@@ -153,6 +158,7 @@ def figures_of(runs: Sequence[Result], once: bool) -> dict[str, Any]:
         "peak_bytes": max((each.get("peak_bytes") or 0 for each in own), default=0) or None,
         "reliability": _reliability(own),
         "learning": _learning(runs, once),
+        "baseline_learning": _learning(runs, once, "zero_shot"),
         "purity_over_time": _purity_over_time(own),
     }
 
@@ -172,13 +178,13 @@ def _reliability(own: Iterable[Mapping[str, Any]]) -> tuple[tuple[int, float, fl
     )
 
 
-def _learning(runs: Sequence[Result], once: bool) -> Curve:
+def _learning(runs: Sequence[Result], once: bool, which: Which = "metrics") -> Curve:
     """Running accuracy at about sixty positions, from the twentieth image on.
 
     For a method that is run once it is flat: in random order, every part of the stream has the
     expected accuracy of the whole.
     """
-    streams = _streams(runs, "metrics")
+    streams = _streams(runs, which)
     length = min(map(len, streams), default=0)
     if not length:
         return ()

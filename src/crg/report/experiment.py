@@ -63,6 +63,7 @@ class MethodResult:
     peak_bytes: int | None = None
     reliability: tuple[tuple[int, float, float], ...] = ()  # count, confidence, accuracy
     learning: Curve = ()  # running accuracy against images seen
+    baseline_learning: Curve = ()  # that of zero-shot in the same orders
     purity_over_time: Curve = ()
     first_gain: Mapping[int, Contrast] = field(default_factory=dict)  # over the first n images
     reported: Reported | None = None  # the accuracy that papers print
@@ -89,6 +90,12 @@ class Comparison:
     def of(self, label: str) -> MethodResult:
         """The result of a method by its label."""
         return next(each for each in self.results if each.row.label == label)
+
+    def pair(self) -> tuple[MethodResult, MethodResult] | None:
+        """Zero-shot and the first other method; None unless both were measured."""
+        base = next((each for each in self.results if each.row.is_baseline and each.accuracy), None)
+        first = next((each for each in self.results if each.gain), None)
+        return (base, first) if base and first else None
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ caption. Text and axes take the colour of the page around them, so that figures 
 
 from __future__ import annotations
 
+import base64
 import html
 import io
 import re
@@ -19,16 +20,23 @@ import numpy as np
 
 from crg.atomic import check_ours, make_folder, replacing
 from crg.extras import library
+from crg.images.reading import read_image
 from crg.report.contrasts import Point
 from crg.report.experiment import Comparison, Experiment, MethodResult
 from crg.report.layout import row_name, sources_name
-from crg.results.schema import Outline, Variant
+from crg.results.schema import Outline, ShownImage, Variant
+from crg.types import InputError
 
 COLD_START = 500  # images
 CREATOR = "crg report"  # marks our PDF files
 PDF_MARK = f"/Creator ({CREATOR})".encode()
+PICTURE = "crg demo: images that adaptation corrects, and running accuracy"  # marks our pictures
+_STYLE = ("<style>svg{color:#1c2430;background:#fff;font-family:system-ui,sans-serif}@media "
+          "(prefers-color-scheme:dark){svg{color:#e6e9ee;background:#14181e}}</style>")  # fmt: skip
 _INK = "#1a2b3c"  # becomes the colour of the page's text
 _INCHES = (4.2, 2.9)
+WIDE = (10.0, 3.8)  # inches of a figure that fills a wide screen
+_STEADY = 50  # images after which the running accuracy is drawn: before, it is mostly noise
 _ENOUGH_ANSWERS = 20  # of similar confidence, for their accuracy to be drawn
 
 CAPTIONS = {
@@ -36,6 +44,8 @@ CAPTIONS = {
     "waterfall": "Ablation: gain over zero-shot in percentage points with its 95% interval.",
     "noise": "Accuracy against the fraction of wrong labels among cache insertions; bars are one "
              "standard deviation over stream orders.",
+    "learning": "Running accuracy: the fraction of correct answers so far, in the same stream "
+                "orders; bands are one standard deviation over orders.",
     "cold_start": f"Cold start: running accuracy over the first {COLD_START} images; bands are one "
                   "standard deviation over stream orders.",
     "streams": "Gain over zero-shot per setting in percentage points with its 95% interval.",
@@ -105,14 +115,16 @@ def styles_of(rows: Iterable[Variant]) -> dict[str, LineStyle]:
     return styles
 
 
-def drawings_of(experiment: Experiment, kind: str | None = None) -> list[tuple[str, Any]]:
+def drawings_of(
+    experiment: Experiment, kind: str | None = None, inches: tuple[float, float] = _INCHES
+) -> list[tuple[str, Any]]:
     """The figure that answers the question of an experiment: title and plot per dataset."""
     kind = kind or experiment.outline.figure
     draw = _KINDS.get(kind, _gains)
     styles = styles_of(experiment.outline.rows)
     made = []
     for comparisons in experiment.by_source().values():
-        figure, axes = _canvas()
+        figure, axes = _canvas(inches)
         if draw(axes, experiment.outline, comparisons, styles):
             made.append((sources_name(comparisons), figure))
     return made
@@ -131,6 +143,36 @@ def save_pdf(experiments: Iterable[Experiment], folder: Path) -> list[Path]:
             with replacing(paths[-1]) as partial:
                 figure.savefig(partial, format="pdf", metadata=facts)
     return paths
+
+
+def picture(experiment: Experiment) -> str:
+    """An SVG file: images that the first method corrects, beside the running accuracy."""
+    [comparison] = experiment.comparisons
+    _, first = comparison.pair() or (None, None)
+    images = {image.truth: image for image in experiment.gallery.get(comparison.source.name, ())
+              if first and image.answers.get(first.row.label) == image.truth}  # fmt: skip
+    if first is None or first.gain is None or not images:
+        raise InputError("No answer was corrected, so there is no picture: render more --images.")
+    figure, axes = _canvas((9.0, 3.5))
+    grid = figure.add_gridspec(4, 3, width_ratios=(1, 1, 1.35))
+    axes.set_subplotspec(grid[:, 2])
+    _learning(axes, experiment.outline, [comparison], styles_of(experiment.outline.rows))
+    for place, image in enumerate(list(images.values())[:8]):
+        _card(figure.add_subplot(grid[place % 4, place // 4]), image)
+    said = f"{first.gain.corrected} answers corrected, {first.gain.broken} broken"
+    figure.suptitle(f"✗ zero-shot   ✓ adapted: {said}", x=0.01, ha="left", fontsize=9, color=_INK)
+    return to_svg(figure, PICTURE).replace("<defs>", f"{_STYLE}<defs>", 1)
+
+
+def _card(axes: Any, image: ShownImage) -> None:
+    """An image, and beside it zero-shot's wrong answer above the right one."""
+    axes.imshow(read_image(base64.b64decode(image.png)), interpolation="none")
+    axes.set_axis_off()
+    axes.set_anchor("W")
+    [wrong] = {*image.answers.values()} - {image.truth}
+    for y, text in ((0.7, f"✗ {wrong}"), (0.28, f"✓ {image.truth}")):
+        axes.text(1.06, y, textwrap.fill(text, 26), transform=axes.transAxes, va="center",
+                  fontsize=8, color=_INK, in_layout=False)  # fmt: skip
 
 
 def to_svg(figure: Any, label: str) -> str:
@@ -156,10 +198,10 @@ def to_svg(figure: Any, label: str) -> str:
     return svg.replace("<svg", f'<svg role="img" aria-label="{html.escape(label)}"', 1).strip()
 
 
-def _canvas() -> tuple[Any, Any]:
+def _canvas(inches: tuple[float, float]) -> tuple[Any, Any]:
     look: Any = dict.fromkeys(_INKED, _INK) | _PLAIN
     with library("matplotlib", "report").rc_context(look):
-        figure = library("matplotlib.figure", "report").Figure(_INCHES, layout="constrained")
+        figure = library("matplotlib.figure", "report").Figure(inches, layout="constrained")
         axes = figure.add_subplot()
     axes.grid(alpha=0.2, linewidth=0.6)
     axes.set_axisbelow(True)
@@ -262,16 +304,37 @@ def _curves(curve: Callable[[MethodResult], Iterable[Point]], title: str) -> _Dr
 
     def draw(axes: Any, outline: Outline, group: _Group, styles: _Styles) -> bool:
         for each in group[0].results:
-            style, points = styles[each.row.label], np.array(list(curve(each)))
-            if len(points):
-                x, mean, std = points.T * [[1], [100], [100]]
-                axes.plot(x, mean, label=each.row.label, **style.line())
-                band = {"color": style.colour, "alpha": 0.12, "linewidth": 0}
-                axes.fill_between(x, mean - std, mean + std, **band)
+            _band(axes, list(curve(each)), styles[each.row.label], each.row.label)
         axes.set(xlabel="images seen", ylabel=title)
         return bool(axes.lines)
 
     return draw
+
+
+def _band(axes: Any, points: Sequence[Point], style: LineStyle, label: str) -> None:
+    if points:
+        x, mean, std = np.array(points).T * [[1], [100], [100]]
+        axes.plot(x, mean, label=label, **style.line())
+        band = {"color": style.colour, "alpha": 0.12, "linewidth": 0}
+        axes.fill_between(x, mean - std, mean + std, **band)
+
+
+def _learning(axes: Any, outline: Outline, group: _Group, styles: _Styles) -> bool:
+    """Running accuracy of zero-shot and of the first method, named at the ends of the lines."""
+    base, first = group[0].pair() or (None, None)
+    if base is None or first is None or not first.baseline_learning:
+        return False
+    curves = {base.row.label: first.baseline_learning, first.row.label: first.learning}
+    top = max(curves, key=lambda label: curves[label][-1][1])
+    for label, points in curves.items():
+        x, mean, _ = points[-1]
+        shown = [point for point in points if point[0] >= min(_STEADY, x)]
+        _band(axes, shown, styles[label], label)
+        axes.annotate(f"{textwrap.shorten(label, 20)}\n{100 * mean:.1f}%", (x, 100 * mean), (6, 0),
+                      textcoords="offset points", va="bottom" if label == top else "top",
+                      color=_INK)  # fmt: skip
+    axes.set(xlabel="images seen", ylabel="running accuracy, %", xmargin=0)
+    return True
 
 
 def _reliability(axes: Any, outline: Outline, group: _Group, styles: _Styles) -> bool:
@@ -321,6 +384,7 @@ _KINDS: Mapping[str, _Draw] = {
     "waterfall": _gains,
     "noise": _settings,
     "streams": _streams,
+    "learning": _learning,
     "cold_start": _curves(
         lambda each: (point for point in each.learning if point[0] <= COLD_START),
         "running accuracy, %",

@@ -22,6 +22,7 @@ from crg.report.tables import (
 )
 from crg.results.schema import Source, Variant
 from crg.streams import SHUFFLED
+from crg.types import counted
 
 
 def row_name(row: Variant) -> str:
@@ -68,9 +69,9 @@ def _table(results: Sequence[MethodResult], names: Sequence[str], title: str) ->
     return Table(columns, tuple(rows), title, best).without_empty_columns()
 
 
-def comparison_table(comparison: Comparison, figure: str = "table") -> Table:
+def comparison_table(comparison: Comparison, figure: str = "table", has_file: bool = True) -> Table:
     """All figures of all methods on one dataset in one setting."""
-    unused = ("remark", "rival" if figure == "waterfall" else "step")
+    unused = ["remark", "rival" if figure == "waterfall" else "step", *["lines"] * (not has_file)]
     shown = [each for each in comparison.results if each.accuracy]
     title = f"{source_name(comparison.source)}: {comparison.n_scored} images scored"
     numbers = [each.reported for each in shown if each.reported]
@@ -88,17 +89,13 @@ def short_table(comparison: Comparison) -> Table:
 def short_tables(experiment: Experiment) -> list[Table]:
     """A short table per dataset and setting; the title counts images, classes and orders."""
     several = len(experiment.outline.settings) > 1
-    orders, tables = _counted(len(experiment.outline.seeds), "order"), []
+    orders, tables = counted(len(experiment.outline.seeds), "order"), []
     for each in experiment.comparisons:
         table, source = short_table(each), each.source
         setting = f", {each.setting.label}" if several else ""
-        facts = f"{_counted(source.n_samples, 'image')}, {source.n_classes} classes, {orders}"
+        facts = f"{counted(source.n_samples, 'image')}, {source.n_classes} classes, {orders}"
         tables.append(replace(table, title=f"{table.title}{setting}: {facts}"))
     return tables
-
-
-def _counted(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def summary(experiment: Experiment) -> dict[str, Any]:
@@ -187,7 +184,7 @@ def tables_of(experiment: Experiment) -> list[Table]:
         if len(comparisons) > 1:
             tables.append(settings_table(comparisons))
         else:
-            tables.append(comparison_table(comparisons[0], figure))
+            tables.append(comparison_table(comparisons[0], figure, bool(experiment.path)))
         if figure == "cold_start":
             tables += filter(None, map(first_table, comparisons))
     return tables

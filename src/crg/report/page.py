@@ -43,17 +43,40 @@ def render(experiments: Sequence[Experiment], title: str = TITLE) -> str:
         generator=GENERATOR,
         style=package.joinpath("style.css").read_text("utf-8"),
         title=title,
+        story=_story(shown),
         facts=_facts(shown),
         main=layout.main_tables(shown),
-        tally=layout.tally_table(shown),
+        tally=layout.tally_table(shown) if sum(len(e.comparisons) for e in shown) > 1 else None,
         sections=[_section(each) for each in shown],
         same=same,
+        flagged=any(source.text_flag for each in shown for source in each.outline.sources),
         versions=_versions(shown),
         enough_orders=ENOUGH_ORDERS,
         enough_images=ENOUGH_IMAGES,
         source_name=layout.source_name,
+        row_name=layout.row_name,
     )
     return text.lstrip()
+
+
+def _story(experiments: Sequence[Experiment]) -> dict[str, Any] | None:
+    """The opening of a page about learning on one dataset; None for other pages."""
+    found = [(e, c) for e in experiments for c in e.comparisons if e.outline.figure == "learning"]
+    if len(found) != 1 or len(experiments) > 1:
+        return None
+    [(experiment, comparison)] = found
+    drawn, pair = figures.drawings_of(experiment, inches=figures.WIDE), comparison.pair()
+    if not drawn or pair is None:
+        return None
+    return {
+        "pair": pair,
+        "comparison": comparison,
+        "images": [each for each in experiment.gallery.get(comparison.source.name, ())
+                   if pair[1].row.label in each.answers],
+        "wide": figures.to_svg(drawn[0][1], "running accuracy, wide"),
+        "gains": _figure(experiment, "table"),
+        "table": replace(layout.short_table(comparison), title=""),
+    }  # fmt: skip
 
 
 def _section(experiment: Experiment) -> dict[str, Any]:
