@@ -30,11 +30,9 @@ class Nearest(Method):
         queue_size: int = option(4, "slots per queue", at_least=1)
 
     def reset(self) -> None:
-        """Start from the text features."""
         self.cache = Cache(self.task.text_features, self.config.queue_size, seeded=True)
 
     def step(self, sample: Sample) -> Prediction:
-        """Offer the image to the nearest class, then predict it."""
         feature = sample.views[0, :]
         nearness = self.task.text_features @ feature
         label = int(array_namespace(nearness).argmax(nearness))

@@ -180,14 +180,6 @@ def test_arrays(dtype: Any, shape: tuple[int, ...]) -> None:
     assert image.size == (5, 4) and image.getpixel((4, 3)) == (255, 255, 255)
 
 
-def test_array_values() -> None:
-    """Bytes stay as they are, in whatever order they lie; booleans are black and white."""
-    values = np.arange(60, dtype=np.uint8).reshape(4, 5, 3)
-    assert same(read_image(values), values)
-    assert same(read_image(values[::-1, ::2]), values[::-1, ::2])
-    assert read_image(np.array([[True, False]])).getpixel((0, 0)) == (255, 255, 255)
-
-
 @pytest.mark.parametrize(
     "values",
     [
@@ -204,7 +196,11 @@ def test_wrong_arrays(values: Any) -> None:
 
 
 def test_drawn_images_and_those_that_are_ready() -> None:
-    """Whatever can draw itself is drawn, and an upright RGB image is handed back itself."""
+    """Whatever can draw itself is drawn; bytes and upright RGB images stay as they are."""
+    values = np.arange(60, dtype=np.uint8).reshape(4, 5, 3)
+    assert same(read_image(values), values)
+    assert same(read_image(values[::-1, ::2]), values[::-1, ::2])
+    assert read_image(np.array([[True, False]])).getpixel((0, 0)) == (255, 255, 255)
     dot = SimpleNamespace(draw=lambda: Image.new("L", (3, 2), 9))
     assert read_image(dot).getpixel((0, 0)) == (9, 9, 9)
     image = gradient(4, 4)

@@ -52,14 +52,10 @@ def test_it_runs_without_torch() -> None:
     assert done.stdout.split() == ["True", "True"]
 
 
-def test_held_out_combinations_are_recognised() -> None:
-    """Zero-shot on clean images of combinations never seen in training is above 85%."""
-    assert _accuracy(None, 1) > 0.85
-
-
 @pytest.mark.parametrize("shift", ["sketch", "night", "noise"])
-def test_shifts_are_harder(shift: str) -> None:
-    """Shifted images are recognised clearly less often, but better than by chance."""
+def test_held_out_combinations_are_recognised(shift: str) -> None:
+    """Of clean images never seen in training over 85%; of shifted ones fewer, but not by chance."""
+    assert _accuracy(None, 1) > 0.85
     assert 0.1 < _accuracy(shift, 5) < _accuracy(None, 1) - 0.1
 
 

@@ -46,7 +46,6 @@ class FirstImages(Method):
         """There is no state."""
 
     def step(self, sample: Sample) -> Prediction:
-        """The largest cosine with an image of each class."""
         few = self.task.resources[FEW]
         logits = np.full(self.task.n_classes, -1.0)
         np.maximum.at(logits, list(few.labels), few.features @ sample.views[0])

@@ -61,14 +61,6 @@ def test_sources_are_drawable_and_can_be_sent_away() -> None:
     assert image.tobytes() == source.draw().tobytes()
 
 
-def test_fingerprints_tell_sets_apart() -> None:
-    """Another shift, severity or seed is another set; the same is the same."""
-    sets = [("fog", 1, 0), ("fog", 2, 0), ("fog", 1, 1), ("blur", 1, 0), (None, 1, 0)]
-    prints = {shape_images(shift, grade, 3, seed).fingerprint() for shift, grade, seed in sets}
-    assert len(prints) == len(sets)
-    assert shape_images("fog", 1, 3, 0).fingerprint() in prints
-
-
 def test_held_out_combinations_never_occur_in_training() -> None:
     """No training image shows one and no caption names one, but each word occurs, truly."""
     assert not set(held_out_things()) & set(training_things())
@@ -88,21 +80,17 @@ def test_held_out_combinations_never_occur_in_training() -> None:
 
 @pytest.mark.parametrize("shift", SHIFTS)
 def test_shifts_are_graded(shift: str) -> None:
-    """Each grade of a shift leads farther away from the clean images."""
+    """Each grade leads farther away from the clean images, and shows the same scenes."""
     clean = _stack(shape_images(None, 1, 24, 0))
     away = [
         float(np.abs(_stack(shape_images(shift, grade, 24, 0)) - clean).mean())
         for grade in SEVERITIES
     ]
     assert away == sorted(away) and away[0] > 2 and away[-1] > 1.3 * away[0]
-
-
-def test_a_shift_keeps_the_scene() -> None:
-    """Image by image, the shifted set shows what the clean one shows."""
-    clean, shifted = shape_images(None, 1, 8, 5), shape_images("blur", 4, 8, 5)
-    assert clean.labels == shifted.labels
-    scenes: list[list[Any]] = [[s.scene() for s in each.sources] for each in (clean, shifted)]  # type: ignore[union-attr]
-    assert scenes[0] == scenes[1]
+    sets = shape_images(None, 1, 8, 5), shape_images(shift, 4, 8, 5), shape_images(shift, 5, 8, 5)
+    scenes: list[list[Any]] = [[s.scene() for s in each.sources] for each in sets]  # type: ignore[union-attr]
+    assert scenes[0] == scenes[1] == scenes[2] and sets[0].labels == sets[1].labels
+    assert len({each.fingerprint() for each in sets}) == 3
 
 
 def test_wrong_requests_are_refused() -> None:
