@@ -69,7 +69,7 @@ def test_writing_and_reading_gives_the_same(
     np.testing.assert_array_equal(again.image_features, images)
     np.testing.assert_allclose(again.task.text_features, task.text_features, rtol=1e-6)
     for kept in (again.labels, again.few_labels):
-        np.testing.assert_array_equal(kept, labels)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(kept, labels)
     computed_in = np.float64 if dtype is np.float64 else np.float32
     assert again.views(0).dtype == again.task.text_features.dtype == computed_in
 

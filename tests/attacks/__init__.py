@@ -1,12 +1,11 @@
 """Home-made attacks, in families, each case repeatable by its seed."""
 
-from attacks.arrays import odd_arrays
 from attacks.base import Family as Family
 from attacks.files import corrections, descriptions, designs, features, results, stores
 from attacks.images import hostile_images
 from attacks.processes import killed_bench, killed_predict, two_compares, two_predicts
 from attacks.resumes import full_disk, odd_names, resumed
-from attacks.states import damaged, edited_state, odd_options
+from attacks.states import damaged, edited_state, odd_arrays, odd_options
 
 FAMILIES = (
     Family("damaged-states", damaged, 1000),
