@@ -100,10 +100,6 @@ def test_every_check_has_a_culprit_and_states_itself() -> None:
     untested = {check.__name__ for check in CHECKS} - {check.__name__ for check, _ in PAIRS}
     assert untested == {"unknown_options_are_refused"}  # has its own test below
     assert all((check.__doc__ or "").strip().endswith(".") for check in CHECKS)
-
-
-def test_unknown_options_accepted_in_silence_are_caught() -> None:
-    """A maker that swallows options it does not know fails the check."""
     with pytest.raises(CheckFailed, match="in silence"):
         run_check(
             answers.unknown_options_are_refused, "it", lambda task, /, **_: crg.create("tda", task)

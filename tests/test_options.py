@@ -94,17 +94,13 @@ def test_every_preset_is_allowed(method: str) -> None:
 
 
 def test_a_preset_sets_what_is_not_given() -> None:
-    """It is used where asked for, options beside it win, and a record holds what it stands for."""
+    """Options beside it win, a record holds what it stands for, and an unknown one is refused."""
     plain, tuned = crg.create("tda", TASK), crg.create("tda", TASK, preset="published/dtd")
     assert plain.config.positive_sharpness == 5.0 and tuned.config.positive_sharpness == 3.0
     adapter = crg.create("dpe", TASK, preset="published/dtd", beta=9.0)
     assert (adapter.config.beta, adapter.config.align) == (9.0, 0.2)
     options = typed_options("tda", {"preset": "published/eurosat"})
     assert options == {"positive_weight": 4.0, "positive_sharpness": 8.0}
-
-
-def test_unknown_presets_are_refused() -> None:
-    """A preset that a method does not have is refused with those it has."""
     with refused_in_one_sentence("published/dtd"):
         crg.create("tda", TASK, preset="published/mnist")
     with refused_in_one_sentence("none"):

@@ -68,14 +68,10 @@ def test_features_are_what_the_field_computes(mode: Mode, prompts: list[list[str
 
 
 def test_a_long_prompt_weighs_no_more_than_a_short_one() -> None:
-    """Prompts are averaged at unit length; raw features would give another direction."""
+    """Prompts are averaged at unit length; each is encoded once, and many come in several calls."""
     texts = ["aaaaaaaaaaaa", "b"]
     features = encode_classes(LetterCounts(), ["x"], [], {"x": texts}, "descriptions", None)
     np.testing.assert_allclose(features[0, :2], [0.5**0.5, 0.5**0.5], rtol=1e-6)
-
-
-def test_each_sentence_is_encoded_once_and_in_batches() -> None:
-    """Prompts that classes share are not repeated, and many prompts come in several calls."""
     encoder = LetterCounts()
     names = [f"thing {'a' * n}" for n in range(1, 301)]
     shared = {name: ["Shared.", f"Its name has {len(name)} letters."] for name in names}

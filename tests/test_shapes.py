@@ -44,16 +44,12 @@ def test_a_longer_series_begins_like_a_shorter() -> None:
 
 
 def test_the_set_is_complete() -> None:
-    """Ids are distinct and descriptive, classes equally frequent, templates have one gap."""
+    """Ids are distinct, classes equally frequent, and sources draw the same RGB after pickling."""
     images = shape_images("night", 3, 2 * N_CLASSES, 0)
     assert images.ids[17] == "night-3/00017" and len(set(images.ids)) == len(images)
     assert np.bincount(np.array(images.labels)).tolist() == [2] * N_CLASSES
     assert all(template.count("{}") == 1 for template in images.templates)
     assert shape_images(None, 1, 1, 0).ids == ("clean/00000",)
-
-
-def test_sources_are_drawable_and_can_be_sent_away() -> None:
-    """A source draws RGB of the right size, also after pickling."""
     source = shape_images("sketch", 5, 1, 0).sources[0]
     assert isinstance(source, Drawable)
     image = pickle.loads(pickle.dumps(source)).draw()
