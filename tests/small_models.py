@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import importlib.util
 import json
 import logging
 import shutil
@@ -12,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from PIL import Image
 
+from crg.extras import library
 from crg.images.preprocessing import Pixels, Preprocessing
-from torchvision_operators import open_clip
 
 _TEXT = {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2}
 MODELS: dict[str, dict[str, Any]] = {
@@ -31,6 +33,13 @@ MODELS: dict[str, dict[str, Any]] = {
                      "proj_bias": True, "pool_type": "last",
                      "tokenizer_kwargs": {"clean": "canonicalize"}}},
 }  # fmt: skip
+
+
+def open_clip() -> Any:
+    """The module open_clip; the test is skipped where it is not installed."""
+    if importlib.util.find_spec("open_clip") is None:
+        pytest.skip("open_clip is not installed: install crg-tta[openclip]")
+    return library("open_clip", "openclip")
 
 
 @functools.cache

@@ -51,13 +51,15 @@ def test_step_many_names_the_image_and_takes_none() -> None:
     adapter, untouched = crg.create("crg", TASK), crg.create("crg", TASK)
     broken = STREAM.copy()
     broken[2, 0, 3] = np.nan
-    check_refused("image 2 of the stream", adapter.step_many, broken)
+    check_refused("image 3 of the stream", adapter.step_many, broken)
     check_refused("30 images but 3 ids", adapter.step_many, STREAM, [1, 2, 3])
     check_refused("shape", adapter.step_many, STREAM[0, 0])
     assert adapter.n_steps == 0
+    check_refused("image 1 is not remembered", adapter.correct, 1, TASK.class_names[0])
     assert adapter.step_many(STREAM[:0]) == []
     expected = untouched.step(STREAM[0]).logits
     np.testing.assert_array_equal(adapter.step(STREAM[0]).logits, expected)
+    adapter.correct(1, TASK.class_names[0])  # images are counted from 1
 
 
 def test_numbers_of_other_libraries_are_options() -> None:

@@ -117,7 +117,7 @@ def test_corrections_take_back_what_the_image_counted(half_life: float) -> None:
     for place, views in enumerate(stream[:120] if half_life else stream):
         for image in {40: (39, 20, 3), 90: (89, 70, 3), 200: (199, 180, 3)}.get(place, ()):
             label = (image + place) % 8
-            pair.adapter.correct(image, f"class {label}")
+            pair.adapter.correct(image + 1, f"class {label}")  # which counts images from 1
             pair.plain.correct(image, label)
         pair.step(views[0])
 
@@ -188,12 +188,12 @@ def test_a_second_pass_counts_each_image_once_by_its_answer() -> None:
     """The sums are those of all images, each with its answer by all of them to the power."""
     text, images = clustered(seed=3, n=120, n_classes=6, width=24)
     task = crg.Task([f"class {k}" for k in range(6)], text, 20.0)
-    stream, adapter = list(enumerate(images)), crg.create("anchored", task)
+    stream, adapter = list(enumerate(images, 1)), crg.create("anchored", task)
     adapter.step_many(images)
     adapter.correct(7, "class 0")  # which refreshes the Gaussian
     answers = np.stack([adapter.answer(views).probs for _, views in stream])
     counts = np.where(answers**1.5 < 1e-3, 0.0, answers**1.5)
-    counts[7] = np.eye(6)[0]  # what a person said
+    counts[6] = np.eye(6)[0]  # what a person said of the seventh
     list(adapter.second_pass(stream))
     seen = adapter._method.seen  # type: ignore[attr-defined]
     np.testing.assert_allclose(seen.counts, counts.sum(axis=0), rtol=1e-5)
@@ -208,7 +208,7 @@ def test_a_second_pass_equals_its_plain_form() -> None:
     for views in images:
         pair.step(views[0])
     expected = pair.plain.second_pass()
-    got = np.stack([each.logits for each in pair.adapter.second_pass(list(enumerate(images)))])
+    got = np.stack([each.logits for each in pair.adapter.second_pass(list(enumerate(images, 1)))])
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
     method: Any = pair.adapter._method
     assert method.spread == pytest.approx(pair.plain.u)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from colour_encoder import save_image
 from crg.results.ledger import read
 from made_files import save_plugin, save_stream
 
@@ -51,8 +52,37 @@ def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     for words in (["methods"], ["methods", "--json"]):
-        assert _run(tmp_path, *words, stdout=writer).stderr == ""
+        done = _run(tmp_path, *words, stdout=writer)
+        assert (done.stderr, done.returncode) == ("", 0)
     os.close(writer)
+
+
+def test_a_closed_output_is_reported(tmp_path: Path) -> None:
+    """Without a standard output nothing is begun."""
+    closed = 'exec "$0" -m crg methods >&-'
+    done = subprocess.run(
+        ["sh", "-c", closed, sys.executable], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 2 and done.stderr.startswith("Error: Standard output is closed:")
+
+
+def test_a_terminal_gets_a_table(tmp_path: Path) -> None:
+    """Answers are JSON Lines in a pipe and a table on a terminal; names may be in any encoding."""
+    save_image(tmp_path / "a.png", "red")
+    words = ["predict", "-", "--classes", "red circle,blue square"]
+    (tmp_path / "list").write_bytes(b"\xe9.png\na.png\n")
+    near, far = os.openpty()
+    with (tmp_path / "list").open() as names:
+        _run(tmp_path, *words, stdout=far, stdin=names.fileno())
+    os.close(far)
+    head, lost, answer, *_ = os.read(near, 4096).decode().split("\r\n")
+    os.close(near)
+    assert head.startswith("image ") and "does not exist" in lost and answer.startswith("a.png ")
+    with (tmp_path / "list").open() as names:
+        done = _run(tmp_path, *words, stdin=names.fileno())
+    assert [json.loads(line).get("step") for line in done.stdout.splitlines()] == [None, 1]
+    done = _run(tmp_path, "predict", "a.png", "--classes", os.fsdecode(b"caf\xe9,tea"))
+    assert done.returncode == 2 and "is not UTF-8: write it" in done.stderr
 
 
 def test_a_plug_in_method_runs_in_worker_processes(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_the_demo_prints_a_table_and_writes_a_page(folder: Path) -> None:
     assert "fog" in page and "data:image/png" in page
     for part in ("Win / tie / loss", "Simulated text", "demo.jsonl", "Feature files", "<nav>"):
         assert part not in page  # nothing that does not apply to one rendered dataset
-    assert {path.name for path in folder.iterdir()} == {"report.html", ".report.html.lock"}
+    assert {path.name for path in folder.iterdir()} == {"report.html"}
 
 
 def test_any_shift_and_methods_make_a_page_that_repeats_itself(folder: Path) -> None:

@@ -15,8 +15,7 @@ from crg.cli.encoders import encoders
 from crg.encoders import list_encoders, load_encoder
 from crg.encoders.mini import Mini
 from sentences import refused_in_one_sentence
-from small_models import exported, saved, some_pixels
-from torchvision_operators import open_clip
+from small_models import exported, open_clip, saved, some_pixels
 
 
 @pytest.mark.parametrize(
@@ -110,6 +109,16 @@ def test_weights_on_this_machine_are_noticed(
     assert rows["ViT-B-16:openai"].source.startswith("https://huggingface.co/timm/")
 
 
+@pytest.mark.parametrize("missing", ["missing.pt", "in/missing"])
+def test_missing_weights_are_reported_before_torch_is_imported(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that can only be a file, and is none, costs no import."""
+    monkeypatch.setattr("crg.encoders.weights.library", None)
+    with refused_in_one_sentence(f"There is no file {missing}"):
+        load_encoder(f"ViT-B-32:{missing}")
+
+
 @pytest.mark.parametrize("missing", ["open_clip", "onnxruntime"])
 def test_the_list_says_what_to_install(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without an extra its encoders are listed with its name."""
@@ -136,5 +145,5 @@ def test_a_library_that_does_not_load_is_reported(
     (tmp_path / "open_clip.py").write_text(f"raise RuntimeError({sentence!r})")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "open_clip", raising=False)
-    with refused_in_one_sentence(sentence, "belong together"):
+    with refused_in_one_sentence(sentence, "--force-reinstall"):
         load_encoder("RN50")

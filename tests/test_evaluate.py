@@ -32,7 +32,7 @@ def test_a_step_per_image_in_the_given_order(stream: Features) -> None:
     adapter = crg.create("tda", stream.task)
     steps = list(iter_run(adapter, stream, [5, 3, 9], checkpoints=[1]))
     assert stream.labels is not None
-    assert [step.sample_id for step in steps] == [5, 3, 9]
+    assert [step.sample_id for step in steps] == [6, 4, 10]
     assert [step.label for step in steps] == stream.labels[[5, 3, 9]].tolist()
     assert [step.index for step in steps] == [0, 1, 2]
     assert [step.purity is None for step in steps] == [True, False, True]
@@ -99,7 +99,7 @@ def test_purity_is_the_share_of_rightly_cached_images(stream: Features) -> None:
         if isinstance(entry.sample_id, int)
     ]
     names = stream.task.class_names
-    right = sum(names[stream.labels[place]] == name for name, place in cached)
+    right = sum(names[stream.labels[number - 1]] == name for name, number in cached)
     assert cached
     assert steps[-1].purity == right / len(cached)
     over_time = run(stream, "tda", seed=0).metrics["purity_over_time"]

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from crg.encoders import load_encoder, torch_encoder
+from crg.extras import library
 from crg.images.views import Recipe, make_views
 from sentences import refused_in_one_sentence
 from small_models import some_image
-from torchvision_operators import declared_operators
 
 transformers: Any = pytest.importorskip("transformers")
 torch: Any = pytest.importorskip("torch")
@@ -24,11 +24,6 @@ TEXTS = ["a photo of a cat.", "DOGS", "", "word " * 99, "naïve café"]
 _TOWER = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2}
 _HALF: dict[str, Any] = {**_TOWER, "num_hidden_layers": 2}
 _SIGLIP_LENGTH = 16
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _usable() -> None:
-    declared_operators()
 
 
 def _words(folder: Path, kind: str) -> Any:
@@ -94,7 +89,7 @@ def _processor(kind: str) -> Any:
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One model of each family."""
-    declared_operators()
+    library("transformers", "huggingface")
     place = tmp_path_factory.mktemp("models")
     return {kind: _saved(place / kind, kind) for kind in ("clip", "siglip")}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 from pathlib import Path
 
 import pytest
@@ -17,24 +16,11 @@ from sentences import refused_in_one_sentence
 
 @pytest.mark.parametrize("name", ["x" * 300 + ".png", "null\0byte.png"])
 def test_names_that_no_file_system_has_are_refused(name: str) -> None:
-    """A name that is too long, or has a null byte."""
+    """A name that is too long, or has a null byte: an image, or no list of images."""
     with refused_in_one_sentence("cannot be read"):
-        list_images([name])
-
-
-def test_folders_that_fail_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error while a folder is listed is not swallowed."""
-    original = os.scandir
-
-    def failing(path: str) -> object:
-        if str(path).endswith("shut"):
-            raise PermissionError(13, "Permission denied", str(path))
-        return original(path)
-
-    (tmp_path / "shut").mkdir()
-    monkeypatch.setattr(os, "scandir", failing)
-    with refused_in_one_sentence("shut", "Permission denied"):
-        list_images([str(tmp_path)])
+        reading.read_image(*list_images([name]))
+    with refused_in_one_sentence("cannot be read"):
+        list_images([name.removesuffix(".png")])
 
 
 def test_limits_are_settable_and_refuse_one_image(

@@ -18,8 +18,7 @@ from crg.encoders import export as module
 from crg.encoders import load_encoder
 from crg.encoders.export import export
 from sentences import refused_in_one_sentence
-from small_models import MODELS, exported, saved, some_pixels
-from torchvision_operators import open_clip
+from small_models import MODELS, exported, open_clip, saved, some_pixels
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

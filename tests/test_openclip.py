@@ -12,14 +12,13 @@ import small_models
 from crg.encoders import load_encoder
 from crg.encoders.openclip import OpenClip
 from sentences import refused_in_one_sentence
-from torchvision_operators import open_clip
 
 TEXTS = ["a photo of a cat.", "", "Ünïcode & 'quotes'", "word " * 300]
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _usable() -> None:
-    open_clip()
+    small_models.open_clip()
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,26 @@ def test_results_are_added_to_results_only(tmp_path: Path, name: str, content: b
     assert path.read_bytes() == content
     with refused_in_one_sentence("--results"):
         ledger.check_writable(tmp_path / "new.jsonl.gz")
+
+
+def _count(place: Path) -> None:
+    for _ in range(25):
+        with locked_folder(place, wait=True):
+            place.write_text(str(int(place.read_text()) + 1))
+
+
+def test_a_lock_lets_one_in_and_leaves_no_file(tmp_path: Path) -> None:
+    """Processes that remove and make the lock by turns never work at the same time."""
+    place = tmp_path / "counted"
+    place.write_text("0")
+    workers = [
+        multiprocessing.get_context("fork").Process(target=_count, args=[place]) for _ in "abc"
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert place.read_text() == "75" and list(tmp_path.iterdir()) == [place]
 
 
 def test_an_export_has_one_writer(tmp_path: Path) -> None:

@@ -10,7 +10,10 @@ from typing import Any, get_args
 
 import pytest
 
-from crg.predict.answers import FIELDS, AnswerFile, Layout, layout_of, read_answers
+from crg.answer import COLUMNS
+from crg.predict.answers import AnswerFile, Layout, layout_of, read_answers
+from crg.predict.job import PredictJob
+from crg.predict.lines import PrintedTable
 from sentences import refused_in_one_sentence
 
 LINE = {"path": 'a, "b"\nä.png', "label": "cat", "probability": 0.5, "zero_shot_label": "dog",
@@ -50,7 +53,7 @@ def test_names_survive_a_resume(path: Path, layout: Layout) -> None:
     assert [line["path"] for line in read_answers(path, layout)] == ODD
     text = path.read_bytes().decode(errors="surrogateescape" if layout == "csv" else "strict")
     if layout == "csv":
-        assert text.count(",".join(FIELDS)) == 1
+        assert text.count(",".join(COLUMNS)) == 1
         assert not any(
             cell[:1] in ("=", "@") for row in text.split("\n") for cell in row.split(",")
         )
@@ -153,3 +156,24 @@ def test_the_summary_of_many_classes_is_bounded() -> None:
     *shown, rest = output.class_summary()
     assert len(shown) == 20 and shown[0].split() == ["class", "00", "40"]
     assert rest.split() == ["10", "more", "classes", str(sum(40 - k for k in range(20, 30)))]
+
+
+def test_a_table_is_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path that is too long loses its beginning; what is special is named and coloured."""
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    paths = ["a.png", "a folder/with a name/图像.png"]
+    table = PrintedTable(paths, ["red", "green"], is_coloured=True)
+    line: dict[str, Any] = {"label": "red", "probability": 0.5, "zero_shot_label": "green"}
+    line |= {"zero_shot_probability": 1.0, "top": [{"label": "green", "probability": 0.25}]}
+    head, short = table.header(), table.row({"path": "a.png", **line, "changed": True})
+    long = table.row({"path": paths[1], **line, "label": "", "unsure": True})
+    assert head == "image             label               zero-shot\n"
+    assert short.startswith("a.png             red          50.0%  green       100.0%  \x1b[1;33m")
+    assert short.endswith("changed\x1b[0m  green 25%\n")
+    assert long.startswith("…a name/图像.png  (unsure) ") and "\x1b[2munsure" in long
+    odd = table.row({"path": "b\x1b", "error": "empty"})
+    assert odd == "b\\x1b             \x1b[31mempty\x1b[0m\n"
+    assert layout_of(None, None) == "jsonl"  # in a pipe
+    with refused_in_one_sentence("--format csv"):
+        PredictJob(images=("in",), out=Path("a.txt"), layout="table")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from colour_encoder import save_image
+from crg.cli import main
 from crg.predict.files import iter_arrivals, iter_lines, list_images
 from crg.types import InputError
 from sentences import refused_in_one_sentence
@@ -114,10 +118,11 @@ def test_arguments_mean_images(folder: Path, arguments: list[str], expected: lis
 
 
 def test_files_that_an_earlier_call_moved_may_be_gone(folder: Path) -> None:
-    """Images that were answered may be gone; any other must be there."""
-    assert listed(folder, "gone.png", gone={str(folder / "gone.png")}) == ["gone.png"]
-    with refused_in_one_sentence("gone.png does not exist", "standard input"):
-        listed(folder, "gone.png")
+    """A file that was answered may be gone; of an image its line says so, else it is refused."""
+    assert listed(folder, "gone", gone={str(folder / "gone")}) == ["gone"]
+    assert listed(folder, "gone.png") == ["gone.png"]
+    with refused_in_one_sentence("gone does not exist", "standard input"):
+        listed(folder, "gone")
 
 
 @pytest.mark.parametrize(
@@ -146,3 +151,41 @@ def test_lines_are_taken_one_at_a_time() -> None:
     paths = iter_lines(lines())  # type: ignore[arg-type]
     assert next(paths) == Path("a b.png") and len(taken) == 1
     assert list(paths) == [Path("c.png")]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes as files")
+@pytest.mark.parametrize("more", [(), ("--watch", "--idle", "0.6")], ids=["folder", "watch"])
+def test_nothing_that_cannot_be_read_stops_the_work(
+    more: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe, a socket, a device, a folder without permission and a lost file get a line each."""
+    monkeypatch.chdir(tmp_path)
+    scandir = os.scandir
+
+    def without_permission(path: Any) -> Any:
+        if str(path).endswith("shut"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    for name in ("in/1.png", "in/shut/2.png", "in/3.png"):
+        save_image(Path(name), "red")
+    monkeypatch.setattr(os, "scandir", without_permission)
+    os.mkfifo("in/0.png")
+    Path("in/2.png").symlink_to("/dev/zero")
+    Path("list.txt").write_text("in/3.png\nin/lost.png")
+    words = ["/dev/null", "list.txt", "--classes", "red circle,blue square", *more]
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("in/4.png")
+        done = CliRunner().invoke(main, ["predict", "in", *words, *["gone.png"][len(more) :]])
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    errors = {line["path"]: line["error"] for line in lines if "error" in line}
+    odd = dict.fromkeys(("in/0.png", "in/2.png", "in/4.png", "/dev/null"), "not a regular file")
+    odd["in/shut"] = "permission"
+    if not more:  # a watch waits for what is not there
+        odd |= dict.fromkeys(("in/lost.png", "gone.png"), "does not exist")
+    assert errors.keys() == odd.keys() and all(why in errors[name] for name, why in odd.items())
+    steps = {line["path"]: line["step"] for line in lines if "step" in line}
+    assert steps == {"in/1.png": 1, "in/3.png": 2}
+    assert done.exit_code == 0 and f"{len(odd)} unreadable" in done.stderr
+    done = CliRunner().invoke(main, ["predict", "gone.png", *words[2:4]])
+    assert done.exit_code == 1 and done.stderr.endswith("1 unreadable.\n")

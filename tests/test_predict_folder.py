@@ -221,12 +221,11 @@ def test_the_second_pass_learns_nothing_twice() -> None:
 
 
 def test_a_broken_image_stops_or_is_skipped() -> None:
-    """The refusal names the option that skips it; then its line is in its place, in both passes."""
+    """Its line is in its place, in both passes; --strict stops there, and a resume continues."""
     Path("in/003.png").write_bytes(b"")
-    refused("or add --skip-unreadable.\n")
-    refused("--skip-unreadable; --resume continues.\n", "--out", "a.csv")
-    finished("--out", "a.csv", "--skip-unreadable", "--resume")
-    outcome = finished("--skip-unreadable")
+    refused("in/003.png is empty", "--out", "a.csv", "--strict")
+    finished("--out", "a.csv", "--resume")
+    outcome = finished()
     lines = [json.loads(line) for line in outcome.stdout.splitlines()]
     assert lines == read_answers(Path("a.csv")) and "1 unreadable" in outcome.stderr
     assert [n for n, line in enumerate(lines) if "error" in line] == [3] and len(lines) == N_IMAGES

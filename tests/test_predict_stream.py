@@ -79,10 +79,10 @@ def test_a_broken_image_stops_or_is_skipped(tmp_path: Path, paths: list[Path]) -
     """Everything before it is kept; skipped, it gets one line, and is tried again when resumed."""
     paths[6].write_bytes(b"")
     with refused_in_one_sentence("006.png"):
-        run(tmp_path, paths)
+        run(tmp_path, paths, strict=True)
     assert len(lines_in(tmp_path)) == 6
     for _ in range(2):
-        counts = run(tmp_path, paths, skip_unreadable=True)
+        counts = run(tmp_path, paths)
         assert (counts["answered"], counts["unreadable"]) == (11, 1)
     [bad] = [line for line in lines_in(tmp_path) if "error" in line]
     assert "006.png" in bad["path"] and "step" not in bad

@@ -14,8 +14,7 @@ import test_tokenizer
 from crg.encoders import load_encoder
 from crg.encoders.openclip import OpenClipPrompts, with_part
 from sentences import refused_in_one_sentence
-from small_models import MODELS, make_model, saved
-from torchvision_operators import open_clip
+from small_models import MODELS, make_model, open_clip, saved
 
 torch = pytest.importorskip("torch")
 

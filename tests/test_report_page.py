@@ -166,7 +166,7 @@ def test_the_command_writes_what_is_asked_for(tmp_path: Path) -> None:
              "--latex", f"{tmp_path}/t.tex", "--figures", f"{tmp_path}/f"]  # fmt: skip
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 0, done.output
-    shown = {each.name for each in tmp_path.iterdir() if not each.name.endswith(".lock")}
+    shown = {each.name for each in tmp_path.iterdir()}
     assert shown == {"noise.jsonl", "t.md", "t.tex", "f"}
     assert "crg" in (tmp_path / "t.md").read_text() and "tda" not in (tmp_path / "t.md").read_text()
     out = tmp_path / "page.html"

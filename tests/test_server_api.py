@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 
 import crg
 from colour_encoder import ColourEncoder
+from crg.answer import COLUMNS
 from served import NAMES, client, png, refused, send, start
 
 OCTETS = {"Content-Type": "application/octet-stream"}
@@ -130,7 +131,12 @@ def test_answers_are_downloaded_as_lines(served: TestClient, session: str) -> No
         assert line == {key: answer[key] for key in line}
     table = served.get(f"{session}/answers?format=csv")
     rows = list(csv.DictReader(io.StringIO(table.text)))
-    assert [row["name"] for row in rows] == ["'=1+1.png", "b,c.png"]
+    assert [row["path"] for row in rows] == ["'=1+1.png", "b,c.png"]
+    assert tuple(rows[0]) == COLUMNS and [row["step"] for row in rows] == ["1", "2"]
+    served.post(f"{session}/corrections", json={"image": 2, "label": "red"})
+    table = served.get(f"{session}/answers?format=csv")
+    _, row = csv.DictReader(io.StringIO(table.text))
+    assert (row["label"], row["probability"], row["corrected"]) == ("red", "1.0", "True")
     assert "attachment" in table.headers["content-disposition"]
 
 

@@ -19,8 +19,7 @@ from crg.encoders import load_encoder
 from crg.encoders.export import export, write_tokenizer
 from crg.encoders.onnx import Tokenize, TokenizerUse, read_tokenizer
 from sentences import refused_in_one_sentence
-from small_models import MODELS, save_model
-from torchvision_operators import open_clip
+from small_models import MODELS, open_clip, save_model
 
 # What people write, what breaks tokenizers, and the words that mean something to this one.
 AWKWARD = [

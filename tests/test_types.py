@@ -29,6 +29,7 @@ NAMES = ("cat", "dog", "owl")
         (NAMES[:2], TEXT, 100.0, "2 class names but 3"),
         (NAMES[:1], TEXT[:1], 100.0, "at least two"),
         (("cat", "dog", "cat"), TEXT, 100.0, "'cat' occurs more than once"),
+        (NAMES, TEXT, 1e8, "at most 1,000,000"),
         *((NAMES, TEXT, scale, "logit_scale") for scale in (0.0, -1.0, np.nan, np.inf, "x")),
         ("abc", TEXT, 100.0, "list of names"),
         (3, TEXT, 100.0, "list of names"),

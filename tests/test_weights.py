@@ -23,6 +23,7 @@ from sentences import refused_in_one_sentence
 from small_models import (
     MODELS,
     make_model,
+    open_clip,
     plain_pixels,
     register_models,
     save_model,
@@ -30,7 +31,6 @@ from small_models import (
     some_features,
     some_image,
 )
-from torchvision_operators import open_clip
 
 torch: Any = pytest.importorskip("torch")
 

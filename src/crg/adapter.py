@@ -170,14 +170,14 @@ class Adapter:
                 f"The stream has shape {tuple(rows.shape)}: give images as (N, D) or (N, V, D)."
             )
         n = rows.shape[0]
-        given = range(self.n_steps, self.n_steps + n) if sample_ids is None else sample_ids
+        given = range(self.n_steps + 1, self.n_steps + n + 1) if sample_ids is None else sample_ids
         if not hasattr(given, "__len__"):
             raise InputError(f"The ids are a {type(given).__name__}: give a list, one per image.")
         if len(given) != n:
             raise InputError(f"There are {n} images but {len(given)} ids: give one id per image.")
         images = rows if rows.ndim == 3 else rows[:, None, :]
         return [
-            Sample(self._checked(images[i, :, :], f"views of image {i} of the stream"), each)
+            Sample(self._checked(images[i, :, :], f"views of image {i + 1} of the stream"), each)
             for i, each in enumerate(map(_checked_id, given))
         ]
 
@@ -209,8 +209,8 @@ class Adapter:
         """Learn what a person says an image shows.
 
         ``image`` is the id of an image that is still remembered, or a feature (D,) or views
-        (V, D). The earlier label is undone, if the image is remembered
-        under its id (with a feature: ``sample_id``).
+        (V, D). The id of an image that was given none is its number: 7 is the seventh. The earlier
+        label is undone, if the image is remembered under its id (with a feature: ``sample_id``).
         """
         with self._changing():
             label = self.task.index_of(class_name)
@@ -312,7 +312,7 @@ class Adapter:
                 f"The views have shape {tuple(rows.shape)}: "
                 "give one image at a time, (D,) or (V, D)."
             )
-        identity = self.n_steps if sample_id is None else _checked_id(sample_id)
+        identity = self.n_steps + 1 if sample_id is None else _checked_id(sample_id)
         return Sample(self._checked(rows, "views"), identity)
 
     def _checked(self, rows: Array, what: str) -> Array:

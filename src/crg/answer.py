@@ -22,6 +22,8 @@ from crg.types import Prediction, Task
 
 _SIDE = 64  # pixels of the small copy that an answer keeps, at most
 _DIGITS = 6  # of a probability that is written down
+COLUMNS = ("path", "label", "probability", "zero_shot_label", "zero_shot_probability", "changed",
+           "step", "error", "corrected")  # fmt: skip  # of tables, in a file or from the service
 
 
 @dataclass(frozen=True, eq=False, repr=False)

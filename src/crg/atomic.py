@@ -84,7 +84,9 @@ def locked_folder(path: str | os.PathLike[str], wait: bool = False) -> Iterator[
     try:
         yield
     finally:
-        lock.release()  # the file stays: removing it could let two processes in
+        with contextlib.suppress(OSError):  # Windows removes no open file
+            os.unlink(lock.lock_file)  # while locked: who opened it before opens the name again
+        lock.release()
 
 
 @contextlib.contextmanager

@@ -179,10 +179,10 @@ class Classifier:
         """Adapt to one image and say what it shows.
 
         ``image`` is a path, a Pillow image, the bytes of a file or an array (H, W, 3).
-        ``sample_id`` seeds its random views: the path, or a running number if none is given.
+        ``sample_id`` seeds its random views: the path, or else its number, counted from 1.
         """
         with self.adapter.lock:
-            name = _name_of(image, self.adapter.n_steps) if sample_id is None else sample_id
+            name = _name_of(image, self.adapter.n_steps + 1) if sample_id is None else sample_id
             views = make_views(image, self.encoder.preprocessing, self.recipe, name)
             answer = self.answer(self.encoder.encode_images(views), name)
         return replace(answer, pixels=small_copy(views))
@@ -273,7 +273,7 @@ class Classifier:
         number of images before it: a stream that continues gets the very same features.
         """
         known, again = itertools.tee(images)
-        numbers = itertools.count(self.adapter.n_steps)
+        numbers = itertools.count(self.adapter.n_steps + 1)
         names = map(_name_of, again, numbers) if sample_ids is None else sample_ids
         ids, kept = itertools.tee(names)
         made = iter_views(known, ids, self.encoder.preprocessing, self.recipe, workers)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import Any
 
 from crg.types import InputError
+
+_USE_TORCHVISION = ("open_clip", "transformers")
 
 
 def library(name: str, extra: str) -> Any:
@@ -14,19 +17,34 @@ def library(name: str, extra: str) -> Any:
     >>> library("json", "no").__name__
     'json'
     """
+    if name.partition(".")[0] in _USE_TORCHVISION:
+        _declare_operators()
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name or name} is not installed: {install(extra)}.") from None
     except Exception as error:  # compiled parts that do not match raise anything
-        remedy = (
-            "install builds of torch and torchvision that belong together"
-            if "torchvision" in str(error)
-            else f"{install(extra)} --force-reinstall"
-        )
         raise InputError(
-            f"{name} is installed but cannot be loaded ({first_line(error)}): {remedy}."
+            f"{name} is installed but cannot be loaded ({first_line(error)}): {install(extra)} "
+            "--force-reinstall."
         ) from None
+
+
+@functools.cache
+def _declare_operators() -> Any:
+    """Declare what a torchvision for CUDA cannot load beside a torch without; nothing calls it.
+
+    Else torchvision cannot be imported. The result keeps the declarations alive.
+    """
+    try:
+        return importlib.import_module("torchvision")
+    except Exception as error:  # if it is another one, the library that is imported next meets it
+        if "operator torchvision::" not in str(error):
+            return None
+    names = importlib.import_module("torch.library").Library("torchvision", "DEF")
+    for name in ("nms", "qnms"):
+        names.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    return names
 
 
 def install(extra: str) -> str:

@@ -157,6 +157,8 @@ def check_names(class_names: Sequence[str]) -> None:
     for name in class_names:
         if not isinstance(name, str):
             raise InputError(f"The class name {name!r} is no text: give every name as text.")
+        if any("\ud800" <= letter <= "\udfff" for letter in name):  # bytes that are no letters
+            raise InputError(f"The class name {name!r} is not UTF-8: write it in that encoding.")
     if not all(plain(name) for name in class_names):
         raise InputError("A class name is empty: name every class.")
 

@@ -305,8 +305,9 @@ def _checked_scale(given: Any) -> float:
     except (TypeError, ValueError, OverflowError):
         scale = math.nan
     if not 0 < scale <= 1e6:
+        most = "at most 1,000,000" if scale > 1e6 else "a positive number"
         raise InputError(
-            f"logit_scale is {given}, but it must be a positive number: "
+            f"logit_scale is {given}, but it must be {most}: "
             "CLIP models use 100 (give the exponential, not the logarithm)."
         )
     return scale

@@ -81,7 +81,7 @@ def second_pass_answers_every_image(make: Make) -> None:
     """A second pass gives one sound answer per image, the same after saving and loading."""
     task = make_task()
     for views in VIEW_COUNTS:
-        stream = list(enumerate(make_stream(task, 40, views)))
+        stream = list(enumerate(make_stream(task, 40, views), 1))
         adapter = make(task)
         run(adapter, [sample for _, sample in stream])
         again = _saved_and_loaded(adapter)

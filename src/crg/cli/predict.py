@@ -16,6 +16,7 @@ from crg.methods.registry import DEFAULT
 from crg.predict.job import FIRST_PASS, PredictJob, opened
 from crg.prompts import PHOTO
 
+NOTHING_READ = 1  # exit code where no image could be read
 TERMINATED = 143  # what shells report for a program that SIGTERM ended
 _OPTIONS = shared.options(
     click.option("--classes", metavar="LIST|FILE",
@@ -37,8 +38,9 @@ _OPTIONS = shared.options(
     shared.model_options,
     shared.few_option,
     click.option("--out", type=shared.FILE, help="Write to this file.  [default: standard output]"),
-    click.option("--format", "layout", type=click.Choice(["jsonl", "csv", "parquet"]),
-                 help="Form of the lines.  [default: by the suffix of --out, else jsonl]"),
+    click.option("--format", "layout", type=click.Choice(["table", "jsonl", "csv", "parquet"]),
+                 help="Form of the lines.  [default: by the suffix of --out, table on a terminal, "
+                      "jsonl in a pipe]"),
     click.option("--top", type=shared.POSITIVE, metavar="N",
                  help="Write the N most probable classes, too."),
     click.option("--unsure-below", type=click.FloatRange(0, 1), default=0.0, metavar="P",
@@ -60,8 +62,9 @@ _OPTIONS = shared.options(
     click.option("--corrections", type=shared.FILE,
                  help="Learn first what a person says some images show: CSV or JSON lines with "
                       "path and label, as the page of crg review writes them."),
-    click.option("--skip-unreadable", is_flag=True,
-                 help="Give a broken image a line with its error, and continue."),
+    click.option("--strict", is_flag=True,
+                 help="Stop at an image that cannot be read, which else gets a line with the "
+                      "reason."),
     click.option("--watch", is_flag=True, help="Continue as files arrive, until Ctrl-C."),
     click.option("--idle", type=click.FloatRange(min=0), metavar="SECONDS",
                  help="End --watch when nothing has arrived for so long."),
@@ -101,6 +104,8 @@ def predict(pairs: tuple[str, ...], **given: Any) -> None:
     click.echo(answers.summary(), err=True)
     for line in answers.class_summary():
         click.echo(line, err=True)
+    if answers.counts["unreadable"] and not answers.counts["answered"]:
+        click.get_current_context().exit(NOTHING_READ)
 
 
 @contextlib.contextmanager

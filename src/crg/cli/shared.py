@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -59,10 +61,21 @@ class CommandGroup(click.Group):
     """A group whose commands refuse bad input and stop quietly on Ctrl-C."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command."""
+        """Run the command. Names of files pass through as bytes, in UTF-8 or not."""
+        if sys.stdout is None:  # a file that is opened next would get what is printed
+            raise Refused("Standard output is closed: send it to a file or to /dev/null.")
+        for stream in (sys.stdin, sys.stdout):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="surrogateescape")
         try:
             with refusing():
-                return super().invoke(ctx)
+                result = super().invoke(ctx)
+                sys.stdout.flush()
+                return result
+        except BrokenPipeError:  # the reader, such as head, has seen enough
+            with contextlib.suppress(OSError):  # so that the rest is not written at exit
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(0)
         except click.UsageError as error:
             where = error.ctx.command_path if error.ctx else ctx.command_path
             if isinstance(error, click.NoSuchOption):  # click offers names that are not near
@@ -154,7 +167,11 @@ def output() -> Console:
     """Where results go: as wide as the terminal, or never wrapped in a file."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False)
+    class Output(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # which ends every command alike
+
+    return Output(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False)
 
 
 def print_json(value: Any) -> None:

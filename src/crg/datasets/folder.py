@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn, TypeAlias
 
@@ -96,10 +96,12 @@ def count_ignored(folder: Path) -> int:
     return sum("/" not in name or not is_image_name(name) for name in names)
 
 
-def files_below(folder: Path) -> Iterator[str]:
+def files_below(
+    folder: Path, on_error: Callable[[OSError], object] = refuse_folder
+) -> Iterator[str]:
     """Paths of the visible files below a folder, sorted, with forward slashes."""
     seen: set[str] = set()  # a link may point to a folder above it
-    for place, folders, files in os.walk(folder, onerror=refuse_folder, followlinks=True):
+    for place, folders, files in os.walk(folder, onerror=on_error, followlinks=True):
         real = os.path.realpath(place)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         if real in seen:

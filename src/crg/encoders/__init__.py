@@ -58,6 +58,9 @@ def load_encoder(name: str, *, device: str | None = None, precision: str | None 
         return HuggingFace(rest, device=device, precision=precision)
     if near(name, ["mini"]):  # which needs no open_clip
         raise InputError(f"There is no model {name!r}: did you mean 'mini'?")
+    from crg.encoders.weights import check_file
+
+    check_file(kind, rest)
     from crg.encoders.openclip import OpenClip
 
     return OpenClip(name, device=device, precision=precision)

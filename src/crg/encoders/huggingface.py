@@ -22,7 +22,7 @@ from crg.images.preprocessing import Interpolation, Preprocessing
 from crg.types import InputError
 
 _CLASSES = {"clip": "CLIPModel", "siglip": "SiglipModel"}  # SigLIP 2 of fixed size is a siglip
-_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 _WEIGHTS = ("*.safetensors", "*.bin")
 _OTHERS = ("*.json", "*.txt", "*.model")
 _RESAMPLING: dict[int, Interpolation] = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
@@ -34,6 +34,7 @@ class HuggingFace(TorchEncoder):
     def __init__(
         self, name: str, *, device: str | None = None, precision: str | None = None
     ) -> None:
+        _check_name(name)
         library("transformers", "huggingface")
         super().__init__(device, precision)
         self.name = f"hf:{name}"
@@ -75,16 +76,20 @@ def _pooled(features: Any) -> Any:
     return getattr(features, "pooler_output", features)
 
 
+def _check_name(name: str) -> None:
+    """Refuse, before any library is imported, what is neither a folder nor a name of the hub."""
+    if not (Path(name).expanduser().is_dir() or _NAME.fullmatch(name)):
+        raise InputError(
+            f"There is no folder {name}: give hf:FOLDER, or hf:USER/MODEL for a model of "
+            "huggingface.co."
+        )
+
+
 def _folder(name: str) -> Path:
     """The folder with the files of a model, downloaded if it must be."""
     folder = Path(name).expanduser()
     if folder.is_dir():
         return folder
-    if not _NAME.fullmatch(name):
-        raise InputError(
-            f"There is no folder {name}: give hf:FOLDER, or hf:USER/MODEL for a model of "
-            "huggingface.co."
-        )
     hub = library("huggingface_hub", "huggingface")
     try:
         with contextlib.suppress(Exception):  # not there yet

@@ -56,14 +56,21 @@ def _default_tag(model: str, tags: list[str]) -> str:
     )
 
 
+def check_file(model: str, given: str) -> None:
+    """Refuse a name of weights that can only be a file and is none; no library is imported."""
+    path = Path(given).expanduser()
+    if path.exists() or model.endswith(("-hub", "-dir")):
+        return
+    if "/" in given or "\\" in given or path.suffix.lower() in _SUFFIXES:
+        raise InputError(f"There is no file {given}: put the weights of {model} there.")
+
+
 def _existing_file(model: str, given: str, tags: list[str]) -> Path:
     path = Path(given).expanduser()
     if path.is_file():
         return path
     if path.is_dir():
         raise InputError(f"{given} is a folder: give the file of weights in it, {model}:FILE.")
-    if "/" in given or "\\" in given or path.suffix.lower() in _SUFFIXES:
-        raise InputError(f"There is no file {given}: put the weights of {model} there.")
     remedy = f"choose one of {', '.join(tags)}, or give a file" if tags else "give a file"
     raise InputError(f"{model} has no weights called {given!r}: {remedy}.")
 

@@ -95,8 +95,8 @@ class Features:
 
     @property
     def sample_ids(self) -> tuple[SampleId, ...]:
-        """The name of each image: its row number where the file gives none."""
-        return self.ids if self.ids is not None else tuple(range(len(self)))
+        """The name of each image: its number, from 1, where the file gives none."""
+        return self.ids if self.ids is not None else tuple(range(1, len(self) + 1))
 
     def views(self, row: int) -> Numbers:
         """The views (V, D) of one image in the precision of the task."""

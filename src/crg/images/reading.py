@@ -119,6 +119,7 @@ def _content(path: str | os.PathLike[str]) -> bytes:
         facts = os.stat(path)
         mode = facts.st_mode
         if stat.S_ISDIR(mode):
+            os.scandir(path).close()  # else it is a matter of permission
             raise InputError(f"{name} is a folder, not an image: name a file in it.")
         if not stat.S_ISREG(mode):  # reading a pipe or a device might never end
             raise InputError(f"{name} is not a regular file: {_ANOTHER}.")

@@ -1,4 +1,4 @@
-"""Answers on disk: a line per image as it is decided, as JSON lines or CSV, or Parquet at the end.
+"""Answers: a line per image as it is decided, as JSON lines, CSV or a table, or Parquet at the end.
 
 An image that could not be read has its ``error`` instead of an answer. A file that was cut off is
 continued: its complete lines stay as they are. The folder ``OUT.resume`` beside it holds the
@@ -14,25 +14,25 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Literal, Required, Self, TypeAlias, TypedDict, get_type_hints
 
 import msgspec
 
-from crg.answer import Answer
+from crg.answer import COLUMNS, Answer
 from crg.atomic import not_writable, replacing
 from crg.extras import library
+from crg.predict.lines import TOP, PrintedTable, columns_of, csv_line, csv_row, json_line, unmarked
 from crg.predict.sorting import Sorter
-from crg.types import InputError, parsed_json, printable
+from crg.types import InputError, counted, parsed_json, printable
 
-Layout: TypeAlias = Literal["jsonl", "csv", "parquet"]
+Layout: TypeAlias = Literal["table", "jsonl", "csv", "parquet"]
 Line: TypeAlias = dict[str, Any]  # of the form below
 
 LAYOUTS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
-CORRECTED, UNSURE, TOP, SORTED_TO = "corrected", "unsure", "top", "sorted_to"  # added by options
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")  # how a formula may begin, or what marks one
+CORRECTED, UNSURE, SORTED_TO = "corrected", "unsure", "sorted_to"  # added by options
 _CLASSES_SHOWN = 20  # in the summary
 
 
@@ -56,9 +56,6 @@ class _Form(TypedDict, total=False):
     sorted_to: str
 
 
-FIELDS = tuple(_Form.__annotations__)[:8]  # of every file
-
-
 @dataclass
 class AnswerFile:
     """Writes a line for each image and flushes it, sorts the image, and counts the answers.
@@ -73,8 +70,8 @@ class AnswerFile:
     settings: Mapping[str, Any] = field(default_factory=dict)  # resumed with the same ones only
     top: int = 0  # classes to write with their probabilities
     unsure_below: float = 0.0  # labels are withheld below this probability
-    has_corrections: bool = False  # a table has a column for them
     sorter: Sorter | None = None
+    table: PrintedTable | None = None  # for people, on standard output
     before: list[Line] = field(default_factory=list)  # the lines that were there
     counts: Counter[str] = field(default_factory=Counter)  # of the complete file
     per_class: Counter[str] = field(default_factory=Counter)  # "" for unsure
@@ -88,12 +85,14 @@ class AnswerFile:
             self._register(line)
         if self.sorter is not None:
             self.sorter.repair(self.before)
-        more = {CORRECTED: self.has_corrections, UNSURE: self.unsure_below > 0}
-        more |= {name: True for place in range(self.top) for name in _columns_of(place + 1)}
+        more = {UNSURE: self.unsure_below > 0}
+        more |= {name: True for place in range(self.top) for name in columns_of(place + 1)}
         more |= {SORTED_TO: self.sorter is not None}
-        self._columns = (*FIELDS, *(name for name, is_there in more.items() if is_there))
+        self._columns = (*COLUMNS, *(name for name, is_there in more.items() if is_there))
         if self.layout == "csv" and not (self.target and self.target.stat().st_size):
             self._file.write(csv_row(self._columns))
+        if self.table is not None:
+            self._file.write(self.table.header())
 
     def _opened(self, target: Path) -> IO[str]:
         lines, text = lines_file(target, self.layout), ""
@@ -149,7 +148,6 @@ class AnswerFile:
 
     def unreadable(self, path: str, error: str) -> None:
         """Write the line of an image that cannot be read, unless it was written before."""
-        self.counts["unreadable"] += 1
         if self._errors.get(path) != error:
             self.add({"path": path, "error": error})
 
@@ -158,7 +156,8 @@ class AnswerFile:
         path = Path(line["path"])
         if self.sorter is not None and "label" in line:
             line[SORTED_TO] = str(self.sorter.place_for(path, line["label"]))
-        self._write(csv_line(line, self._columns) if self.layout == "csv" else json_line(line))
+        text = csv_line(line, self._columns) if self.layout == "csv" else json_line(line)
+        self._write(text if self.table is None else self.table.row(line))
         self._register(line)
         if self.sorter is not None and SORTED_TO in line:
             self.sync()  # a file is never put where no line says
@@ -175,15 +174,16 @@ class AnswerFile:
         n = self.counts["answered"]
         kinds = [kind for kind in (UNSURE, CORRECTED, "unreadable") if self.counts[kind]]
         more = "".join(f", {self.counts[kind]} {kind}" for kind in kinds)
-        images = "1 image" if n == 1 else f"{n} images"
-        return f"{images} answered, {self.counts['changed']} of them changed by adaptation{more}."
+        changed = f"{self.counts['changed']} of them changed by adaptation"
+        return f"{counted(n, 'image')} answered, {changed}{more}."
 
     def class_summary(self) -> Iterator[str]:
         """How many images each class has, the most frequent first; a long list is cut."""
         named = sorted((-n, name) for name, n in self.per_class.items() if name)
         rows = [(printable(name), -n) for n, name in named[:_CLASSES_SHOWN]]
         if rest := named[_CLASSES_SHOWN:]:
-            rows.append((f"{len(rest)} more classes", -sum(n for n, _ in rest)))
+            more = "1 more class" if len(rest) == 1 else f"{len(rest)} more classes"
+            rows.append((more, -sum(n for n, _ in rest)))
         if self.per_class[""]:
             rows.append(("(unsure)", self.per_class[""]))
         width = max((len(name) for name, _ in rows), default=0)
@@ -192,6 +192,10 @@ class AnswerFile:
     def _register(self, line: Line) -> None:
         if "error" in line:
             self._errors[line["path"]] = line["error"]
+        else:  # perhaps in the end
+            self._errors.pop(line["path"], None)
+        self.counts["unreadable"] = len(self._errors)
+        if "error" in line:
             return
         kinds = [kind for kind in ("changed", UNSURE, CORRECTED) if line.get(kind) is True]
         self.counts.update(["answered", *kinds])
@@ -218,9 +222,9 @@ def no_room(path: Path | None, error: OSError) -> InputError:
 
 
 def layout_of(path: Path | None, asked: Layout | None) -> Layout:
-    """The format that was asked for, else that of the suffix; JSON lines without a file."""
+    """The format that was asked for, else that of the suffix; a table on a terminal."""
     if asked is not None or path is None:
-        return asked or "jsonl"
+        return asked or ("table" if sys.stdout.isatty() else "jsonl")
     if str(path) == "-":
         raise InputError("- is no file: leave --out out for standard output.")
     if path.suffix.lower() not in LAYOUTS:
@@ -305,50 +309,13 @@ def place_of(line: Line) -> Path:
     return moved if moved.exists() and not path.exists() else path
 
 
-def json_line(line: Mapping[str, Any]) -> str:
-    """One line of JSON; what is not UTF-8, or breaks lines or terminals, is spelled out."""
-    known = {field: value for field, value in line.items() if value is not None}
-    text = json.dumps(known, ensure_ascii=False)
-    return (text if text.isprintable() else json.dumps(known)) + "\n"
-
-
-def csv_line(line: Mapping[str, Any], columns: Sequence[str]) -> str:
-    """One line of a table with these columns."""
-    cells = dict(line)
-    for place, best in enumerate(cells.pop(TOP, ()), 1):
-        cells |= zip(_columns_of(place), best.values(), strict=True)
-    return csv_row("" if cells.get(name) is None else cells[name] for name in columns)
-
-
-def csv_row(cells: Iterable[Any]) -> str:
-    """The cells of one line; a cell that holds either kind of line break is quoted.
-
-    A cell that a spreadsheet would take for a formula gets an apostrophe, as they show it.
-    """
-    text = io.StringIO()
-    harmless = (
-        f"'{cell}" if isinstance(cell, str) and cell[:1] in _FORMULA else cell for cell in cells
-    )
-    csv.writer(text, lineterminator="\r\n").writerow(harmless)
-    return text.getvalue()[:-2] + "\n"
-
-
-def unmarked(cell: str) -> str:
-    """A cell without the apostrophe that keeps spreadsheets from taking it for a formula."""
-    return cell[1:] if cell[:1] == "'" and cell[1:2] in _FORMULA else cell
-
-
-def _columns_of(place: int) -> tuple[str, str]:
-    return f"top_{place}", f"top_{place}_probability"
-
-
 def _read_csv(path: Path) -> list[Line]:
     lines = []
     for row in csv.DictReader(io.StringIO(_complete_lines(path, "csv"), newline="")):
         line: Line = {name: unmarked(value) for name, value in row.items() if value}
         if "step" in line:
             line.setdefault("label", "")
-        while (columns := _columns_of(1 + len(line.get(TOP, ()))))[0] in line:
+        while (columns := columns_of(1 + len(line.get(TOP, ()))))[0] in line:
             label, probability = map(line.pop, columns)
             line.setdefault(TOP, []).append({"label": label, "probability": probability})
         lines.append(line)

@@ -17,7 +17,7 @@ import msgspec
 
 from crg.classifier import Classifier
 from crg.images.reading import shown
-from crg.predict.answers import unmarked
+from crg.predict.lines import unmarked
 from crg.suggest import nearest
 from crg.threads import one_blas_thread
 from crg.types import InputError, parsed_json

@@ -44,13 +44,17 @@ def _meant(argument: str) -> Sequence[Path]:
     try:
         path.stat()
     except (OSError, ValueError) as error:
+        if is_image_name(argument) and not glob.has_magic(argument):
+            return [path]  # one of many, perhaps, and gone meanwhile: its line says so
         if getattr(error, "errno", None) != errno.ENOENT:
             why = getattr(error, "strerror", None) or str(error)
             raise InputError(
                 f"{printable(argument[:80])} cannot be read ({why}): check the name."
             ) from None
     if path.is_dir():
-        return [path / name for name in files_below(path) if is_image_name(name)]
+        closed: list[str] = []  # folders that may not be listed: reading them says why
+        names = files_below(path, lambda error: closed.append(error.filename))
+        return [*(path / name for name in names if is_image_name(name)), *map(Path, closed)]
     if path.is_file():
         suffix = path.suffix.lower()
         if suffix in (".json", ".jsonl", ".parquet"):
@@ -64,6 +68,8 @@ def _meant(argument: str) -> Sequence[Path]:
     if glob.has_magic(argument):
         found = sorted(glob.glob(argument, recursive=True))  # without hidden files
         return [Path(each) for each in found if is_image_name(each)]
+    if path.exists():  # a pipe, a socket or a device, of which no more is read than its kind
+        return [path]
     raise InputError(
         f"{argument} does not exist: give a folder, a glob in quotes, a CSV file, "
         "a list of paths in a .txt file, images, or - for a list on standard input."

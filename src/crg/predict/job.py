@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from crg import state_file
+from crg.answer import COLUMNS
 from crg.atomic import check_place, locked
 from crg.classifier import Classifier
 from crg.extras import library
@@ -21,7 +22,6 @@ from crg.images.views import Augment
 from crg.methods.base import Method
 from crg.methods.registry import DEFAULT, get_method
 from crg.predict.answers import (
-    FIELDS,
     AnswerFile,
     Layout,
     appended,
@@ -33,6 +33,7 @@ from crg.predict.answers import (
 from crg.predict.corrections import check as check_corrections
 from crg.predict.corrections import read_corrections
 from crg.predict.files import STANDARD_INPUT, iter_arrivals, iter_lines, list_images, read_names
+from crg.predict.lines import PrintedTable
 from crg.predict.sorting import By, Sorter, check_apart
 from crg.predict.stream import ImageStream, Journal, second_pass
 from crg.prompts import PHOTO, Mode
@@ -78,7 +79,7 @@ class PredictJob:
     resume: bool = False
     overwrite: bool = False
     corrections: Path | None = None
-    skip_unreadable: bool = False
+    strict: bool = False  # stop at the first image that cannot be read
     watch: bool = False
     idle: float | None = None
 
@@ -139,6 +140,8 @@ class PredictJob:
              "--resume keeps what --overwrite replaces: use one of them."),
             (self.layout == "parquet" and self.out is None,
              "Parquet is no text for standard output: name a file with --out."),
+            (self.layout == "table" and self.out is not None,
+             "A table is for people, not for a file: leave out --out, or use --format csv."),
             (self.by is not None and self.sort_into is None,
              "--by says how images are sorted: add --sort-into or leave it out."),
             (self.out and self.save_state and self.out.resolve() == self.save_state.resolve(),
@@ -167,7 +170,7 @@ class PredictJob:
         if not self.overwrite:
             raise InputError(f"{out} exists already: continue with it by --resume, replace it by "
                              "--overwrite or choose another name.")  # fmt: skip
-        is_table = out.read_bytes().startswith(",".join(FIELDS[:2]).encode())
+        is_table = out.read_bytes().startswith(",".join(COLUMNS[:2]).encode())
         with contextlib.suppress(InputError):
             if is_table or not out.stat().st_size or read_answers(out, self.layout):
                 return
@@ -201,14 +204,13 @@ def opened(job: PredictJob, on_note: Note) -> Iterator[tuple[AnswerFile, list[Pa
             check_corrections(corrections, classifier.task.class_names)
         before = kept_settings(job.out).get("started_at") if job.out and checkpoint else None
         started_at = before if type(before) is int else classifier.adapter.n_steps
-        output = held.enter_context(_output(job, corrections, classifier, started_at))
+        output = held.enter_context(_output(job, corrections, classifier, started_at, listed))
         stream = ImageStream(
             classifier,
             output,
             job.states,
             None if kept is None else Journal(kept / "journal"),
-            skip_unreadable=job.skip_unreadable,
-            remedy=f"add --skip-unreadable{'; --resume continues' if job.out else ''}",
+            strict=job.strict,
             workers=processors(),
             corrections=corrections,
             knows_corrections=checkpoint is not None,
@@ -254,7 +256,11 @@ def _classifier(
 
 
 def _output(
-    job: PredictJob, corrections: Mapping[str, str], classifier: Classifier, started_at: int
+    job: PredictJob,
+    corrections: Mapping[str, str],
+    classifier: Classifier,
+    started_at: int,
+    listed: Sequence[Path] | None,
 ) -> AnswerFile:
     """The file of answers; an older one is removed only now, when everything has been checked."""
     settings = {**classifier.settings, "top": job.top, "unsure_below": job.unsure_below,
@@ -266,6 +272,10 @@ def _output(
     sorter = None
     if job.sort_into is not None:
         sorter = Sorter(job.sort_into, job.by or "copy", classifier.task.class_names)
+    table = None
+    if job.layout == "table":
+        names = classifier.task.class_names
+        table = PrintedTable(map(str, listed or ()), names, sys.stdout.isatty())
     return AnswerFile(
         job.out,
         layout_of(job.out, job.layout),
@@ -273,8 +283,8 @@ def _output(
         settings,
         job.top or 0,
         job.unsure_below,
-        bool(corrections),
         sorter,
+        table,
     )
 
 

@@ -21,7 +21,8 @@ from typing import Any
 
 from crg.atomic import replacing
 from crg.images.reading import read_image
-from crg.predict.answers import CORRECTED, TOP, Line, kept_settings, place_of, read_answers
+from crg.predict.answers import CORRECTED, Line, kept_settings, place_of, read_answers
+from crg.predict.lines import TOP
 from crg.types import InputError
 
 MARK = 'content="crg review"'  # by which our pages are known

@@ -75,6 +75,8 @@ class Sorter:
                 if self.by == "move":
                     path.unlink()
         except OSError as error:
+            if not os.path.lexists(path):
+                return  # someone has removed it since it was read
             raise InputError(
                 f"{shown(path)} cannot be put at {shown(place)} ({error.strerror}): make room and "
                 "allow writing there, or choose another --by or --sort-into."

@@ -85,8 +85,7 @@ class ImageStream:
     states: Sequence[Path] = ()  # files that the state is saved to
     journal: Journal | None = None
     save_every: int = 100  # images
-    skip_unreadable: bool = False
-    remedy: str = "add --skip-unreadable"  # else, for an image that cannot be read
+    strict: bool = False  # stop at an image that cannot be read
     workers: int = 1
     corrections: Mapping[str, str] = field(default_factory=dict)  # label by path
     knows_corrections: bool = False  # whether the state has learnt them
@@ -179,8 +178,8 @@ class ImageStream:
     def _decide(self, name: str, features: Vectors | InputError) -> None:
         """Answer one image and write its line."""
         if isinstance(features, InputError):
-            if not self.skip_unreadable:
-                raise InputError(f"{str(features).rstrip('.')}, or {self.remedy}.")
+            if self.strict:
+                raise features
             self.output.unreadable(name, str(features))
             return
         answer = self.classifier.answer(features, name)

@@ -13,8 +13,9 @@ from msgspec import json
 from PIL import Image
 
 import crg
+from crg.answer import COLUMNS
 from crg.methods.registry import DEFAULT, list_methods
-from crg.predict.answers import csv_line, csv_row, json_line
+from crg.predict.lines import csv_line, csv_row, json_line
 from crg.server import schema
 from crg.server.actions import OCTETS, as_json, service_of
 from crg.server.event_log import Event, brief, summarise
@@ -117,15 +118,23 @@ async def download_answers(
 
 async def _lines(service: Service, number: int, suffix: str) -> AsyncIterator[str]:
     if suffix == "csv":
-        yield csv_row(_FIELDS)
+        yield csv_row(COLUMNS)
     after = 0
     while rows := await service.run(service.log.answers, number, after):
         after = rows[-1][0]
         found = [{**json.decode(detail), "corrected": corrected} for _, detail, corrected in rows]
         lines = [{name: each[name] for name in _FIELDS} for each in found]
         yield "".join(
-            csv_line(line, _FIELDS) if suffix == "csv" else json_line(line) for line in lines
+            csv_line(_cells(line), COLUMNS) if suffix == "csv" else json_line(line)
+            for line in lines
         )
+
+
+def _cells(line: dict[str, Any]) -> dict[str, Any]:
+    """An answer as the tables of crg predict have it, where a person's word is the label."""
+    label = line["corrected"]
+    said = {} if label is None else {"label": label, "probability": 1.0, "corrected": True}
+    return {**line, "path": line["name"], **said}
 
 
 @router.get("/sessions/{id}/state", **files(404, 422, 503, **{OCTETS: BINARY}))
