@@ -1,20 +1,49 @@
-"""Methods and adapters that each fail one check, and nothing else if it can be helped."""
+"""A good method, and methods and adapters that each fail one check, and no other if possible."""
 
 from __future__ import annotations
 
 import itertools
-import operator
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, make_dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from array_api_compat import array_namespace
 
-from crg import Adapter, Diagnostics, InputError, Prediction, Sample, option
+from crg import Adapter, Diagnostics, InputError, Method, Prediction, Sample, option
 from crg.ops import softmax
+from crg.parts.cache import Cache
 from crg.types import Array
-from outside_methods import Nearest
+
+
+class Nearest(Method):
+    """A good method: zero-shot plus the similarity to each class's cached images."""
+
+    name = "nearest"
+    paper = "none, it serves the tests"
+
+    @dataclass(frozen=True)
+    class Config:
+        """One weight and one size."""
+
+        weight: float = option(2.0, "weight of the cached images", at_least=0)
+        queue_size: int = option(4, "slots per queue", at_least=1)
+
+    def reset(self) -> None:
+        self.cache = Cache(self.task.text_features, self.config.queue_size, seeded=True)
+
+    def step(self, sample: Sample) -> Prediction:
+        feature = sample.views[0, :]
+        nearness = self.task.text_features @ feature
+        label = int(array_namespace(nearness).argmax(nearness))
+        changed = self.cache.offer(label, feature, 1.0 - float(nearness[label]), sample.id)
+        return self._answer(feature, Diagnostics(0.0, label, changed is not None))
+
+    def _answer(self, feature: Array, facts: Diagnostics) -> Prediction:
+        xp = array_namespace(feature)
+        means = xp.stack([self.cache.mean(k) for k in range(self.task.n_classes)])
+        text = self._zero_shot(feature)
+        return self._predicted(text + self.config.weight * (means @ feature), facts)
 
 
 class Answering(Nearest):
@@ -48,6 +77,10 @@ def _same_array(method: Any, logits: Any) -> Any:
     return method.board
 
 
+def _in_single(_: Any, logits: Any) -> Any:
+    return array_namespace(logits).astype(logits, array_namespace(logits).float32)
+
+
 def _log_of_zero(_: Any, logits: Any) -> Any:
     with np.errstate(divide="ignore"):
         return np.log(softmax(logits))
@@ -71,31 +104,27 @@ def _shared_count(counts: Any) -> Callable[[Any, Any], Any]:
     return lambda method, logits: logits * (1.0 + 1e-9 * next(counts))
 
 
-Unseeded = spoiled(
-    "Unseeded", lambda self, z: z + 1e-9 * np.random.default_rng().standard_normal(z.shape)
-)
+def _unseeded(_: Any, logits: Any) -> Any:
+    return logits + 1e-9 * np.random.default_rng().standard_normal(logits.shape)
+
+
+Unseeded = spoiled("Unseeded", _unseeded)
 GloballyRandom = spoiled("GloballyRandom", lambda self, logits: logits + 0.0 * np.random.random())
 SharedState = spoiled("SharedState", _shared_count(itertools.count()))  # of all adapters
 SharesWithCopies = spoiled("SharesWithCopies", _shared_count(itertools.count()))
 WritesToTask = spoiled("WritesToTask", _moved_text)  # the caller's array
 ReusesLogits = spoiled("ReusesLogits", _same_array)  # earlier predictions change with it
 TwoDimensional = spoiled("TwoDimensional", lambda self, logits: logits[None, :])
-ForgetsDtype = spoiled(
-    "ForgetsDtype", lambda self, z: array_namespace(z).astype(z, array_namespace(z).float32)
-)
+ForgetsDtype = spoiled("ForgetsDtype", _in_single)
 TakesLogOfZero = spoiled("TakesLogOfZero", _log_of_zero)  # where the scale is huge
 RemembersAll = spoiled("RemembersAll", _remembered)
 ForgetsToSave = spoiled("ForgetsToSave", _counted, _not_saved=Nearest._not_saved | {"count"})
 PrefersFirst = spoiled("PrefersFirst", _first_preferred)
 FallsBackToNumpy = spoiled("FallsBackToNumpy", lambda self, logits: np.asarray(logits))
-DiffersOnTorch = spoiled(  # in rounding
+DiffersOnTorch = spoiled(  # it rounds differently there
     "DiffersOnTorch", lambda self, z: z if isinstance(z, np.ndarray) else z * (1.0 + 1e-6)
 )
-FailsInSingle = spoiled(  # the largest logit becomes the smallest
-    "FailsInSingle", lambda self, z: z if z.dtype in (np.float64,) else -z
-)
-
-
+FailsInSingle = spoiled("FailsInSingle", lambda self, z: z if z.dtype in (np.float64,) else -z)
 LearnsFromAnswering = spoiled(  # takes every question for a step
     "LearnsFromAnswering", Answering.spoil, answer=lambda self, sample: self.step(sample)
 )
@@ -109,8 +138,7 @@ class WrongLabel(Nearest):
     ) -> Prediction:
         good = super()._predicted(logits, diagnostics, probs)
         label = (good.label + 1) % self.task.n_classes
-        name = self.task.class_names[label]
-        return Prediction(good.logits, good.probs, label, name, diagnostics)
+        return Prediction(good.logits, good.probs, label, self.task.class_names[label], diagnostics)
 
 
 class ForgetsToReset(spoiled("Counting", _counted)):  # type: ignore[misc]
@@ -134,7 +162,7 @@ class ForgetsCorrections(Answering):
 
 
 class DividesByCorrections(Answering):
-    """Answers NaN once it was corrected."""
+    """Weighs its answers by a mean of nothing once it was corrected."""
 
     spoil = lambda self, logits: logits * vars(self).get("weight", 1.0)  # noqa: E731
 
@@ -144,7 +172,7 @@ class DividesByCorrections(Answering):
 
 
 class RefusesCorrections(Nearest):
-    """Learns from images, and yet cannot be corrected; the sentence does not say why."""
+    """Learns from images, and yet cannot be corrected, in a sentence that does not say why."""
 
     def correct(self, sample: Sample, label: int) -> None:
         raise InputError("Not today: come back tomorrow.")
@@ -185,13 +213,11 @@ class RemovesWrongClass(Nearest):
 class RemembersFirstTask(Answering):
     """Puts classes that were added later, even before the first sample, at a disadvantage."""
 
+    spoil = lambda self, z: z + 0.1 * (self.n_first - self.task.n_classes) * z**2  # noqa: E731
+
     def reset(self) -> None:
         super().reset()
         self.n_first = self.task.n_classes
-
-    def _answer(self, feature: Array, facts: Diagnostics) -> Prediction:
-        z = super()._answer(feature, facts).logits
-        return self._predicted(z + 0.1 * (self.n_first - self.task.n_classes) * z**2, facts)
 
 
 class LosesOnFinishing(Nearest):
@@ -202,29 +228,17 @@ class LosesOnFinishing(Nearest):
         self.cache.features = self.cache.features + 1e-3 * noise
 
 
-class NoHelp(Nearest):
-    @dataclass(frozen=True)
-    class Config(Nearest.Config):
-        """One option has no help."""
-
-        depth: int = 3
-
-
-class Thawed(Nearest):
-    @dataclass
-    class Config:
-        """It can be changed."""
-
-        weight: float = option(2.0, "weight of the cached images")
-        queue_size: int = option(4, "slots per queue", at_least=1)
+def configured(name: str, option_of: tuple[Any, ...], frozen: bool = True) -> type[Nearest]:
+    """Nearest with one more option, in a Config that may be changed unless it is ``frozen``."""
+    known = [] if frozen else [(f.name, f.type, f) for f in fields(Nearest.Config)]
+    bases = (Nearest.Config,) if frozen else ()
+    config = make_dataclass("Config", [*known, option_of], bases=bases, frozen=frozen)
+    return type(name, (Nearest,), {"__doc__": name, "Config": config})
 
 
-class ListOption(Nearest):
-    @dataclass(frozen=True)
-    class Config(Nearest.Config):
-        """One option cannot be written on a command line."""
-
-        layers: tuple[int, ...] = option((1, 2), "no text can give this")
+NoHelp = configured("NoHelp", ("depth", int, 3))
+Thawed = configured("Thawed", ("depth", int, option(3, "how deep")), frozen=False)
+ListOption = configured("ListOption", ("layers", tuple, option((1, 2), "no text can give this")))
 
 
 def stepping(name: str, change: Callable[[Any], Any]) -> type[Adapter]:
@@ -236,13 +250,24 @@ def stepping(name: str, change: Callable[[Any], Any]) -> type[Adapter]:
     return type(name, (Adapter,), {"__doc__": name, "step": step})
 
 
-AcceptsAll = stepping("AcceptsAll", lambda v: np.nan_to_num(np.asarray(v), posinf=1, neginf=1))
-SumsHalf = stepping(
-    "SumsHalf", lambda each: each + np.float16(0.5) if np.asarray(each).dtype == "f2" else each
-)
+def _halved_in_place(views: Any) -> Any:
+    views *= 0.5
+    return views
+
+
+def _half_shifted(views: Any) -> Any:
+    return views + np.float16(0.5) if np.asarray(views).dtype == np.float16 else views
+
+
+def _repaired(views: Any) -> Any:
+    return np.nan_to_num(np.asarray(views), posinf=1, neginf=1)
+
+
+AcceptsAll = stepping("AcceptsAll", _repaired)
+SumsHalf = stepping("SumsHalf", _half_shifted)
 NeedsRows = stepping("NeedsRows", lambda views: views[::-1] if np.ndim(views) == 1 else views)
 FeelsLength = stepping("FeelsLength", lambda views: views + 0.01)
-WritesToViews = stepping("WritesToViews", lambda views: operator.imul(views, 0.5))
+WritesToViews = stepping("WritesToViews", _halved_in_place)
 
 
 class CountsBeforeChecking(Adapter):

@@ -51,8 +51,10 @@ def images(tmp_path: Path) -> Path:
     return tmp_path / "images"
 
 
-def test_the_answers_are_those_of_the_text_encoder(file: Path, images: Path) -> None:
-    """A classifier answers the same; class names choose among those of the file, in any order."""
+def test_the_answers_are_those_of_the_text_encoder(
+    file: Path, images: Path, tmp_path: Path
+) -> None:
+    """A classifier answers the same; names choose among the file's, others are another encoder."""
     whole = Classifier("mini", NAMES)
     parts = Classifier(_ImagesOnly(), text_features=file)
     assert parts.task.class_names == NAMES
@@ -63,10 +65,6 @@ def test_the_answers_are_those_of_the_text_encoder(file: Path, images: Path) -> 
         assert ours.probability == pytest.approx(theirs.probability, abs=1e-5)
     chosen = Classifier(_ImagesOnly(), NAMES[::-2], text_features=file, templates=["a {}"])
     assert np.allclose(chosen.task.text_features, parts.task.text_features[[2, 0], :])
-
-
-def test_the_fingerprint_is_of_the_features_too(file: Path, tmp_path: Path) -> None:
-    """Other features make another encoder, so that nothing is mixed up in a store."""
     other = _write(tmp_path / "other.npz", class_names=np.array(NAMES[::-1]))
     prints = {load_with_classes("mini", each).fingerprint for each in (file, other, None)}
     assert len(prints) == 3

@@ -61,22 +61,25 @@ def test_wrong_inputs_are_refused(encoder: Any) -> None:
             encoder.encode_texts(texts)
 
 
-def test_the_list_has_the_papers_models_or_those_of_a_pattern() -> None:
-    """A pattern matches any part of MODEL:TAG, the paper's models first; a star means anything."""
+def test_the_list_has_the_papers_models_first() -> None:
+    """Then exported folders; a pattern matches any part of MODEL:TAG, and a star means anything."""
     open_clip()
     rows = list_encoders()
     names = [row.name for row in rows]
     assert names == ["mini", "RN50:openai", "ViT-B-16:openai", "hf:USER/MODEL", "onnx:FOLDER"]
-    assert rows[0].here and rows[0].needs is None
-    assert all(row.source for row in rows)
+    assert rows[0].here and rows[0].needs is None and all(row.source for row in rows)
     names = [row.name for row in list_encoders("vit-b/16")]
     assert names[0] == "ViT-B-16:openai"
     assert "ViT-B-16:laion2b_s34b_b88k" in names and "ViT-B-16-SigLIP:webli" in names
-    assert {row.name for row in list_encoders("rn50:*")} == {
-        f"RN50:{tag}" for tag in ("openai", "yfcc15m", "cc12m")
-    }
+    found = {row.name for row in list_encoders("rn50:*")}
+    assert found == {f"RN50:{tag}" for tag in ("openai", "yfcc15m", "cc12m")}
     with refused_in_one_sentence("'gpt-5'", "pattern"):
         list_encoders("gpt-5")
+    table = CliRunner().invoke(encoders, ["siglip"]).stdout
+    listed = json.loads(CliRunner().invoke(encoders, ["siglip", "--json"]).stdout)["encoders"]
+    assert len(listed) > 10 and all(each["name"] in table for each in listed)
+    assert {"name", "kind", "source", "here", "needs"} == set(listed[0])
+    assert "crg encoders PATTERN" in CliRunner().invoke(encoders, []).stdout
 
 
 def test_weights_on_this_machine_are_noticed(
@@ -95,17 +98,6 @@ def test_weights_on_this_machine_are_noticed(
     assert (rows["RN50:openai"].here, rows["RN50:openai"].source) == (True, str(file))
     assert rows["ViT-B-16:openai"].here is False
     assert rows["ViT-B-16:openai"].source.startswith("https://huggingface.co/timm/")
-
-
-def test_the_command_lists_them() -> None:
-    """The table and the JSON hold the same names."""
-    open_clip()
-    table = CliRunner().invoke(encoders, ["siglip"]).stdout
-    listed = json.loads(CliRunner().invoke(encoders, ["siglip", "--json"]).stdout)["encoders"]
-    assert len(listed) > 10
-    assert all(each["name"] in table for each in listed)
-    assert {"name", "kind", "source", "here", "needs"} == set(listed[0])
-    assert "crg encoders PATTERN" in CliRunner().invoke(encoders, []).stdout
 
 
 @pytest.mark.parametrize("missing", ["missing.pt", "in/missing"])

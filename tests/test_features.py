@@ -54,20 +54,22 @@ def test_reads_what_a_stranger_wrote_with_savez(tmp_path: Path) -> None:
 def test_writing_and_reading_gives_the_same(
     tmp_path_factory: Any, n: int, v: int, names: list[str], suffix: str, dtype: Any
 ) -> None:
-    """Any names and shapes come back from both formats, in the precision they were stored in."""
+    """Both formats give back every value in the precision it was stored in, whatever the names."""
     rng = np.random.default_rng(n)
-    task = Task(tuple(names), rng.standard_normal((len(names), 5)))
+    task = Task(tuple(names), rng.standard_normal((len(names), 5)).astype(np.float32))
     images, labels = rng.standard_normal((n, v, 5)).astype(dtype), np.arange(n) % len(names)
-    ids, few = tuple(f"image {i}" for i in range(n)), {"few_features": rng.random((2, 5))}
+    few: dict[str, Any] = {"few_features": images[:, 0], "few_labels": labels}
+    ids = tuple(f"image {i}" for i in range(n))
     path = tmp_path_factory.mktemp("any") / f"a{suffix}"
-    write_features(path, Features(images, task, labels, ids, **few, few_labels=np.array([0, 1])))
+    write_features(path, Features(images, task, labels=labels, ids=ids, **few))
     again = read_features(path)
-    assert (again.task.class_names, again.ids) == (task.class_names, ids)
+    assert (again.task.class_names, again.ids) == (tuple(names), ids)
     assert (len(again), again.n_views, again.views(0).shape) == (n, v, (v, 5))
     assert again.image_features.dtype == dtype
     np.testing.assert_array_equal(again.image_features, images)
     np.testing.assert_allclose(again.task.text_features, task.text_features, rtol=1e-6)
-    np.testing.assert_array_equal(np.append(again.labels, again.few_labels), [*labels, 0, 1])
+    for kept in (again.labels, again.few_labels):
+        np.testing.assert_array_equal(kept, labels)
     computed_in = np.float64 if dtype is np.float64 else np.float32
     assert again.views(0).dtype == again.task.text_features.dtype == computed_in
 
@@ -107,7 +109,6 @@ _FEW = np.ones((2, 8), np.float32)
         ({"class_names": np.array(["a", "b", "b"])}, ["'b'", "more than once"]),
         ({"class_names": np.arange(3)}, ["class_names", "strings"]),
         ({"labels": np.arange(12)}, ["Row 3 of labels is 3", "0 to 2"]),
-        ({"labels": -np.ones(12, int)}, ["Row 0 of labels is -1"]),
         ({"labels": np.arange(4)}, ["labels has shape (4,)", "12 images"]),
         ({"labels": np.zeros(12)}, ["labels holds float64", "whole numbers"]),
         ({"image_features": _NAN}, ["Row 4 of image_features", "NaN"]),
@@ -126,7 +127,6 @@ _FEW = np.ones((2, 8), np.float32)
         ({"logit_scale": np.float32(-1)}, ["logit_scale is -1.0", "positive"]),
         ({"logit_scale": np.ones(2)}, ["logit_scale is not one number"]),
         ({"ids": np.array(["a"] * 12)}, ["The id 'a'", "more than once"]),
-        ({"ids": np.arange(3)}, ["ids has shape (3,)"]),
         ({"ids": np.zeros(12)}, ["ids holds float64"]),
         ({"text_kind": np.array(3)}, ["text_kind"]),
         ({"text_kind": np.array(["a", "b"])}, ["text_kind"]),
@@ -155,10 +155,20 @@ def test_bad_values_are_refused_in_one_sentence(
 def test_other_files_are_refused(
     tmp_path: Path, name: str, content: bytes | None, words: str
 ) -> None:
-    """Missing, empty, misnamed and foreign files each have their own sentence."""
+    """Missing, empty, misnamed and foreign files have a sentence each, and no pickle is run."""
     if content is not None:
         (tmp_path / name).write_bytes(content)
     _refused(tmp_path / name, words)
+    tensors = {key: raw_values()[key] for key in ("image_features", "text_features")}
+    save_file(tensors, tmp_path / "a.safetensors", {"class_names": "cat dog"})
+    _refused(tmp_path / "a.safetensors", "json.dumps")
+
+    class Bomb:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return (Path.touch, (tmp_path / "ran",))
+
+    _refused(save_raw(tmp_path / "inside.npz", labels=np.array([Bomb()] * 12, dtype=object)))
+    assert not (tmp_path / "ran").exists()
 
 
 @settings(max_examples=25, deadline=None)
@@ -173,25 +183,6 @@ def test_a_truncated_file_is_refused_wherever_it_was_cut(
     content = whole.read_bytes()
     cut.write_bytes(content[: max(3, int(share * len(content)))])
     _refused(cut, "truncated or damaged")
-
-
-def test_damage_and_pickles_inside_a_file_are_refused(tmp_path: Path) -> None:
-    """Flipped bytes fail the checksum, metadata must be JSON, and no pickle runs code."""
-
-    class Bomb:
-        def __reduce__(self) -> tuple[Any, ...]:
-            return (Path.touch, (tmp_path / "ran",))
-
-    _refused(save_raw(tmp_path / "inside.npz", labels=np.array([Bomb()] * 12, dtype=object)))
-    assert not (tmp_path / "ran").exists()
-    path = save_raw(tmp_path / "a.npz")
-    content = bytearray(path.read_bytes())
-    content[200:220] = bytes(20)
-    path.write_bytes(content)
-    _refused(path, "truncated or damaged")
-    tensors = {key: raw_values()[key] for key in ("image_features", "text_features")}
-    save_file(tensors, tmp_path / "a.safetensors", {"class_names": "cat dog"})
-    _refused(tmp_path / "a.safetensors", "json.dumps")
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
@@ -226,21 +217,21 @@ def part(names: str, n: int = 6, seed: int = 0, views: int | None = None, **more
 
 
 def test_images_follow_each_other_over_all_classes() -> None:
-    """Rows keep their order, labels their class, shared classes one text; ids are distinct."""
-    first, second = part("abc"), part("cbd", n=4, seed=1)
-    whole = joined([first, second])
+    """Rows keep order and label, shared classes the first text; ids of two files stay apart."""
+    few: dict[str, Any] = {"few_features": np.eye(2, 8), "few_labels": np.array([0, 1])}
+    names = tuple(f"photo {i}" for i in range(4))
+    first, second = part("abc", n=4, ids=names, **few), part("cbd", n=4, seed=1, ids=names, **few)
+    whole = joined([first, second, part("ab", n=2)])
     assert whole.task.class_names == ("a", "b", "c", "d")
-    np.testing.assert_array_equal(whole.image_features[:6], first.image_features)
-    np.testing.assert_array_equal(whole.image_features[6:], second.image_features)
-    assert whole.labels is not None
-    assert whole.labels.tolist() == [0, 1, 2, 0, 1, 2, 2, 1, 3, 2]
+    np.testing.assert_array_equal(whole.image_features[:4], first.image_features)
+    np.testing.assert_array_equal(whole.image_features[4:8], second.image_features)
+    assert whole.labels is not None and whole.labels.tolist() == [0, 1, 2, 0, 2, 1, 3, 2, 0, 1]
     np.testing.assert_array_equal(whole.task.text_features[:3], first.task.text_features)
     np.testing.assert_array_equal(whole.task.text_features[3], second.task.text_features[2])
-    names = tuple(f"photo {i}" for i in range(6))
-    whole = joined([part("ab", ids=names), part("ab", ids=names), part("ab")])
-    assert len(set(whole.sample_ids)) == 18
-    assert whole.sample_ids[6] == "1/photo 0" and whole.sample_ids[12] == "2/1"
-    assert whole.domains is not None and whole.domains.tolist() == [0] * 6 + [1] * 6 + [2] * 6
+    assert len(set(whole.sample_ids)) == 10
+    assert whole.sample_ids[4] == "1/photo 0" and whole.sample_ids[8] == "2/1"
+    assert whole.domains is not None and whole.domains.tolist() == [0] * 4 + [1] * 4 + [2] * 2
+    assert whole.task.resources[FEW].labels == (0, 1, 2, 1)
 
 
 def test_views_are_cut_to_the_fewest() -> None:
@@ -257,11 +248,8 @@ def test_views_are_cut_to_the_fewest() -> None:
     np.testing.assert_array_equal(flat.image_features[:6], first.image_features[:, 0])
 
 
-def test_labelled_images_and_provenance_are_joined() -> None:
-    """Labels are renumbered; digest, kind of text, prompts, dataset and model are of all files."""
-    few: dict[str, Any] = {"few_features": np.eye(2, 8), "few_labels": np.array([0, 1])}
-    whole = joined([part("ab", **few), part("cd"), part("cb", **few)])
-    assert whole.task.resources[FEW].labels == (0, 1, 2, 1)
+def test_where_it_comes_from_is_reported() -> None:
+    """Digest, kind of text, prompts, dataset and model are those of all files."""
     first = part("ab", sha256="1" * 64, prompts=("a {}.",), dataset="x", model="m")
     second = part("ab", sha256="2" * 64, prompts=("a {}.", "b {}."), text_kind="simulated")
     whole = joined([first, second])

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from crg import InputError
 from crg.images.reading import MAX_PIXELS, read_image
 from made_images import claiming, encoded, gradient, png_16_bit, same
 from sentences import refused_in_one_sentence
@@ -58,23 +57,8 @@ def test_truncated_files(form: str, share: float, tmp_path: Path) -> None:
         read_image(path)
 
 
-def test_damaged_files_are_refused_or_read() -> None:
-    """Bytes changed anywhere in a file lead to an image or to one sentence, nothing else."""
-    random = np.random.default_rng(0)
-    for form in ("JPEG", "PNG", "GIF", "TIFF", "BMP", "WEBP", "PPM"):
-        content = encoded(gradient(30, 20), form)
-        for _ in range(60):
-            damaged = bytearray(content)
-            for place in random.integers(0, len(damaged), 3):
-                damaged[place] = random.integers(256)
-            try:
-                assert read_image(damaged).mode == "RGB"
-            except InputError as error:
-                assert str(error).endswith(".") and "\n" not in str(error)
-
-
-def test_large_images_cmyk_and_damaged_exif() -> None:
-    """12,000 x 9,000 pixels, of which Pillow warns, CMYK and senseless EXIF data are read."""
+def test_odd_images_are_read() -> None:
+    """A large image, a CMYK JPEG and one whose EXIF data make no sense are read."""
     image = read_image(encoded(Image.new("1", (12_000, 9_000), 1), "PNG"))
     assert image.size == (12_000, 9_000)
     assert image.getpixel((11_999, 8_999)) == (255, 255, 255)
@@ -178,18 +162,6 @@ def test_arrays(dtype: Any, shape: tuple[int, ...]) -> None:
     assert image.size == (5, 4) and image.getpixel((4, 3)) == (255, 255, 255)
 
 
-def test_values_that_are_ready() -> None:
-    """Bytes stay in any order, booleans are black and white, drawings are drawn, RGB stays."""
-    values = np.arange(60, dtype=np.uint8).reshape(4, 5, 3)
-    assert same(read_image(values), values)
-    assert same(read_image(values[::-1, ::2]), values[::-1, ::2])
-    assert read_image(np.array([[True, False]])).getpixel((0, 0)) == (255, 255, 255)
-    dot = SimpleNamespace(draw=lambda: Image.new("L", (3, 2), 9))
-    assert read_image(dot).getpixel((0, 0)) == (9, 9, 9)
-    image = gradient(4, 4)
-    assert read_image(image) is image
-
-
 @pytest.mark.parametrize(
     "values",
     [
@@ -203,6 +175,18 @@ def test_wrong_arrays(values: Any) -> None:
     """Arrays of other shapes, types and ranges get a sentence."""
     with refused_in_one_sentence("The image h"):
         read_image(values)
+
+
+def test_drawn_images_and_those_that_are_ready() -> None:
+    """Whatever can draw itself is drawn; bytes and upright RGB images stay as they are."""
+    values = np.arange(60, dtype=np.uint8).reshape(4, 5, 3)
+    assert same(read_image(values), values)
+    assert same(read_image(values[::-1, ::2]), values[::-1, ::2])
+    assert read_image(np.array([[True, False]])).getpixel((0, 0)) == (255, 255, 255)
+    dot = SimpleNamespace(draw=lambda: Image.new("L", (3, 2), 9))
+    assert read_image(dot).getpixel((0, 0)) == (9, 9, 9)
+    image = gradient(4, 4)
+    assert read_image(image) is image
 
 
 @pytest.mark.parametrize(

@@ -37,16 +37,12 @@ def _mini() -> Mini:
 
 
 def test_it_is_a_small_encoder() -> None:
-    """Mini has all that the protocol asks for, and takes less than 5 MB of the package."""
+    """Mini has all that the protocol asks for, takes less than 5 MB, and runs without torch."""
     mini: Encoder = _mini()
     assert mini.name == "mini" and 128 <= mini.width <= 256
     assert 1 < mini.logit_scale <= 100.01 and mini.logit_bias == 0
     assert len(mini.fingerprint) == 64 and mini.source
     assert WEIGHTS.stat().st_size < 5_000_000
-
-
-def test_it_runs_without_torch() -> None:
-    """Images and sentences are encoded where torch cannot be imported."""
     command = [sys.executable, "-c", _WITHOUT_TORCH]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "True"]
@@ -68,6 +64,9 @@ def test_sentences_lie_near_what_they_mean() -> None:
     for unknown, meant, other in [("stars", "star", "house"), ("hexagons", "hexagon", "heart")]:
         rows = _mini().encode_texts([f"a red {word}" for word in (unknown, meant, other)])
         assert rows[0] @ rows[1] > rows[0] @ rows[2]
+    texts = ["a red plain star on a green background", "a green plain star on a red background"]
+    rows = _mini().encode_texts([*texts, "a picture of a red plain star"])
+    assert rows[2] @ rows[0] > rows[2] @ rows[1]  # word order and background do not mislead
 
 
 def test_strange_texts_have_features() -> None:

@@ -9,45 +9,36 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
+import small_models
 from crg.encoders import load_encoder
 from crg.encoders.openclip import OpenClip
 from sentences import check_refused
-from small_models import (
-    MODELS,
-    make_model,
-    open_clip,
-    plain_pixels,
-    saved,
-    some_features,
-    some_image,
-    some_pixels,
-)
 
 TEXTS = ["a photo of a cat.", "", "Ünïcode & 'quotes'", "word " * 300]
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _usable() -> None:
-    open_clip()
+    small_models.open_clip()
 
 
 @pytest.fixture(scope="module")
 def vit() -> OpenClip:
     """The small vision transformer."""
-    return OpenClip(saved("small-vit"), device="cpu")
+    return OpenClip(small_models.saved("small-vit"), device="cpu")
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", small_models.MODELS)
 @pytest.mark.parametrize("size", [(97, 75), (40, 131), (160, 160)])
 def test_features_are_those_of_open_clip(name: str, size: tuple[int, int]) -> None:
     """Images and texts get the features that open_clip's own transform and model give."""
-    encoder = load_encoder(saved(name), device="cpu")
-    image = some_image(*size)
-    images, texts = some_features(make_model(name), name, image, TEXTS)
-    pixels = plain_pixels(image, encoder.preprocessing)
+    encoder = load_encoder(small_models.saved(name), device="cpu")
+    image = small_models.some_image(*size)
+    images, texts = small_models.some_features(small_models.make_model(name), name, image, TEXTS)
+    pixels = small_models.plain_pixels(image, encoder.preprocessing)
     assert np.allclose(encoder.encode_images(pixels), images, atol=2e-6)
     assert np.allclose(encoder.encode_texts(TEXTS), texts, atol=2e-6)
-    assert encoder.width == images.shape[1] == MODELS[name]["embed_dim"]
+    assert encoder.width == images.shape[1] == small_models.MODELS[name]["embed_dim"]
 
 
 def test_scale_and_bias_are_the_models_own(tmp_path: Path, vit: OpenClip) -> None:
@@ -56,7 +47,7 @@ def test_scale_and_bias_are_the_models_own(tmp_path: Path, vit: OpenClip) -> Non
 
     assert vit.logit_bias == 0.0 and vit.logit_scale == pytest.approx(1 / 0.07, rel=1e-5)
 
-    model = make_model("small-sigmoid")
+    model = small_models.make_model("small-sigmoid")
     with torch.no_grad():
         model.logit_scale.fill_(4.7)
         model.logit_bias.fill_(-12.9)
@@ -72,7 +63,7 @@ def test_every_form_of_checkpoint_is_read(form: str, tmp_path: Path, vit: OpenCl
     import torch
     from safetensors.torch import save_file
 
-    state = make_model("small-vit").state_dict()
+    state = small_models.make_model("small-vit").state_dict()
     state["ln_final.bias"][3] += 1e-6 * (form == "changed")
     file = tmp_path / f"other.{form if form in ('bin', 'safetensors') else 'pt'}"
     if form == "safetensors":
@@ -83,7 +74,7 @@ def test_every_form_of_checkpoint_is_read(form: str, tmp_path: Path, vit: OpenCl
     else:
         torch.save({k: v.half() if form == "half" else v for k, v in state.items()}, file)
     other = OpenClip(f"small-vit:{file}", device="cpu")
-    pixels = some_pixels(2, 32)
+    pixels = small_models.some_pixels(2, 32)
     tolerance = 5e-3 if form == "half" else 0.0
     difference = np.abs(other.encode_images(pixels) - vit.encode_images(pixels)).max()
     assert difference <= tolerance
@@ -94,14 +85,14 @@ def test_large_inputs_are_cut_into_pieces(vit: OpenClip, monkeypatch: Any) -> No
     """No piece of a large input is larger than the limit."""
     watched = Mock(wraps=vit.model.encode_image)
     monkeypatch.setattr(vit.model, "encode_image", watched)
-    vit.encode_images(some_pixels(150, 32))
+    vit.encode_images(small_models.some_pixels(150, 32))
     assert [len(call.args[0]) for call in watched.call_args_list] == [64, 64, 22]
 
 
 def test_lower_precision_comes_close(vit: OpenClip) -> None:
     """bf16 gives nearly the features of fp32, and not exactly them."""
     lower = load_encoder(vit.name, device="cpu", precision="bf16")
-    pixels = some_pixels(4, 32)
+    pixels = small_models.some_pixels(4, 32)
     difference = np.abs(lower.encode_images(pixels) - vit.encode_images(pixels)).max()
     assert 1e-5 < difference < 0.05
     assert lower.fingerprint == vit.fingerprint

@@ -22,7 +22,6 @@ from crg.report.contrasts import Spread, judged, tally
 from crg.report.figures import CAPTIONS, drawings_of, save_pdf, styles_of
 from crg.report.tables import Column, Table, to_latex, to_markdown
 from crg.results.schema import Setting, Source, Variant
-from crg.streams import Scenario
 from crg.types import InputError
 from made_reports import NASTY, ablation, every_experiment, every_page, noise, streams, table
 from made_results import Book, share
@@ -116,7 +115,7 @@ def test_a_method_has_one_style_everywhere() -> None:
 def test_one_panel_shows_a_dataset_with_two_sets_of_names(tmp_path: Path) -> None:
     """The names of further files make another source of the same dataset, whose text is flagged."""
     more = Source("pets, names of 2 files", "pets", then=("b.npz",), text_kind="simulated")
-    settings = [Setting("own names"), Setting("all names", Scenario("many_names"))]
+    settings = [Setting(label="own names"), Setting("many_names", "all names")]
     book = Book([A], "streams", sources=[Source("pets", "pets"), more], settings=settings)
     for place in range(2):
         book.add("zero_shot", share(100), share(100), source=place, setting=place)
@@ -283,7 +282,7 @@ def test_the_whole_text_has_every_experiment() -> None:
 
 def test_label_noise_has_a_table_of_means_over_the_datasets(tmp_path: Path) -> None:
     """Each cell is the plain mean of the datasets; a method that lacks one is left out."""
-    settings = [Setting(f"q = {q}", Scenario(mislabelled=q)) for q in (0.0, 0.3)]
+    settings = [Setting(label=f"q = {q}", mislabelled=q) for q in (0.0, 0.3)]
     rows, sources = [Variant("a", "tda"), Variant("b", "crg")], [Source("one"), Source("two")]
     book = Book(rows, "noise", sources=sources, settings=settings)
     for source in range(2):

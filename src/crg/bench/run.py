@@ -30,16 +30,7 @@ from crg.results import ledger
 from crg.results.ledger import Ledger
 from crg.results.measurements import predicted_rows
 from crg.results.provenance import make_run
-from crg.results.schema import (
-    Entry,
-    Failure,
-    Gallery,
-    Outline,
-    Result,
-    RunSpec,
-    ShownImage,
-    Source,
-)
+from crg.results.schema import Entry, Failure, Gallery, Outline, Result, RunSpec, ShownImage, Source
 from crg.threads import processors
 from crg.types import InputError
 
@@ -83,29 +74,6 @@ def append_new(known: Ledger, entry: Entry) -> None:
     """Add a line unless the latest one of its key says the same."""
     if known.latest.get(entry.key) != entry:
         ledger.append(known.path, entry)
-
-
-def no_longer_shown(plan: Plan, known: Ledger) -> list[str]:
-    """Sentences on orders, rows and datasets that a new outline hides from the report."""
-    now, path = plan.outline, known.path
-    before = known.latest.get(now.key)
-    if not isinstance(before, Outline):
-        return []
-    notes = []
-    if len(before.seeds) > len(now.seeds):
-        notes.append(
-            f"{path} holds {len(before.seeds)} orders, of which its report shows "
-            f"{len(now.seeds)} from now on: ask for all of them to see the others again."
-        )
-    names = [[row.label for row in each.rows] for each in (before, now)]
-    data = [[each.name for each in some.sources if not each.missing] for some in (before, now)]
-    for (was, is_now), what, remedy in (
-        (names, "the rows ", "name them with --methods to see them"),
-        (data, "", "name the data again and leave out --only to see it"),
-    ):
-        if gone := ", ".join(repr(name) for name in was if name not in is_now):
-            notes.append(f"the report of {path} leaves out {what}{gone} from now on: {remedy}.")
-    return notes
 
 
 def run_specs(
