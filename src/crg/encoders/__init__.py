@@ -7,20 +7,11 @@ import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from crg.encoders.base import Encoder
+from crg.encoders.base import Encoder as Encoder
 from crg.extras import library
 from crg.resources import TEXT_ENCODER, PromptableTextEncoder
 from crg.suggest import near
 from crg.types import InputError, Task
-
-__all__ = [
-    "Encoder",
-    "EncoderRow",
-    "equipped",
-    "list_encoders",
-    "load_encoder",
-    "load_text_encoder",
-]
 
 PAPER = ("RN50:openai", "ViT-B-16:openai")  # the backbones of the paper
 _HUB = "huggingface.co, or a folder, through transformers"

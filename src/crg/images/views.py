@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -138,41 +139,31 @@ def iter_views(
     ``workers`` read ahead, by two images each; with none, each image is read on demand.
     Closing the iterator ends the threads.
     """
+
+    def views_or_error(source: Any, name: str) -> Pixels | InputError:
+        try:
+            views = make_views(source, preprocessing, recipe, name, None if workers < 1 else 1)
+            others = [] if variations is None else variations(name)
+            more = [make_views(each, preprocessing, Recipe(), name, 1) for each in others]
+            return np.concatenate([views, *more]) if more else views
+        except InputError as error:
+            return error
+
     tasks = zip(sources, ids, strict=True)
     if workers < 1:
-        for source, name in tasks:
-            yield _views_or_error(source, name, preprocessing, recipe, None, variations)
+        yield from starmap(views_or_error, tasks)
         return
     pool = ThreadPoolExecutor(workers, "crg-views")
     waiting: deque[Future[Pixels | InputError]] = deque()
     try:
         for source, name in tasks:
-            job = (source, name, preprocessing, recipe, 1, variations)
-            waiting.append(pool.submit(_views_or_error, *job))
+            waiting.append(pool.submit(views_or_error, source, name))
             if len(waiting) > _AHEAD * workers:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _views_or_error(
-    source: Any,
-    name: str,
-    preprocessing: Preprocessing,
-    recipe: Recipe,
-    threads: int | None,
-    variations: Callable[[str], Sequence[Any]] | None,
-) -> Pixels | InputError:
-    try:
-        views = make_views(source, preprocessing, recipe, name, threads)
-        if variations is None:
-            return views
-        others = [make_views(each, preprocessing, Recipe(), name, 1) for each in variations(name)]
-        return np.concatenate([views, *others])
-    except InputError as error:
-        return error
 
 
 def _random_numbers(seed: int, sample_id: str, views: int) -> list[list[float]]:
