@@ -128,9 +128,9 @@ def _perturbed(name: str) -> Spoil:
     return spoil
 
 
-def _in_eight_bits(folder: Path, kind: str = "QUInt8") -> None:
+def _in_eight_bits(folder: Path, kind: str = "QUInt8", name: str = "image.onnx") -> None:
     quantization: Any = pytest.importorskip("onnxruntime.quantization")
-    graph, weights = folder / "image.onnx", quantization.QuantType[kind]
+    graph, weights = folder / name, quantization.QuantType[kind]
     logging.disable(logging.WARNING)
     try:
         quantization.quantize_dynamic(graph, graph, ["MatMul", "Gemm"], weight_type=weights)
@@ -277,11 +277,14 @@ def test_external_data_must_be_listed(folder: Path, made: Path) -> None:
 def test_sound_eight_bits_are_taken(folder: Path, made: Path, kind: str) -> None:
     """Features of another precision are no measure for a graph whose own noise is small."""
     far = {"images": [[0.2] * 24, [-0.2] * 24]}
-    _in_eight_bits(folder, kind)
+    for name in ("image.onnx", "text.onnx"):
+        _in_eight_bits(folder, kind, name)
     _described(folder, reference=far)
     pixels = some_pixels(2, 32)
     ours = load_encoder(f"onnx:{folder}").encode_images(pixels)
     assert 1e-4 < np.abs(ours - load_encoder(f"onnx:{made}").encode_images(pixels)).max() < 0.05
+    texts = [load_encoder(f"onnx:{folder}").encode_texts(["a cat", *more]) for more in ([], ["2"])]
+    assert np.array_equal(texts[0][0], texts[1][0])
     _described(folder, reference_of=file_sha256(folder / "image.onnx"))
     with refused_in_one_sentence("image.onnx", "those in encoder.json"):
         load_encoder(f"onnx:{folder}")
