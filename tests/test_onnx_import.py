@@ -68,7 +68,7 @@ def test_a_graph_becomes_a_folder(graph: Path, tmp_path: Path, batch: int | None
 
 
 def test_weights_in_other_files_come_along(graph: Path, tmp_path: Path) -> None:
-    """What the graph refers to is copied and listed, and nothing else beside it."""
+    """Only files that the graph refers to are copied and listed."""
     (tmp_path / "in").mkdir()
     file = tmp_path / "in" / "tower.onnx"
     onnx.save(onnx.load(graph), file, save_as_external_data=True, location="more.bin")

@@ -172,8 +172,8 @@ def import_graph(
     runtime = library("onnxruntime", "onnx")
     with _appearing(target) as partial, _known_as(source, partial / IMAGE):
         shutil.copyfile(source, partial / IMAGE)
-        for name in files_beside(source):
-            shutil.copyfile(source.parent / name, partial / name)
+        for file in filter(Path.is_file, map(source.parent.joinpath, files_beside(source))):
+            shutil.copyfile(file, partial / file.name)
         found = Graph(runtime, partial / IMAGE, ["CPUExecutionProvider"], output=output)
         side = _side_of(found, size)
         how = _preprocessing({"size": side, **CLIP, **form})
