@@ -82,11 +82,26 @@ def saved(name: str, seed: int = 0) -> str:
 
 
 @functools.cache
-def exported(name: str) -> Path:
+def exported(name: str, int8: bool = False) -> Path:
     """A folder with that model for ONNX Runtime, made once, for tests that only read it."""
+    from crg.datasets import load_dataset
     from crg.encoders.export import export
 
-    return export(saved(name), _once() / name).folder
+    tests = load_dataset("shapes", limit=20) if int8 else None
+    return export(saved(name), _once() / f"{name}{'-8' if int8 else ''}", tests).folder
+
+
+def check_alone_and_together(encoder: Any) -> None:
+    """Alone, in pairs and in a batch, in any place, an image has the same features to the bit."""
+    pixels = some_pixels(9, encoder.preprocessing.size)
+    pixels[3] //= 9  # a dark one, and a bright one: quantised together, they change each other
+    pixels[4] = 255 - pixels[3]
+    whole = encoder.encode_images(pixels)
+    for size in (1, 2, 4):
+        starts = range(0, len(pixels), size)
+        parts = [encoder.encode_images(pixels[at : at + size]) for at in starts]
+        assert np.array_equal(np.concatenate(parts), whole), size
+    assert np.array_equal(encoder.encode_images(pixels[::-1])[::-1], whole)
 
 
 @functools.cache

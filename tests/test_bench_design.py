@@ -33,40 +33,19 @@ figure = "noise"
 orders = 3
 memory = true
 x_title = "q"
-
+setting = [{ label = "half", order = "dirichlet", strength = 0.5, mislabelled = 0.5, x = 0.5 }]
+data = [
+    { datasets = ["DTD", "imagenet_v2"], models = ["RN50"] },
+    { shapes = ["night", "clean"], severity = 2, images = 64, views = 2, shots = 1 },
+    { files = true },
+]
+quick = { shapes = ["fog"], images = 32, orders = 2, at_most = 100 }
 [[row]]
 label = "bare"
 method = "crg"
 options = { negative = false, queue_size = 4 }
 tuned = true
 x = 4
-
-[[setting]]
-label = "half"
-order = "dirichlet"
-strength = 0.5
-mislabelled = 0.5
-x = 0.5
-
-[[data]]
-datasets = ["DTD", "imagenet_v2"]
-models = ["RN50"]
-
-[[data]]
-shapes = ["night", "clean"]
-severity = 2
-images = 64
-views = 2
-shots = 1
-
-[[data]]
-files = true
-
-[quick]
-shapes = ["fog"]
-images = 32
-orders = 2
-at_most = 100
 """
 
 MISTAKES = {

@@ -18,6 +18,7 @@ from crg.encoders.mini import Mini
 from crg.features.files import load_with_classes, read_features
 from crg.prompts import encode_classes
 from sentences import refused_in_one_sentence
+from served import Process, refused, send
 
 NAMES = ("red circle", "blue square", "green star")
 
@@ -68,6 +69,38 @@ def test_the_answers_are_those_of_the_text_encoder(
     other = _write(tmp_path / "other.npz", class_names=np.array(NAMES[::-1]))
     prints = {load_with_classes("mini", each).fingerprint for each in (file, other, None)}
     assert len(prints) == 3
+
+
+def test_names_match_whatever_their_spelling(file: Path, tmp_path: Path) -> None:
+    """Case, underscores and spaces do not matter, unless two classes differ in them alone."""
+    encoder, every = load_with_classes("mini", file), load_with_classes("mini", file)
+    rows = encode_classes(every, NAMES[:2])
+    assert np.array_equal(encode_classes(encoder, ["Red_Circle", "BlueSquare "]), rows)
+    other = _write(tmp_path / "o.npz", class_names=np.array(["red circle", "Red_circle", "a"]))
+    encoder = load_with_classes("mini", other)
+    assert np.array_equal(encode_classes(encoder, ["Red_circle"]), rows[1:])
+    with refused_in_one_sentence("red circle, Red_circle", "one of them"):
+        encode_classes(encoder, ["RED CIRCLE"])
+
+
+def test_the_service_takes_the_classes_of_the_file(file: Path, images: Path) -> None:
+    """``crg serve --text-features`` needs no text encoder, also for states saved with the file."""
+    saved = Classifier(_ImagesOnly(), text_features=file)
+    saved.predict(images / "red.png")
+    saved.save(images.parent / "state.crg")
+    state = (images.parent / "state.crg").read_bytes()
+    image = (images / "blue.png").read_bytes()
+    served = Process(images.parent / "data", "--text-features", str(file))
+    with served, served.client() as browser:
+        given = {"json": {"classes": ["Blue_Square", "red circle"]}}
+        octets = {"content": state, "headers": {"Content-Type": "application/octet-stream"}}
+        for body in (given, octets):
+            session = browser.post("/v1/sessions", **body)
+            assert session.status_code == 201, session.text
+            answer = send(browser, session.headers["location"], image)
+            assert answer["label"] in ("Blue_Square", *NAMES)
+        refused(browser.post("/v1/sessions", json={"classes": ["cat", "dog"]}), 422, "no class")
+        assert answer["step"] == 2
 
 
 def test_predict_takes_names_from_the_file(file: Path, images: Path, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_images_are_encoded_in_batches(tmp_path: Path) -> None:
     paths, shared = save_stream(tmp_path, 21), classifier(views=4)
     paths[2].write_bytes(b"no image")
     answers = list(shared.predict_many(paths))
-    assert shared.encoder.calls == [64, 16]  # type: ignore[attr-defined]
+    assert shared.encoder.calls == [60, 20]  # type: ignore[attr-defined]
     assert isinstance(answers[2], InputError) and "002.png" in str(answers[2])
     assert shared.adapter.n_steps == 20
 

@@ -15,7 +15,7 @@ from crg.cli.encoders import encoders
 from crg.encoders import list_encoders, load_encoder
 from crg.encoders.mini import Mini
 from sentences import check_refused, refused_in_one_sentence
-from small_models import exported, open_clip, saved, some_pixels
+from small_models import check_alone_and_together, exported, open_clip, saved, some_pixels
 
 
 def test_impossible_models_are_refused() -> None:
@@ -26,14 +26,21 @@ def test_impossible_models_are_refused() -> None:
     check_refused("crg encoders export", load_encoder, "onnx:.")
 
 
-@pytest.fixture(params=["mini", "openclip", "onnx"])
+@pytest.fixture(params=["mini", "openclip", "onnx", "onnx in 8 bits"])
 def encoder(request: pytest.FixtureRequest) -> Any:
     """One encoder of each library."""
     if request.param == "mini":
         return load_encoder("mini", device="cpu")
     open_clip()
-    onnx = request.param == "onnx"
-    return load_encoder(f"onnx:{exported('small-vit')}" if onnx else saved("small-vit"))
+    if request.param == "openclip":
+        return load_encoder(saved("small-vit"), device="cpu")
+    bits = [True] if "bits" in request.param else []
+    return load_encoder(f"onnx:{exported('small-vit', *bits)}", device="cpu")
+
+
+def test_images_have_the_same_features_alone_and_together(encoder: Any) -> None:
+    """No bit of an image's features depends on what else is in its batch."""
+    check_alone_and_together(encoder)
 
 
 def test_features_are_unit_rows_whatever_the_batch(encoder: Any) -> None:

@@ -16,7 +16,7 @@ from crg.encoders import load_encoder, torch_encoder
 from crg.extras import library
 from crg.images.views import Recipe, make_views
 from sentences import refused_in_one_sentence
-from small_models import some_image
+from small_models import check_alone_and_together, some_image
 
 transformers: Any = pytest.importorskip("transformers")
 torch: Any = pytest.importorskip("torch")
@@ -130,6 +130,14 @@ def test_features_are_those_of_transformers(folders: dict[str, Path], kind: str)
     expected = ("shortest", "bicubic") if kind == "clip" else ("squash", "bilinear")
     assert (ours.size, ours.fit, ours.interpolation) == (32, *expected)
     assert (ours.mean == ours.std == (0.5, 0.5, 0.5)) == (kind == "siglip")
+
+
+@pytest.mark.parametrize("kind", ["clip", "siglip"])
+def test_images_have_the_same_features_alone_and_together(
+    folders: dict[str, Path], kind: str
+) -> None:
+    """No bit of an image's features depends on what else is in its batch."""
+    check_alone_and_together(load_encoder(f"hf:{folders[kind]}", device="cpu"))
 
 
 def _change(folder: Path, name: str, **changes: Any) -> None:

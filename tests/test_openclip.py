@@ -81,12 +81,12 @@ def test_every_form_of_checkpoint_is_read(form: str, tmp_path: Path, vit: OpenCl
     assert (other.fingerprint == vit.fingerprint) == (form not in ("half", "changed"))
 
 
-def test_large_inputs_are_cut_into_pieces(vit: OpenClip, monkeypatch: Any) -> None:
-    """No piece of a large input is larger than the limit."""
+def test_a_processor_encodes_one_image_at_a_time(vit: OpenClip, monkeypatch: Any) -> None:
+    """So that its features do not depend on the others."""
     watched = Mock(wraps=vit.model.encode_image)
     monkeypatch.setattr(vit.model, "encode_image", watched)
-    vit.encode_images(small_models.some_pixels(150, 32))
-    assert [len(call.args[0]) for call in watched.call_args_list] == [64, 64, 22]
+    vit.encode_images(small_models.some_pixels(3, 32))
+    assert [len(call.args[0]) for call in watched.call_args_list] == [1, 1, 1]
 
 
 def test_lower_precision_comes_close(vit: OpenClip) -> None:

@@ -27,29 +27,14 @@ from made_experiments import FILES, lines_of, save_experiment
 from made_files import raw_values, save_plugin, save_raw, save_stream
 
 EXPERIMENT = f"""orders = 1
-[[row]]
-method = "crg"
-options = {{ queue_size = 3 }}
-[[row]]
-method = "gda"
-[[setting]]
-[[setting]]
-order = "by_class"
-mislabelled = 0.3
-[[setting]]
-order = "domains"
+row = [{{ method = "crg", options = {{ queue_size = 3 }} }}, {{ method = "gda" }}]
+setting = [{{}}, {{ order = "by_class", mislabelled = 0.3 }}, {{ order = "domains" }}]
 {FILES}"""
 
 SHAPES = """orders = 1
-[[row]]
-method = "gda"
-[[setting]]
-order = "domains"
-[[data]]
-shapes = ["night", "clean"]
-images = 32
-views = 2
-shots = 1
+row = [{ method = "gda" }]
+setting = [{ order = "domains" }]
+data = [{ shapes = ["night", "clean"], images = 32, views = 2, shots = 1 }]
 """
 
 

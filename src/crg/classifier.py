@@ -267,26 +267,15 @@ class Classifier:
     def encode_many(
         self, images: Iterable[Any], sample_ids: Iterable[str] | None = None, workers: int = 1
     ) -> Iterator[Encoded]:
-        """The id and views of each image and what ``encode`` gives for it, or twice its error.
-
-        Products round by the place of an image in its batch. So that place follows from the
-        number of images before it: a stream that continues gets the very same features.
-        """
+        """The id and views of each image and what ``encode`` gives for it, or twice its error."""
         known, again = itertools.tee(images)
         numbers = itertools.count(self.adapter.n_steps + 1)
         names = map(_name_of, again, numbers) if sample_ids is None else sample_ids
         ids, kept = itertools.tee(names)
         made = iter_views(known, ids, self.encoder.preprocessing, self.recipe, workers)
-        per_batch = max(1, _VIEWS_AT_ONCE // self.recipe.views)
-        start = end = self.adapter.n_steps % per_batch  # places of the readable images
-        batch: list[tuple[str, Any]] = []
-        for name, views in zip(kept, made, strict=True):
-            batch.append((name, views))
-            end += not isinstance(views, InputError)
-            if end == per_batch:
-                yield from self._encoded(batch, start)
-                start, end, batch = 0, 0, []
-        yield from self._encoded(batch, start)
+        named = zip(kept, made, strict=True)
+        while batch := list(itertools.islice(named, max(1, _VIEWS_AT_ONCE // self.recipe.views))):
+            yield from self._encoded(batch)
 
     def _follow(self, task: Task, on_note: Callable[[str], None] | None) -> None:
         """Add and remove classes until they are those of ``task``."""
@@ -310,15 +299,13 @@ class Classifier:
                 "views": recipe.views, "augment": recipe.augment,
                 "smallest_crop": recipe.smallest, "seed": recipe.seed}  # fmt: skip
 
-    def _encoded(self, batch: Sequence[tuple[str, Any]], first: int) -> Iterator[Encoded]:
-        """A batch whose images stand from place ``first`` on; nothing is in the places before."""
+    def _encoded(self, batch: Sequence[tuple[str, Any]]) -> Iterator[Encoded]:
         readable = [views for _, views in batch if not isinstance(views, InputError)]
         features = iter(())  # type: Iterator[Vectors]
         if readable:
-            blank = np.zeros_like(readable[0])
             with self.adapter.lock:
-                rows = self.encoder.encode_images(np.concatenate([*[blank] * first, *readable]))
-            features = iter(rows.reshape(first + len(readable), -1, rows.shape[-1])[first:])
+                rows = self.encoder.encode_images(np.concatenate(readable))
+            features = iter(rows.reshape(len(readable), -1, rows.shape[-1]))
         for name, views in batch:
             yield name, views, views if isinstance(views, InputError) else next(features)
 

@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from crg.atomic import replacing
-from crg.encoders.base import Encoder, GivenText, Vectors
+from crg.encoders.base import Encoder, GivenText, Vectors, name_key
 from crg.types import InputError, Task, listed, parsed_json, unit_rows
 
 Mode: TypeAlias = Literal["template", "descriptions", "both"]
@@ -203,19 +203,19 @@ def _described(
         descriptions = read_descriptions(descriptions)
     sentences: dict[str, Sequence[str]] = {}
     for name, some in descriptions.items():
-        if sentences.setdefault(_key(name), some) is not some:
+        if sentences.setdefault(name_key(name), some) is not some:
             raise InputError(f"The descriptions name {name!r} twice: keep one of the two.")
-    wanted = {_key(name): name for name in class_names}
+    wanted = {name_key(name): name for name in class_names}
     missing = [name for key, name in wanted.items() if key not in sentences]
     if missing:
         raise InputError(
             f"The descriptions lack {_counted(missing)} ({listed(missing)}): "
             "add them or choose the prompts 'template'."
         )
-    extra = [name for name in descriptions if _key(name) not in wanted]
+    extra = [name for name in descriptions if name_key(name) not in wanted]
     if extra and on_note is not None:
         on_note(f"The descriptions of {_counted(extra)} are not used: {listed(extra)}.")
-    return [list(sentences[_key(name)]) for name in class_names]
+    return [list(sentences[name_key(name)]) for name in class_names]
 
 
 def plain(name: str) -> str:
@@ -225,11 +225,6 @@ def plain(name: str) -> str:
     'sea lion'
     """
     return " ".join(name.replace("_", " ").split())
-
-
-def _key(name: str) -> str:
-    """The same text for all spellings of a class name."""
-    return plain(name).casefold()
 
 
 def _counted(names: Sequence[str]) -> str:

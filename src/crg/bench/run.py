@@ -22,7 +22,7 @@ from crg.bench.sources import draw, shapes_in
 from crg.datasets import load_dataset
 from crg.datasets.catalog import find_entry
 from crg.engine.processes import run_all
-from crg.engine.worker import OnProgress, Outcome, read_once
+from crg.engine.worker import OnProgress, read_once
 from crg.features.files import Features
 from crg.images.image_set import Source as ImageSource
 from crg.images.reading import read_image
@@ -87,7 +87,13 @@ def run_specs(
     Lines that another process has written to the file meanwhile are not written again. To stop
     early, close the iterator.
     """
-    with contextlib.closing(_outcomes(specs, options, on_progress)) as outcomes:
+    if options.engine == "ray":
+        from crg.engine.ray import run_all_on_ray
+
+        runs = run_all_on_ray(specs, options.workers, options.address, on_progress)
+    else:  # in processes even with one worker: a method may take its process down with it
+        runs = run_all(specs, options.workers or processors(), on_progress, isolated=True)
+    with contextlib.closing(runs) as outcomes:
         for spec, outcome in outcomes:
             if isinstance(outcome, Failure):
                 known.add(outcome)
@@ -95,17 +101,6 @@ def run_specs(
             else:
                 known.add(make_run(outcome, spec))
                 yield spec, None
-
-
-def _outcomes(
-    specs: Sequence[RunSpec], options: EngineOptions, on_progress: OnProgress
-) -> Generator[tuple[RunSpec, Outcome], None, None]:
-    if options.engine == "ray":
-        from crg.engine.ray import run_all_on_ray
-
-        return run_all_on_ray(specs, options.workers, options.address, on_progress)
-    # in processes even with one worker: a method may take its process down with it
-    return run_all(specs, options.workers or processors(), on_progress, isolated=True)
 
 
 def galleries(

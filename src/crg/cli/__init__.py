@@ -24,7 +24,7 @@ COMMANDS = {  # as help lists them
     "bench": "Run the experiment of a TOML file on whatever data is there.",
     "report": "Show the results of crg bench: RESULTS are its files, or folders of them.",
     "methods": "List the methods with their options, describe one, or check your own.",
-    "encoders": "List the models that turn images and texts into features, or export one.",
+    "encoders": "List the models that turn images and texts into features, export or import one.",
     "datasets": "List the datasets, describe one, or check one on disk.",
 }
 

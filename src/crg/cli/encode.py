@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
 import click
 
 from crg.cli import shared
-from crg.cli.progress import Display
+from crg.cli.progress import shown_encoding
 from crg.datasets import SHAPES, load_dataset
 from crg.datasets.catalog import SPLITS, TEST
-from crg.encoding import EncodingProgress, EncodingSummary, Wording, summary_of
+from crg.encoding import EncodingSummary, Wording, summary_of
 from crg.encoding import encode as run_encoding
 from crg.encoding.job import Run
 from crg.encoding.variations import Variations
@@ -133,7 +132,7 @@ def _encoded(name: str, out: Path, given: dict[str, Any]) -> EncodingSummary:
                 wording=Wording(given["templates"] or None, **some("descriptions", "mode")),
                 variations=None if folder is None else Variations(folder, count),
                 run=_run_on(given["engine"], load=load, **some("address", "workers")),
-                on_progress=_shown(stack),
+                on_progress=shown_encoding(stack),
                 on_note=shared.note,
                 **some("batch", "workers", "skip_unreadable"),
             )
@@ -151,20 +150,6 @@ def _run_on(engine: str, **options: Any) -> Run | None:
     if options["address"] is not None:
         raise InputError("Only Ray has an --address: add --engine ray or leave it out.")
     return None
-
-
-def _shown(stack: contextlib.ExitStack) -> Callable[[EncodingProgress], None]:
-    """Show the images that this call encodes, once their number is known."""
-    bars: list[Display] = []
-
-    def show(at: EncodingProgress) -> None:
-        if not bars:
-            shown = Display("images", at.total - at.reused, lines=True)
-            bars.append(stack.enter_context(shown))
-        for _ in range(at.done - at.reused - bars[0].done):
-            bars[0].advance()
-
-    return show
 
 
 def _print(summary: EncodingSummary, state: str) -> None:

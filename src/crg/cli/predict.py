@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from crg.cli import shared
-from crg.cli.progress import Display
+from crg.cli.progress import Display, shown_encoding
 from crg.methods.registry import DEFAULT
 from crg.predict.job import FIRST_PASS, PredictJob, opened
 from crg.prompts import PHOTO
@@ -36,6 +36,9 @@ _OPTIONS = shared.options(
     click.option("--augment", type=click.Choice(["crops", "augmix"]), default="crops",
                  show_default=True, help="How random views are made."),
     shared.model_options,
+    click.option("--features", type=shared.FOLDER, metavar="DIR",
+                 help="Keep the features of the images in this folder, a store of crg encode, so "
+                      "that another method, list of classes or threshold need not encode them."),
     shared.few_option,
     click.option("--out", type=shared.FILE, help="Write to this file.  [default: standard output]"),
     click.option("--format", "layout", type=click.Choice(["table", "jsonl", "csv", "parquet"]),
@@ -90,7 +93,11 @@ def predict(pairs: tuple[str, ...], **given: Any) -> None:
     """
     job = PredictJob(options=shared.parse_options(pairs), **given)
     lines_are_seen = job.out is None and sys.stdout.isatty()  # a bar would tear them apart
-    with opened(job, shared.note) as (answers, parts), _sigterm_as_ctrl_c():
+    with (
+        contextlib.ExitStack() as stack,
+        _sigterm_as_ctrl_c(),
+        opened(job, shared.note, shown_encoding(stack)) as (answers, parts),
+    ):
         try:
             for what, total, steps in parts:
                 is_shown = total > 0 and (what == FIRST_PASS or not lines_are_seen)

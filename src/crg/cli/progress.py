@@ -13,9 +13,11 @@ A piece is known by its text, which must be unique. Simple commands only call ``
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
-from typing import Self
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Self
 
 import click
 from rich.console import Console
@@ -28,6 +30,9 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+
+if TYPE_CHECKING:
+    from crg.encoding import EncodingProgress
 
 SECONDS_BETWEEN_LINES = 10.0  # where there is no bar
 _SECONDS_OF_MEMORY = 600.0  # pieces may take minutes each: the time left is estimated from these
@@ -122,3 +127,19 @@ class Display:
         if self._lines and line != self._last_line:
             self._last_line = line
             click.echo(line, err=True)
+
+
+def shown_encoding(stack: contextlib.ExitStack) -> Callable[[EncodingProgress], None]:
+    """Show the images that a call encodes, once their number is known, until all are."""
+    bars: list[Display] = []
+
+    def show(at: EncodingProgress) -> None:
+        if not bars:
+            shown = Display("images", at.total - at.reused, lines=True)
+            bars.append(stack.enter_context(shown))
+        for _ in range(at.done - at.reused - bars[0].done):
+            bars[0].advance()
+        if at.done == at.total:
+            stack.close()
+
+    return show

@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
+from crg.cli import shared
 from crg.cli.shared import FILE, FOLDER, POSITIVE, address_option, note, plugin_option
-from crg.encoders import load_encoder
 from crg.extras import library
+from crg.features.files import load_with_classes
 
 for _name in ("fastapi", "httptools", "prometheus_client", "python_multipart", "sse_starlette",
               "uvicorn"):  # fmt: skip
@@ -23,7 +24,7 @@ from crg.server.limits import ServerConfig, read_config  # noqa: E402
 @click.command()
 @click.option("--model", default="mini", show_default=True, metavar="NAME",
               help="As `crg encoders` lists them.")  # fmt: skip
-@click.option("--device", help="cpu, cuda, mps.  [default: the fastest there is]")
+@shared.model_options
 @click.option("--precision", help="fp32, fp16 or bf16.  [default: what suits the device]")
 @click.option("--data", default="sessions", show_default=True, type=FOLDER, metavar="FOLDER",
               help="Folder in which sessions are kept.")  # fmt: skip
@@ -56,7 +57,7 @@ def serve(
         note("the bundled model mini knows rendered shapes only; for photographs name another "
              "with --model.")  # fmt: skip
     app.serve(
-        partial(load_encoder, model.pop("model"), **model),
+        partial(load_with_classes, model.pop("model"), **model),
         data,
         ServerConfig() if config is None else read_config(config),
         host=host,

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from crg.images.preprocessing import Pixels, Preprocessing
-from crg.types import InputError, Task, unit_rows
+from crg.types import InputError, Task, listed, unit_rows
 
 Vectors: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -71,8 +71,20 @@ def check_texts(texts: Sequence[str]) -> list[str]:
     return list(texts)
 
 
+def name_key(name: str) -> str:
+    """The same text for all spellings of a class name.
+
+    >>> name_key("Sea_Lion") == name_key("sea lion")
+    True
+    """
+    return "".join(name.replace("_", " ").split()).casefold()
+
+
 class GivenText:
-    """An Encoder that knows the classes of ``classes`` by name, and no other text."""
+    """An Encoder that knows the classes of ``classes`` by name, and no other text.
+
+    Names match whatever their case, underscores and spaces; the very same name comes first.
+    """
 
     def __init__(self, encoder: Encoder, classes: Task, file: str) -> None:
         if classes.width != encoder.width:
@@ -80,7 +92,7 @@ class GivenText:
                 f"The text features of {file} are {classes.width} wide but images of "
                 f"{encoder.name} {encoder.width}: give those of the same model."
             )
-        self._encoder, self._classes, self._file = encoder, classes, file
+        self.images, self._classes, self._file = encoder, classes, file
         self.name, self.width, self.source = encoder.name, encoder.width, encoder.source
         self.preprocessing = encoder.preprocessing
         self.logit_scale, self.logit_bias = encoder.logit_scale, encoder.logit_bias
@@ -93,7 +105,7 @@ class GivenText:
 
     def encode_images(self, pixels: Pixels) -> Vectors:
         """Unit features (B, D), by the encoder itself."""
-        return self._encoder.encode_images(pixels)
+        return self.images.encode_images(pixels)
 
     def encode_texts(self, texts: Sequence[str]) -> Vectors:
         """Refuse: only features of the given classes are known."""
@@ -104,11 +116,18 @@ class GivenText:
 
     def class_features(self, class_names: Sequence[str]) -> Vectors:
         """Unit features (K, D) of the classes of these names."""
-        known = self._classes.class_names
-        if unknown := [name for name in class_names if name not in known]:
-            raise InputError(
-                f"{self._file} has no class {unknown[0]!r}: use its names, from {known[0]!r} to "
-                f"{known[-1]!r}, or add its features."
-            )
-        rows = [known.index(name) for name in class_names]
+        rows = [self._row_of(name) for name in class_names]
         return np.asarray(self._classes.text_features, np.float32)[rows, :]
+
+    def _row_of(self, name: str) -> int:
+        known = self._classes.class_names
+        same = [each for each in known if name_key(each) == name_key(name)]
+        same = [name] if name in known else same
+        if len(same) == 1:
+            return known.index(same[0])
+        if same:
+            raise InputError(f"{self._file} has {listed(same)}: write {name!r} as one of them.")
+        raise InputError(
+            f"{self._file} has no class {name!r}: use its names, from {known[0]!r} to "
+            f"{known[-1]!r}, or add its features."
+        )

@@ -1,13 +1,19 @@
-"""Export an open_clip model to a folder for ONNX Runtime, which appears complete or not at all."""
+"""Write folders for ONNX Runtime: export a model of open_clip, or import a graph of one's own.
+
+A folder appears complete or not at all.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import copy
 import json
+import logging
 import os
 import re
+import shutil
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -18,6 +24,7 @@ import msgspec
 import numpy as np
 
 from crg.atomic import check_place, file_sha256
+from crg.encoders.base import Vectors
 from crg.encoders.onnx import (
     DESCRIPTION,
     FORMAT,
@@ -26,18 +33,25 @@ from crg.encoders.onnx import (
     TEXT,
     TOKENIZER,
     VERSION,
+    Graph,
     Onnx,
     TokenizerUse,
+    files_beside,
     reference_pixels,
 )
 from crg.encoders.openclip import OpenClip
 from crg.extras import first_line, library
-from crg.types import InputError
+from crg.images.image_set import ImageSet
+from crg.images.preprocessing import Pixels, Preprocessing
+from crg.images.views import Recipe, iter_views
+from crg.types import InputError, unit_rows
 
 # Endings, runs of letters, single digits, runs of anything else but spaces. U+0345 is a mark whose
 # capital is a letter: the original's pattern, which ignores case, matches it nowhere.
 _WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|\p{L}+|\p{N}|[^\s\p{L}\p{N}\u0345]+"
 TOLERANCE = 1e-3  # of a coordinate of a unit feature
+LEAST_AGREEMENT = 0.7  # of zero-shot labels in 8 bits and in float32
+CLIP = {"mean": (0.48145466, 0.4578275, 0.40821073), "std": (0.26862954, 0.26130258, 0.27577711)}
 _SENTENCES = [
     "a photo of a cat.",
     "it's a bad photo of the 2 large dogs!",
@@ -55,13 +69,17 @@ class Exported:
     image_difference: float
     text_difference: float
     size: int  # bytes
+    agreement: float | None = None  # with int8: fraction of test images with the same label
+    rates: tuple[float, ...] = ()  # with int8: images per second in 8 bits and in float32
 
 
-def export(name: str, folder: str | os.PathLike[str]) -> Exported:
-    """Write the open_clip model ``name`` into a new ``folder`` and check that both agree."""
-    target = Path(folder)
-    if target.exists():
-        raise InputError(f"{target} exists already: choose another name or remove it.")
+def export(name: str, folder: str | os.PathLike[str], int8: ImageSet | None = None) -> Exported:
+    """Write the open_clip model ``name`` into a new ``folder`` and check that both agree.
+
+    With ``int8``, test images, the weights of the image graph get 8 bits, for processors without
+    a GPU, and both graphs label these images; texts stay in float32.
+    """
+    target = _new(folder)
     for module in ("onnx", "onnxruntime"):
         library(module, "export")
     encoder = OpenClip(name, device="cpu", precision="fp32")
@@ -79,8 +97,169 @@ def export(name: str, folder: str | os.PathLike[str]) -> Exported:
                 f"The exported features of {name} differ by {max(images, texts):.1e}, more than "
                 f"{TOLERANCE:.0e}, and nothing was written: use the model through open_clip."
             )
+        measured = () if int8 is None else _in_eight_bits(exported, partial, int8)
     size = sum(file.stat().st_size for file in target.iterdir())
-    return Exported(target, f"onnx:{target}", images, texts, size)
+    return Exported(target, f"onnx:{target}", images, texts, size, *measured)
+
+
+def _new(folder: str | os.PathLike[str]) -> Path:
+    target = Path(folder)
+    if target.exists():
+        raise InputError(f"{target} exists already: choose another name or remove it.")
+    return target
+
+
+def _in_eight_bits(plain: Onnx, folder: Path, tests: ImageSet) -> tuple[float, tuple[float, ...]]:
+    """Quantise the weights of the image graph; how many labels agree, and the rates of both."""
+    quantise = library("onnxruntime.quantization", "export")
+    file, log = folder / IMAGE, logging.getLogger()
+    level = log.level
+    log.setLevel(logging.ERROR)  # it warns in the root logger
+    try:  # unsigned, because products of signed weights overflow on some processors
+        quantise.quantize_dynamic(
+            file, file, ["MatMul", "Gemm"], per_channel=True,  # convolutions would be slower
+            weight_type=quantise.QuantType.QUInt8,
+        )  # fmt: skip
+    finally:
+        log.setLevel(level)
+    _describe(folder, {})
+    graph, side = Onnx(folder, device="cpu"), plain.preprocessing.size
+    texts = plain.encode_texts(TEST_SENTENCES).round(6).tolist()
+    images = graph.encode_images(reference_pixels(side)).round(6).tolist()
+    _describe(folder, {"reference": {"images": images, "texts": texts}})
+    pixels = np.concatenate(
+        [views for views in iter_views(tests.sources, tests.ids, plain.preprocessing, Recipe(1), 0)
+         if not isinstance(views, InputError)]
+    )  # fmt: skip
+    text = plain.encode_texts([f"a photo of a {each}." for each in tests.class_names])
+    features, rates = zip(*(_timed(each, pixels) for each in (graph, plain)), strict=True)
+    ours, theirs = ((each @ text.T).argmax(1) for each in features)
+    agreement = float((ours == theirs).mean())
+    if agreement < LEAST_AGREEMENT:
+        raise InputError(
+            f"In 8 bits only {agreement:.0%} of {len(pixels)} test images get the same label, and "
+            "nothing was written: export the model without --int8."
+        )
+    return agreement, rates
+
+
+def _timed(encoder: Onnx, pixels: Pixels) -> tuple[Vectors, float]:
+    """Features, and how many images per second; the first call is not counted."""
+    encoder.encode_images(pixels[:1])
+    start = time.perf_counter()
+    features = encoder.encode_images(pixels)
+    return features, len(pixels) / (time.perf_counter() - start)
+
+
+def import_graph(
+    graph: str | os.PathLike[str],
+    folder: str | os.PathLike[str],
+    *,
+    size: int | None = None,
+    logit_scale: float = 100.0,
+    output: str | None = None,
+    **form: Any,
+) -> dict[str, Any]:
+    """Make a folder of an image graph, from normalised pixels (B, 3, S, S) to features (B, D).
+
+    ``size`` is S, where the graph leaves it open; ``output`` names the features, where it has
+    several outputs of this shape. ``form`` is the rest of the preprocessing, CLIP's by default.
+    Returns what the graph was found to be.
+    """
+    target, source = _new(folder), Path(graph)
+    if not source.is_file():
+        raise InputError(f"There is no file {source}: give an ONNX graph.")
+    runtime = library("onnxruntime", "onnx")
+    with _appearing(target) as partial, _known_as(source, partial / IMAGE):
+        shutil.copyfile(source, partial / IMAGE)
+        for file in filter(Path.is_file, map(source.parent.joinpath, files_beside(source))):
+            shutil.copyfile(file, partial / file.name)
+        found = Graph(runtime, partial / IMAGE, ["CPUExecutionProvider"], output=output)
+        side = _side_of(found, size)
+        how = _preprocessing({"size": side, **CLIP, **form})
+        rows = how.normalised(reference_pixels(side))
+        features = _features(found, rows, output)
+        about = {
+            "model": source.name,
+            "width": features.shape[1],
+            "logit_scale": logit_scale,
+            "preprocessing": asdict(how),
+            "output": found.output,
+            "batch": found.batch,
+            "reference": {"images": np.asarray(unit_rows(features, "features")).tolist()},
+        }
+        _describe(partial, {key: value for key, value in about.items() if value is not None})
+        Onnx(partial, device="cpu")  # checks the rest
+    facts = {key: about[key] for key in ("width", "output", "batch")}
+    return {"folder": str(target), "name": f"onnx:{target}", **facts, "int8": found.eight_bit}
+
+
+@contextlib.contextmanager
+def _known_as(source: Path, copy: Path) -> Iterator[None]:
+    """Have refusals name the file that the user knows."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(str(error).replace(str(copy), str(source))) from None
+
+
+def _preprocessing(given: dict[str, Any]) -> Preprocessing:
+    """Preprocessing of these values, whose ranges are checked."""
+    try:
+        return msgspec.convert(given, Preprocessing)
+    except msgspec.ValidationError as error:
+        raise InputError(f"The preprocessing is wrong ({error}): correct that option.") from None
+
+
+def _side_of(graph: Graph, size: int | None) -> int:
+    """S of a graph that takes images; a graph of another form is refused."""
+    inputs = ", ".join(f"{each.name} {each.shape} {each.type}" for each in graph.inputs)
+    shape = graph.inputs[0].shape if len(graph.inputs) == 1 else []
+    if len(shape) != 4 or "float" not in graph.inputs[0].type:
+        raise InputError(
+            f"{graph.file} takes {inputs or 'no input'}: give the image encoder alone, whose one "
+            "input is pixels (B, 3, S, S) of type float."
+        )
+    if shape[1] != 3 and isinstance(shape[1], int):
+        last = " with the channels last" if shape[3] == 3 else ""
+        raise InputError(f"{graph.file} takes {inputs}{last}: give a graph for (B, 3, S, S).")
+    sides = {each for each in (*shape[2:], size) if isinstance(each, int)}
+    if len(sides) != 1:
+        what = f"not --size {size}" if sides else "images of any size"
+        raise InputError(f"{graph.file} takes {inputs}, {what}: give its size with --size.")
+    return sides.pop()
+
+
+def _features(graph: Graph, rows: Any, output: str | None) -> Vectors:
+    """Features (2, D) of two images, from the output given or else the only one of this shape."""
+    made = {}
+    for name in graph.outputs if output is None else [output]:
+        with contextlib.suppress(InputError):  # it holds no floats
+            made[name] = np.concatenate([graph(row[None], name) for row in rows])
+    if not made:
+        graph(rows[:1], output)  # says why
+    shapes = ", ".join(f"{name} {list(each.shape)}" for name, each in made.items())
+    fitting = [name for name, each in made.items() if each.ndim == 2]
+    if len(fitting) != 1:
+        what = "several outputs of features" if fitting else "no output of features (B, D)"
+        raise InputError(
+            f"{graph.file} has {what} ({shapes}): "
+            + ("choose one with --output." if fitting else "export its projected, pooled features.")
+        )
+    graph.output = fitting[0]
+    return made[fitting[0]]
+
+
+def _describe(folder: Path, about: dict[str, Any]) -> None:
+    """Write ``encoder.json``, or update it after its image graph was changed."""
+    file = folder / DESCRIPTION
+    known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    others = sorted(each for each in folder.iterdir() if each.name != DESCRIPTION)
+    known |= {"format": FORMAT, "version": VERSION, **about}
+    known["files"] = {each.name: file_sha256(each) for each in others}
+    if "reference" in about:
+        known["reference_of"] = known["files"][IMAGE]
+    file.write_text(json.dumps(known, indent=2), encoding="utf-8")
 
 
 def _write(encoder: OpenClip, folder: Path) -> None:
@@ -90,8 +269,6 @@ def _write(encoder: OpenClip, folder: Path) -> None:
     _write_graph(encoder, "encode_image", images, folder / IMAGE)
     _write_graph(encoder, "encode_text", encoder.tokenizer(_SENTENCES[:2]), folder / TEXT)
     about = {
-        "format": FORMAT,
-        "version": VERSION,
         "model": encoder.name,
         "width": encoder.width,
         "logit_scale": encoder.logit_scale,
@@ -103,9 +280,8 @@ def _write(encoder: OpenClip, folder: Path) -> None:
             "images": encoder.encode_images(reference_pixels(side)).round(6).tolist(),
             "texts": encoder.encode_texts(TEST_SENTENCES).round(6).tolist(),
         },
-        "files": {file.name: file_sha256(file) for file in sorted(folder.iterdir())},
     }
-    (folder / DESCRIPTION).write_text(json.dumps(about, indent=2), encoding="utf-8")
+    _describe(folder, about)
 
 
 def write_tokenizer(tokenizer: Any, folder: Path) -> TokenizerUse:

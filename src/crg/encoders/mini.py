@@ -67,7 +67,8 @@ def piece_buckets(word: str, n_buckets: int) -> list[int]:
 def image_features(pixels: Numbers, weights: Weights, stages: int) -> Any:
     """Features (B, D) of unit length of normalised pixels (B, S, S, 3).
 
-    A strided convolution and a residual one per stage, then mean and peak of each channel.
+    A strided convolution and a residual one per stage, then mean and peak of each channel. Every
+    product is of one image, so that no bit of its features depends on the others.
     """
     x = _convolved(pixels, weights, "stem", 4, 2)
     np.maximum(x, 0, out=x)
@@ -77,7 +78,7 @@ def image_features(pixels: Numbers, weights: Weights, stages: int) -> Any:
         more = _convolved(x, weights, f"stage{stage}.same", 3, 1)
         x += np.maximum(more, 0, out=more)
     pooled = np.concatenate([x.mean(axis=(1, 2)), x.max(axis=(1, 2))], axis=1)
-    return _unit(_linear(pooled, weights, "picture_head"))
+    return _unit(_linear(pooled[:, None], weights, "picture_head")[:, 0])
 
 
 def text_features(tokens: Any, mask: Any, weights: Weights, layers: int, heads: int) -> Any:
@@ -111,7 +112,7 @@ def _convolved(x: Numbers, weights: Weights, name: str, kernel: int, stride: int
         start = padded[:, line:]
         shape = (b, rows, columns, kernel * c)
         windows[:, :, :, line] = as_strided(start, shape, strides, writeable=False)
-    out: Numbers = windows.reshape(b * rows * columns, -1) @ weight
+    out: Numbers = windows.reshape(b, rows * columns, -1) @ weight  # image by image: exact
     out += bias
     return out.reshape(b, rows, columns, -1)
 

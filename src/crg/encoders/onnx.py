@@ -1,10 +1,15 @@
-"""A folder with an image and a text graph for ONNX Runtime, as ``crg encoders export`` writes it.
+"""A folder with an image and a text graph for ONNX Runtime, as ``crg encoders`` writes it.
 
-``encoder.json`` describes the model and names every file with its checksum; ``tokenizer.json``
+``encoder.json`` describes the model and names its files with their checksums; ``tokenizer.json``
 is the tokenizer. torch is not needed. Without ``text.onnx`` and tokenizer the model encodes
 images only. A folder may come from a stranger, so everything is checked before it is used. A
-graph may keep weights in files beside it, so ``encoder.json`` must list every file; the runtime
-refuses weights from other places.
+graph may keep weights in files beside it, which ``encoder.json`` must list; the runtime refuses
+weights from other places.
+
+A graph in 8 bits may quantise a whole batch by its largest value, so that an image's features
+depend on its neighbours; and signed 8-bit products overflow on processors without VNNI. So
+processors encode one image at a time, the runtime is asked for products that cannot overflow, and
+a graph is compared with itself when it is loaded.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import html
 import json
+import mmap
 import os
 import string
 from collections.abc import Callable, Sequence
@@ -26,7 +32,8 @@ from crg.atomic import file_sha256
 from crg.encoders.base import Vectors, check_pixels, check_texts, encode_in_pieces
 from crg.extras import first_line, library
 from crg.images.preprocessing import Pixels, Preprocessing
-from crg.types import InputError, printable
+from crg.suggest import nearest
+from crg.types import InputError, printable, unit_rows
 
 FORMAT = "crg-onnx"
 VERSION = 1
@@ -35,8 +42,14 @@ IMAGE, TEXT, TOKENIZER = "image.onnx", "text.onnx", "tokenizer.json"
 TEST_SENTENCES = ("a photo of 2 red cats.", "a satellite image of an airport")
 _MAX_DESCRIPTION = 10_000_000  # bytes
 _MOST_ERROR = 0.25  # of test features, as a fraction of the distance between the two
-_ROWS_AT_ONCE = {"cpu": 2, "cuda": 64}  # fixed, because the batch decides how products are rounded
-_TEXTS_AT_ONCE = 64
+_ROWS_AT_ONCE = 64  # on a GPU, and of texts
+_EIGHT_BIT = (b"QuantizeLinear", b"DynamicQuantize", b"MatMulInteger", b"ConvInteger", b"QLinear",
+              b"QAttention")  # fmt: skip
+_SCALES = (0.99, 1.01)  # of test images, which a network hardly notices
+_OVERFLOW = 4.0  # times the noise; sound graphs move by up to 2, one that overflows by 8
+_MOST_NOISE = 2.0  # times the distance between the two; sound graphs reach one
+_MOST_BESIDE = 0.1  # of the distance between the two; less never matters
+_KINDS = {"float": "f4", "float16": "f2", "double": "f8", "int32": "i4", "int64": "i8"}
 
 Clean: TypeAlias = Literal["lower", "whitespace", "canonicalize"]  # as open_clip calls them
 _Token = Annotated[int, Meta(ge=0, lt=2**31)]
@@ -66,6 +79,9 @@ class About(Struct):
     context_length: Annotated[int, Meta(ge=1, le=65536)] | None = None
     tokenizer: TokenizerUse | None = None
     reference: dict[Literal["images", "texts"], _Vectors] = {}  # of the built-in test inputs
+    reference_of: str | None = None  # SHA-256 of the image graph that made them
+    output: str | None = None  # of the image graph; None: the first
+    batch: Annotated[int, Meta(ge=1, le=65536)] | None = None  # images it takes; None: any number
     model: str = "a model"
 
 
@@ -90,35 +106,48 @@ class Onnx:
         self.preprocessing = about.preprocessing
         self.width = about.width
         self.logit_scale, self.logit_bias = about.logit_scale, about.logit_bias
-        self._rows_at_once = _ROWS_AT_ONCE["cpu" if len(providers) == 1 else "cuda"]
-        self._image = _Graph(runtime, place / IMAGE, providers, self.width)
-        self._text: tuple[Tokenize, _Graph] | None = None
+        on_gpu = len(providers) > 1
+        self._image = Graph(runtime, place / IMAGE, providers, on_gpu, about.output)
+        self._text: tuple[Tokenize, Graph] | None = None
         self.context_length = about.context_length or 0
         if about.tokenizer is not None:
             tokenize = read_tokenizer(about.tokenizer, place)
-            self._text = tokenize, _Graph(runtime, place / TEXT, providers, self.width)
-        images = self.encode_images(reference_pixels(self.preprocessing.size))
-        _check_similar(place / IMAGE, images, about.reference.get("images"))
-        if about.tokenizer is not None:
-            texts = self.encode_texts(TEST_SENTENCES)
-            _check_similar(place / TEXT, texts, about.reference.get("texts"))
+            self._text = tokenize, Graph(runtime, place / TEXT, providers, many=True)
+        pixels = self.preprocessing.normalised(reference_pixels(self.preprocessing.size))
+        own = about.reference_of == about.files[IMAGE]
+        self._check_graph(self._image, pixels, about.reference.get("images"), own)
+        if self._text is not None:
+            tokens = self._text[0](TEST_SENTENCES, self.context_length)
+            self._check_graph(self._text[1], tokens, about.reference.get("texts"))
+
+    def _check_graph(
+        self, graph: Graph, rows: Any, stored: list[list[float]] | None, own: bool = False
+    ) -> None:
+        """Check width, noise and, unless it is of another precision, the stored features."""
+        shape = graph(rows[:1]).shape
+        if shape != (1, self.width):
+            raise InputError(
+                f"{graph.file} gives features of shape {shape} for one input but {DESCRIPTION} "
+                f"says they are {self.width} wide: correct the width there, or name another output."
+            )
+        check_sound(graph, rows, stored if own or not graph.eight_bit else None)
 
     def encode_images(self, pixels: Pixels) -> Vectors:
         """Unit features (B, D) for pixels (B, S, S, 3)."""
         check_pixels(pixels, self.preprocessing)
         run = lambda rows: self._image(self.preprocessing.normalised(rows))  # noqa: E731
-        return encode_in_pieces(pixels, run, self._rows_at_once, self.width, "images")
+        return encode_in_pieces(pixels, run, self._image.at_once, self.width, "images")
 
     def encode_texts(self, texts: Sequence[str]) -> Vectors:
         """Unit features (n, D); words beyond the context length are cut off."""
         if self._text is None:
             raise InputError(
                 f"{self.name} has no {TEXT}: give the text features of the classes in a file "
-                "(--text-features), or export the model again."
+                "(--text-features)."
             )
         tokenize, graph = self._text
         tokens = tokenize(check_texts(texts), self.context_length)
-        return encode_in_pieces(tokens, graph, _TEXTS_AT_ONCE, self.width, "texts")
+        return encode_in_pieces(tokens, graph, graph.at_once, self.width, "texts")
 
 
 def reference_pixels(side: int) -> Pixels:
@@ -132,19 +161,42 @@ def reference_pixels(side: int) -> Pixels:
     return np.stack([first, second]).astype(np.uint8)
 
 
-def _check_similar(graph: Path, features: Vectors, stored: list[list[float]] | None) -> None:
-    """Refuse features whose error is not small beside the distance of the two test inputs."""
-    if stored is None:
+def check_sound(graph: Graph, rows: Any, stored: list[list[float]] | None) -> None:
+    """Compare a graph with itself: two test inputs alone, together, and slightly scaled.
+
+    Scaling shows the noise of the graph, which 8 bits make large. Together, the two are quantised
+    more coarsely: where products overflow, fewer of them do, and features move by far more than
+    the noise. ``stored`` features may differ by the noise and a little more.
+    """
+    alone = _units([graph(row[None]) for row in rows])
+    beside = 0.0 if graph.batch == 1 else _distance(_units([graph(rows)]), alone)
+    scales = _SCALES if rows.dtype.kind == "f" else ()
+    scaled = [_units([graph(scale * row[None]) for row in rows]) for scale in scales]
+    noise = max([0.0, *(_distance(each, alone) for each in scaled)])
+    apart = float(np.linalg.norm(alone[0] - alone[1]))
+    error = 0.0 if stored is None else _distance(np.array(stored, np.float32), alone)
+    if not noise < _MOST_NOISE * apart:
+        what, remedy = f"by {noise:.3f} with slightly brighter input", "give another graph"
+    elif scaled and graph.eight_bit and beside > max(_MOST_BESIDE * apart, _OVERFLOW * noise):
+        what = f"by {beside:.3f} with another beside it and by {noise:.3f} with its brightness"
+        remedy = "8-bit products overflow, so use fp32 or unsigned weights (QUInt8)"
+    elif not error <= _MOST_ERROR * apart + max(noise, beside):
+        what = f"by {error:.3f} from those in {DESCRIPTION}"
+        remedy = "use the original graph, or import this one with crg encoders import"
+    else:
         return
-    expected = np.array(stored, np.float32)
-    error = float(np.linalg.norm(features - expected, axis=1).max())
-    apart = float(np.linalg.norm(expected[0] - expected[1]))
-    if not error <= _MOST_ERROR * apart:
-        raise InputError(
-            f"The features of {graph} differ from those of the model that was exported (by "
-            f"{error:.3f}, where two test inputs are {apart:.3f} apart): 8-bit weights overflow on "
-            "some processors, so use fp32, or quantise to unsigned weights (QUInt8)."
-        )
+    raise InputError(
+        f"The features of {graph.file} for one test input differ {what}, where two test inputs "
+        f"are {apart:.3f} apart: {remedy}."
+    )
+
+
+def _units(features: list[Vectors]) -> Vectors:
+    return np.asarray(unit_rows(np.concatenate(features), "test features"))
+
+
+def _distance(ours: Vectors, theirs: Vectors) -> float:
+    return float(np.linalg.norm(ours - theirs, axis=1).max())
 
 
 def _providers(runtime: Any, device: str | None) -> list[str]:
@@ -158,37 +210,85 @@ def _providers(runtime: Any, device: str | None) -> list[str]:
     return [*on_gpu, "CPUExecutionProvider"]
 
 
-class _Graph:
+class Graph:
     """One model in the runtime: rows in, features (n, D) out."""
 
-    def __init__(self, runtime: Any, file: Path, providers: list[str], width: int) -> None:
+    def __init__(
+        self,
+        runtime: Any,
+        file: Path,
+        providers: list[str],
+        many: bool = False,
+        output: str | None = None,
+    ) -> None:
         options = runtime.SessionOptions()
         options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS") or 0)  # 0: all
         options.log_severity_level = 4  # fatal errors only: the library never prints
-        self.file, self.width = file, width
+        # without VNNI, signed weights are made unsigned: slower, but their products fit
+        options.add_session_config_entry("session.x64quantprecision", "1")
+        self.file = file
         try:
             self.session = runtime.InferenceSession(str(file), options, providers=providers)
-            self.inputs = [each.name for each in self.session.get_inputs()]
         except Exception as error:  # the runtime has one class per reason
-            raise self._refused(error) from None
-
-    def __call__(self, rows: Any) -> Vectors:
-        try:
-            features: Any = self.session.run(None, dict.fromkeys(self.inputs, rows))[0]
-        except Exception as error:
-            raise self._refused(error) from None
-        wanted = len(rows), self.width
-        if getattr(features, "shape", None) != wanted or features.dtype.kind != "f":
             raise InputError(
-                f"{self.file} does not give features of shape {wanted}, which {DESCRIPTION} "
-                "promises: export the model again."
-            )
-        return np.asarray(features, np.float32)
+                f"{file} cannot be used by ONNX Runtime {runtime.__version__} ({_reason(error)}): "
+                "give a complete graph, with the files of its weights beside it."
+            ) from None
+        self.inputs, outputs = self.session.get_inputs(), self.session.get_outputs()
+        self.outputs = [each.name for each in outputs]
+        if output is not None and output not in self.outputs:
+            hint = nearest(output, self.outputs)
+            raise InputError(f"{file} has no output {output!r}: {hint}")
+        self.output = output or self.outputs[0]
+        self.eight_bit = holds(file, *_EIGHT_BIT)
+        first = (self.inputs[0].shape or [None])[0] if self.inputs else None
+        self.batch = first if isinstance(first, int) else None
+        self.at_once = self.batch or (_ROWS_AT_ONCE if many else 1)
+        if self.eight_bit:
+            self.at_once = 1
 
-    def _refused(self, error: Exception) -> InputError:
-        return InputError(
-            f"{self.file} cannot be used ({printable(first_line(error))}): export the model again."
-        )
+    def __call__(self, rows: Any, output: str | None = None) -> Vectors:
+        """Features of at most ``batch`` rows; too few are repeated until they fill it."""
+        count = self.batch or len(rows)
+        given = {}
+        for each in self.inputs:
+            kind = _KINDS.get(each.type.removeprefix("tensor(").rstrip(")"), rows.dtype)
+            given[each.name] = np.resize(rows, (count, *rows.shape[1:])).astype(kind, copy=False)
+        try:
+            features: Any = self.session.run([output or self.output], given)[0]
+        except Exception as error:
+            declared = ", ".join(f"{each.name} {each.shape}" for each in self.inputs)
+            raise InputError(
+                f"{self.file} cannot be used with rows of shape {rows.shape[1:]} "
+                f"({_reason(error)}): it takes {declared}, so correct {DESCRIPTION}."
+            ) from None
+        kind = getattr(features, "dtype", None)
+        if kind is None or kind.kind != "f":
+            raise InputError(
+                f"The output {output or self.output!r} of {self.file} holds {kind} values, not "
+                f"features: name another of {', '.join(self.outputs)}."
+            )
+        return np.asarray(features, np.float32)[: len(rows)]
+
+
+def holds(file: Path, *words: bytes) -> bool:
+    """Whether any of these words occurs in a file, which may be larger than the memory."""
+    if not file.stat().st_size:
+        return False
+    with file.open("rb") as content, mmap.mmap(content.fileno(), 0, access=mmap.ACCESS_READ) as all:
+        return any(all.find(word) >= 0 for word in words)
+
+
+def files_beside(graph: Path) -> list[str]:
+    """The names beside a graph that it refers to, where it keeps weights in other files."""
+    if not (graph.is_file() and holds(graph, b"location")):  # the key of such a reference
+        return []
+    names = [each.name for each in graph.parent.iterdir() if each.name != graph.name]
+    return [name for name in names if holds(graph, os.fsencode(name))]
+
+
+def _reason(error: Exception) -> str:
+    return printable(first_line(error)).replace("`", "'")
 
 
 def read_tokenizer(use: TokenizerUse, folder: Path) -> Tokenize:
@@ -221,7 +321,8 @@ def _read_description(folder: Path) -> tuple[About, str]:
     file = folder / DESCRIPTION
     if not file.is_file():
         raise InputError(
-            f"{folder} is not a folder with an exported model: make one with crg encoders export."
+            f"{folder} is not a folder with an exported model: make one with crg encoders export "
+            "or import."
         )
     try:
         if file.stat().st_size > _MAX_DESCRIPTION:
@@ -231,8 +332,9 @@ def _read_description(folder: Path) -> tuple[About, str]:
         if (kind, version) != (FORMAT, VERSION) or isinstance(version, bool):
             raise InputError(
                 f"{file} is of format {kind!r:.40} version {version!r:.40} but this crg reads "
-                f"{FORMAT} version {VERSION}: export the model again."
+                f"{FORMAT} version {VERSION}: make the folder again with that crg."
             )
+        _check_keys(file, raw)
         about = msgspec.convert(raw, About)
         if not (folder / TEXT).exists():
             about.tokenizer = about.context_length = None
@@ -246,36 +348,52 @@ def _read_description(folder: Path) -> tuple[About, str]:
         raise _damaged(file, error) from None
     _check_files(folder, about)
     facts = [raw.get(key) for key in ("preprocessing", "tokenizer", "context_length")]
+    facts += [about.output] if about.output else []
     content = json.dumps([raw["files"], *facts], sort_keys=True)
     return about, hashlib.sha256(content.encode()).hexdigest()
 
 
+def _check_keys(file: Path, raw: dict[str, Any]) -> None:
+    """Refuse a misspelt key, which would be ignored."""
+    for where, kind in (("", About), ("preprocessing", Preprocessing), ("tokenizer", TokenizerUse)):
+        known = [*kind.__annotations__, *(() if where else ("format", "version"))]
+        given = raw.get(where) if where else raw
+        for key in given if isinstance(given, dict) else ():
+            if key not in known:
+                shown = printable(f"{where} {key}".strip())
+                raise InputError(f"{file} has a key {shown!r:.60}: {nearest(key, known)}")
+
+
 def _damaged(file: Path, error: Exception) -> InputError:
-    reason = printable(first_line(error)).replace("`", "'")
-    return InputError(f"{file} is damaged ({reason}): export the model again.")
+    return InputError(
+        f"{file} is damaged or wrong ({_reason(error)}): correct it, or make the folder again."
+    )
 
 
 def _check_files(folder: Path, about: About) -> None:
-    """Refuse files that are missing, changed, not listed, or no files of this folder."""
+    """Refuse files that are missing, changed, or no files of this folder.
+
+    Of files that are not listed, only those that a graph refers to are refused.
+    """
     needed = {IMAGE} if about.tokenizer is None else {IMAGE, TEXT, TOKENIZER}
-    found = {each.name for each in folder.iterdir()} - {DESCRIPTION}
-    for name in sorted({*found, *needed, *about.files}):
+    used = {name for graph in (IMAGE, TEXT) for name in files_beside(folder / graph)} - needed
+    for name in sorted({*used, *needed, *about.files}):
         file, shown = folder / name, printable(str(folder / name))
         if Path(name).name != name or "\\" in name or file.is_symlink():
             raise InputError(
                 f"{folder / DESCRIPTION} names {printable(name)!r:.80}, which is not a file of "
                 "this folder: put the files themselves beside it."
             )
-        if name in found and name not in about.files:
+        if name not in about.files and file.exists():
             raise InputError(
                 f"{shown} is not listed in {DESCRIPTION}: remove it, or add its SHA-256 there."
             )
         if not file.is_file():
             if about.tokenizer is None and name != IMAGE:
                 continue  # it belongs to the text graph, or the image graph is refused below
-            raise InputError(f"{shown} is missing: export the model again.")
+            raise InputError(f"{shown} is missing: put it back, or make the folder again.")
         if file_sha256(file) != about.files[name]:
             raise InputError(
-                f"{shown} is damaged or was changed: export the model again, or "
-                f"write its new SHA-256 into {DESCRIPTION} if you changed it yourself."
+                f"{shown} is damaged or was changed: put the original back, or make a folder of "
+                "the changed graph with crg encoders import."
             )

@@ -18,6 +18,7 @@ from crg.images.preprocessing import Pixels, Preprocessing
 from crg.types import InputError
 
 PRECISIONS = ("fp32", "fp16", "bf16")
+_ON_GPU = 256  # images at once; a processor takes one, so that features never depend on a batch
 _TEXTS_AT_ONCE = 256
 
 
@@ -54,7 +55,7 @@ class TorchEncoder:
     def encode_images(self, pixels: Pixels) -> Vectors:
         """Unit features (B, D) for pixels (B, S, S, 3)."""
         check_pixels(pixels, self.preprocessing)
-        size = 64 if self.device.startswith("cpu") else 256
+        size = 1 if self.device.startswith("cpu") else _ON_GPU
         run = lambda rows: self._run(lambda: self.image_rows(self._normalised(rows)))  # noqa: E731
         return encode_in_pieces(pixels, run, size, self.width, "images")
 

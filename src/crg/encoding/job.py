@@ -1,8 +1,8 @@
 """The encoding job: plan the store, find the blocks on disk, encode the others.
 
 The key of a store names everything that decides its bytes, so that a store made from anything
-else is refused. How many images the encoder gets at once can change the last bit of their
-features, so the batches of a block depend on the block and on ``batch`` alone, never on timing.
+else is refused. On a GPU, how many images the encoder gets at once can change the last bits of
+their features, so the batches of a block depend on the block and on ``batch`` alone.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from crg import state_file
 from crg.answer import COLUMNS
 from crg.atomic import check_place, locked
 from crg.classifier import Classifier
+from crg.encoding import EncodingProgress
 from crg.extras import library
 from crg.images.reading import IMAGE_SUFFIXES
 from crg.images.views import Augment
@@ -33,6 +34,7 @@ from crg.predict.answers import (
 from crg.predict.corrections import check as check_corrections
 from crg.predict.corrections import read_corrections
 from crg.predict.files import STANDARD_INPUT, iter_arrivals, iter_lines, list_images, read_names
+from crg.predict.kept import KeptFeatures
 from crg.predict.lines import PrintedTable
 from crg.predict.sorting import By, Sorter, check_apart
 from crg.predict.stream import ImageStream, Journal, second_pass
@@ -66,6 +68,7 @@ class PredictJob:
     views: int = 1
     augment: Augment = "crops"
     device: str | None = None
+    features: Path | None = None
     few: str | None = None
     out: Path | None = None
     layout: Layout | None = None  # None: by the suffix of ``out``
@@ -126,6 +129,9 @@ class PredictJob:
              "A list on standard input stands alone: leave out the rest and --watch."),
             (self.idle is not None and not self.watch,
              "--idle ends a watch: add --watch or leave it out."),
+            (self.features is not None and self.is_live,
+             "--features keeps a list of images that is complete: leave it out, or --watch and "
+             "standard input."),
             (self.watch and self.passes == 2,
              "A watch has no end, after which a second pass could begin: leave out --watch or "
              "--passes 2."),
@@ -189,8 +195,15 @@ class PredictJob:
 
 
 @contextlib.contextmanager
-def opened(job: PredictJob, on_note: Note) -> Iterator[tuple[AnswerFile, list[Part]]]:
-    """Load the model of a job and open its files; the answers, and the parts of the work."""
+def opened(
+    job: PredictJob,
+    on_note: Note,
+    on_progress: Callable[[EncodingProgress], None] = lambda progress: None,
+) -> Iterator[tuple[AnswerFile, list[Part]]]:
+    """Load the model of a job and open its files; the answers, and the parts of the work.
+
+    ``on_progress`` gets the progress of a store of features, if one is wanted.
+    """
     names = read_names(job.classes)
     corrections = {} if job.corrections is None else read_corrections(job.corrections)
     listed = None if job.is_live else list_images(job.images, _answered(job))
@@ -204,6 +217,10 @@ def opened(job: PredictJob, on_note: Note) -> Iterator[tuple[AnswerFile, list[Pa
             check_corrections(corrections, classifier.task.class_names)
         before = kept_settings(job.out).get("started_at") if job.out and checkpoint else None
         started_at = before if type(before) is int else classifier.adapter.n_steps
+        features = None
+        if job.features is not None:
+            where = job.features, job.resume
+            features = KeptFeatures(classifier, listed or (), *where, on_progress)
         output = held.enter_context(_output(job, corrections, classifier, started_at, listed))
         stream = ImageStream(
             classifier,
@@ -215,6 +232,7 @@ def opened(job: PredictJob, on_note: Note) -> Iterator[tuple[AnswerFile, list[Pa
             corrections=corrections,
             knows_corrections=checkpoint is not None,
             started_at=started_at,
+            kept=features,
         )
         if kept is not None and job.passes == 2:
             yield output, _two_passes(job, stream, kept, listed, held, on_note)
@@ -265,7 +283,8 @@ def _output(
     """The file of answers; an older one is removed only now, when everything has been checked."""
     settings = {**classifier.settings, "top": job.top, "unsure_below": job.unsure_below,
                 "passes": job.passes, "by": job.by, "sort_into": str(job.sort_into),
-                "started_at": started_at, "corrections": list(corrections.items())}  # fmt: skip
+                "started_at": started_at, "corrections": list(corrections.items()),
+                "features": job.features is not None}  # fmt: skip
     if job.out is not None and job.overwrite:
         job.out.unlink(missing_ok=True)
         shutil.rmtree(resume_folder(job.out), ignore_errors=True)

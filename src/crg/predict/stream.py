@@ -27,6 +27,7 @@ from crg.encoders.base import Vectors
 from crg.images.reading import shown
 from crg.predict.answers import CORRECTED, AnswerFile, Line, no_room, place_of
 from crg.predict.corrections import learn
+from crg.predict.kept import KeptFeatures
 from crg.threads import HeldSignals, one_blas_thread
 from crg.types import InputError
 
@@ -90,6 +91,7 @@ class ImageStream:
     corrections: Mapping[str, str] = field(default_factory=dict)  # label by path
     knows_corrections: bool = False  # whether the state has learnt them
     started_at: int | None = None  # images that were learnt before the first one of the answers
+    kept: KeptFeatures | None = None  # features to use in place of the images
     _last: int = field(default=0, init=False)  # step of the last line
 
     def run(self, paths: Iterable[Path | None], live: bool = False) -> Iterator[Any]:
@@ -138,7 +140,8 @@ class ImageStream:
                 self.classifier.answer(views, lines[step]["path"])
         missing = [lines[step] for step in sorted(lines) if step > adapter.n_steps]
         files, names = map(place_of, missing), [line["path"] for line in missing]
-        for name, _, features in self.classifier.encode_many(files, names, self.workers):
+        encoded = self.classifier.encode_many(files, names, self.workers)
+        for name, _, features in encoded if self.kept is None else self.kept.of(names):
             if isinstance(features, InputError):
                 raise InputError(
                     f"{shown(name)} was readable before the interruption and is not now "
@@ -165,7 +168,9 @@ class ImageStream:
         """The name and the features, or the error, of each image that has no answer yet."""
         new = (path for path in paths if path is None or self.output.is_new(path))
         if not live:
-            encoded = self.classifier.encode_many(filter(None, new), workers=self.workers)
+            files = (path for path in new if path is not None)
+            encoded = self.classifier.encode_many(files, workers=self.workers)
+            encoded = encoded if self.kept is None else self.kept.of(files)
             yield from ((name, features) for name, _, features in encoded)
             return
         for path in new:
