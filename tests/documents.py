@@ -31,7 +31,7 @@ def commands(path: Path) -> Iterator[list[str]]:
 
 
 def run_python_blocks(path: Path, place: Path) -> None:
-    """Run the Python blocks of a document as one script: the life of a process of its own."""
+    """Run the Python blocks of a document as one script; a child process calls this."""
     os.chdir(place)
     said = os.open("said.txt", os.O_WRONLY | os.O_CREAT)
     for stream in (1, 2):
