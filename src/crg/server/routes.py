@@ -1,7 +1,8 @@
-"""The addresses that only read."""
+"""The addresses that only read, and the one that answers as Hugging Face's inference API."""
 
 from __future__ import annotations
 
+import base64
 import pathlib
 import tempfile
 from collections.abc import AsyncIterator
@@ -13,16 +14,22 @@ from msgspec import json
 from PIL import Image
 
 import crg
+from crg.adapter import create
 from crg.answer import COLUMNS
+from crg.images.views import Recipe
 from crg.methods.registry import DEFAULT, list_methods
 from crg.predict.lines import csv_line, csv_row, json_line
-from crg.server import schema
-from crg.server.actions import OCTETS, as_json, service_of
+from crg.predict.pipeline import scores_of
+from crg.prompts import check_template
+from crg.server import actions, schema
+from crg.server.actions import JSON, OCTETS, as_json, service_of
 from crg.server.event_log import Event, brief, summarise
-from crg.server.schema import BINARY, TEXT, ProblemError, answers, files
+from crg.server.limits import ServerConfig
+from crg.server.schema import BINARY, TEXT, ProblemError, answers, body, files
 from crg.server.service import Service
 from crg.server.session import Learner
 from crg.server.sse import EventStream, Message, watch
+from crg.types import InputError, Task
 
 router = APIRouter(prefix="/v1")
 Step = Annotated[int, Path(ge=1, lt=2**53, examples=[7])]
@@ -181,3 +188,54 @@ async def image(request: Request, id: str, step: Step) -> Response:
 def _media_type(path: pathlib.Path) -> str:
     with Image.open(path) as opened:
         return Image.MIME.get(opened.format or "", OCTETS)
+
+
+@router.post(
+    "/zero-shot",
+    responses=answers([schema.SCORE], *actions.CHANGE),
+    openapi_extra={**body(schema.NewScores), "parameters": [actions.KEYED]},
+)
+async def zero_shot(request: Request, session: Annotated[str | None, Query()] = None) -> Response:
+    """Score candidate labels for an image, the best first.
+
+    Without a session the scores are the model's own, and nothing is learnt or kept. A session
+    learns the image, and the labels become its classes.
+    """
+    service, key, _ = service_of(request), actions.key_of(request), actions.kind_of(request, JSON)
+    most = service.config.max_bytes * 4 // 3 + actions.JSON_BYTES
+    async with actions.content_of(request, most) as content:
+        asked, image = await service.run(_scores_asked, content, service.config)
+        labels, template = asked.candidate_labels, asked.hypothesis_template
+        views = 1 if session is None else (await service.row(session)).start["views"]
+        if session is not None and template is not None:
+            raise InputError("A session has the server's templates: leave hypothesis_template out.")
+        text = await service.encode_names(labels, template)
+        task = Task(labels, text, service.encoder.logit_scale)
+        if session is None:
+            service.queue.take(1)
+            try:
+                features, _ = await service.batcher.encode(image, Recipe(views=views))
+            finally:
+                service.queue.give_back(1)
+            prediction = await service.run(create("zero_shot", task).step, features)
+            return as_json(scores_of(prediction, labels))
+        [*_, last], repeated = await actions.learn_images(
+            service, session, [(None, image)], views, key, task
+        )
+    top = json.decode(last)["top"]
+    scores = [{"score": each["probability"], "label": each["label"]} for each in top]
+    return actions.once(scores, repeated)
+
+
+def _scores_asked(content: bytes, config: ServerConfig) -> tuple[schema.Candidates, bytes]:
+    """The labels of a request, and its image."""
+    new = actions.parsed(schema.NewScores, content)
+    actions.check_room(config, len(new.parameters.candidate_labels), 1)
+    check_template(new.parameters.hypothesis_template or "{}")
+    try:  # browsers write data:image/png;base64, before it
+        image = base64.b64decode(new.inputs.rpartition(",")[2], validate=True)
+    except ValueError:
+        raise InputError("inputs is not base64: encode the bytes of an image file.") from None
+    if len(image) > (most := config.max_bytes):
+        raise ProblemError(413, f"The image has more than {most:,} bytes: scale it down.")
+    return new.parameters, image
