@@ -122,7 +122,8 @@ def true_labels(given: str, paths: Iterable[str], classes: Sequence[str]) -> dic
 def compared(lines: Iterable[Line], truth: str, classes: Sequence[str]) -> Iterator[str]:
     """Lines of text: whether adaptation helps, the accuracy of classes, frequent confusions."""
     answers = {line["path"]: line for line in lines if "step" in line}
-    labels, names = true_labels(truth, answers, classes), frozenset(classes)
+    names = frozenset(classes)
+    labels = true_labels(truth, answers, classes) if answers else {}
     why = {path: "their labels are no classes" if label not in names
            else "they were corrected, and so learnt" if answers[path].get(CORRECTED)
            else "" if answers[path]["label"] else "their answers are withheld"
