@@ -67,7 +67,7 @@ def test_a_pipeline_that_does_not_adapt_scores_as_the_model_does() -> None:
 def test_the_service_answers_clients_of_hugging_face(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The real client gets scores; in a session they adapt, survive a restart and come once."""
+    """The real client gets scores; in a session they adapt, and survive a restart."""
     hub: Any = pytest.importorskip("huggingface_hub.inference._client")
     with client(tmp_path) as served:
         monkeypatch.setattr(hub, "get_session", lambda: served)
@@ -82,9 +82,6 @@ def test_the_service_answers_clients_of_hugging_face(
         assert plain[0].label == "red" and len(plain) == 3 and len(many) == 11
         assert [each.label for each in last] == ["blue", "pink"]
         assert served.get(session).json()["classes"] == ["blue", "pink"]
-        twice = [served.post(f"/v1/zero-shot?session={session[-32:]}", json=asked(),
-                             headers={"Idempotency-Key": "one"}) for _ in range(2)]  # fmt: skip
-        assert twice[0].json() == twice[1].json() and "Idempotent-Replay" in twice[1].headers
         state = served.get(f"{session}/state").content
     with client(tmp_path) as served:
         assert served.get(f"{session}/state").content == state
@@ -98,7 +95,7 @@ def test_the_service_answers_clients_of_hugging_face(
         ({"inputs": base64.b64encode(b"text").decode()}, 422, "image"),
         ({"inputs": "A" * 4000}, 413, "scale it down"),
         ({"parameters": {"candidate_labels": ["red"]}}, 422, "at least two"),
-        ({"parameters": {"candidate_labels": ["red"] * 9}}, 422, "may have"),
+        ({"parameters": {"candidate_labels": ["red"] * 9}}, 422, "at most 8"),
         (asked(hypothesis_template="art"), 422, "{}"),
         ({"parameters": {}}, 422, "candidate_labels"),
     ],

@@ -41,16 +41,16 @@ Upload: TypeAlias = tuple[str | None, bytes]  # name and content of an image
 FORM, JSON, OCTETS = "multipart/form-data", "application/json", "application/octet-stream"
 _NAME = 200  # characters of a file name that are kept
 _FIELDS = 10  # parts of a form that are no images
-JSON_BYTES = 4_000_000  # of a request that carries no image
+_JSON_BYTES = 4_000_000  # of a request that carries no image
 _KEY = re.compile(r"[!-~]{1,200}")
-CHANGE = (400, 404, 408, 409, 413, 415, 422, 503)  # problems of requests that change a session
+_CHANGE = (400, 404, 408, 409, 413, 415, 422, 503)  # problems of requests that change a session
 _PARTS = {"image": {"type": "array", "items": BINARY}}
 _IMAGES = {
     FORM: {"type": "object", "properties": _PARTS, "required": ["image"]},
     "image/*": BINARY,
     OCTETS: BINARY,
 }
-KEYED = {
+_KEYED = {
     "name": "Idempotency-Key", "in": "header", "schema": {**TEXT, "pattern": "^[!-~]{1,200}$"},
     "description": "Repeated with the same body, the request is answered and not learnt twice.",
 }  # fmt: skip
@@ -58,7 +58,7 @@ _PARAMETERS = [  # of the busiest address, which FastAPI would take long to read
     {"name": "id", "in": "path", "required": True, "schema": TEXT},
     {"name": "name", "in": "query", "schema": TEXT,
      "description": "The name of an image that is the whole body."},
-    KEYED,
+    _KEYED,
 ]  # fmt: skip
 
 
@@ -75,16 +75,16 @@ def as_json(value: Any, status: int = 200, headers: dict[str, str] | None = None
 
 @router.post(
     "/sessions/{id}/images",
-    responses=answers({"answers": [schema.ANSWER]}, *CHANGE),
+    responses=answers({"answers": [schema.ANSWER]}, *_CHANGE),
     openapi_extra={**body(schema.NewFeatures, _IMAGES), "parameters": _PARAMETERS},
 )
 async def send_images(request: Request) -> Response:
     """Learn images or features in their order, and answer them."""
     request.scope.setdefault("route", router.routes[0])  # for the metrics
-    id, key, service = request.path_params["id"], key_of(request), service_of(request)
+    id, key, service = request.path_params["id"], _key_of(request), service_of(request)
     row, config = await service.row(id), service.config
-    kind = kind_of(request, "image/*", FORM, OCTETS, JSON)
-    most = {JSON: JSON_BYTES, FORM: config.max_request_bytes}.get(kind, config.max_bytes)
+    kind = _kind_of(request, "image/*", FORM, OCTETS, JSON)
+    most = {JSON: _JSON_BYTES, FORM: config.max_request_bytes}.get(kind, config.max_bytes)
     async with content_of(request, most) as content:
         if kind == JSON:
             new = parsed(schema.NewFeatures, content)
@@ -99,7 +99,7 @@ async def send_images(request: Request) -> Response:
             alone = [(_kept(request.query_params.get("name")), content)]
             uploads = await _form(request, content, config) if kind == FORM else alone
             learnt = await learn_images(service, id, uploads, row.start["views"], key)
-    return once({"answers": learnt[0]}, learnt[1])
+    return _once({"answers": learnt[0]}, learnt[1])
 
 
 async def learn_images(
@@ -107,10 +107,10 @@ async def learn_images(
     session_id: str,
     uploads: Sequence[Upload],
     views: int,
-    key: str | None,
+    key: str | None = None,
     task: Task | None = None,
 ) -> Outcome:
-    """Learn images; with ``task`` its classes become those of the session, and all are scored."""
+    """Learn images; the classes of ``task``, if it is given, become those of the session first."""
 
     def encode() -> Awaitable[list[Encoded]]:
         encode, recipe = service.batcher.encode, Recipe(views=views)
@@ -132,7 +132,6 @@ async def learn_images(
     service.queue.take(len(uploads))
     try:
         contents = [part for name, content in uploads for part in ((name or "").encode(), content)]
-        contents += [name.encode() for name in (task.class_names if task else ())]
         return await service.learn(session_id, apply, contents, key, encode)
     finally:
         service.queue.give_back(len(uploads))
@@ -160,7 +159,7 @@ async def start_session(request: Request, views: Annotated[int, Query(ge=1)] = 1
 async def _start(request: Request, session_id: str, views: int) -> None:
     """Log a new session; one from a state has its first snapshot before that."""
     service = service_of(request)
-    if kind_of(request, JSON, OCTETS) == JSON:
+    if _kind_of(request, JSON, OCTETS) == JSON:
         async with content_of(request) as content:
             new = parsed(schema.NewSession, content)
             views, (adapter, text) = new.views, await _adapter(service, new)
@@ -168,7 +167,7 @@ async def _start(request: Request, session_id: str, views: int) -> None:
         async with content_of(request, service.config.max_request_bytes) as content:
             async with service.texts:
                 adapter, text = await service.run(_read_state, service, content), None
-            check_room(service.config, adapter.task.n_classes, views)
+            _check_room(service.config, adapter.task.n_classes, views)
             await service.run(service.states.save, session_id, adapter, 0)
     start = {
         "classes": adapter.task.class_names,
@@ -184,15 +183,14 @@ async def _start(request: Request, session_id: str, views: int) -> None:
 
 async def _adapter(service: Service, new: schema.NewSession) -> tuple[Adapter, Vectors | None]:
     """A new adapter, and the text features of its classes."""
-    check_room(service.config, len(new.classes), new.views)
+    _check_room(service.config, len(new.classes), new.views)
     get_method(new.method)  # refuses an unknown one before any text is encoded
     text = await service.encode_names(new.classes)
     start = {**asdict(new), "logit_scale": service.encoder.logit_scale}
     return await service.run(service.states.start, start, text), text
 
 
-def check_room(config: ServerConfig, n_classes: int, views: int) -> None:
-    """Refuse more classes or views than a session may have."""
+def _check_room(config: ServerConfig, n_classes: int, views: int) -> None:
     if n_classes > (most := config.max_classes):
         raise InputError(f"There would be {n_classes} classes: a session may have {most}.")
     if not 1 <= views <= config.max_views:
@@ -223,39 +221,39 @@ async def delete_session(request: Request, id: str) -> Response:
 
 @router.post(
     "/sessions/{id}/corrections",
-    responses=answers(schema.CORRECTION, *CHANGE),
-    openapi_extra={**body(schema.NewCorrection), "parameters": [KEYED]},
+    responses=answers(schema.CORRECTION, *_CHANGE),
+    openapi_extra={**body(schema.NewCorrection), "parameters": [_KEYED]},
 )
 async def correct(request: Request, id: str) -> Response:
     """Learn the label that a person gives an image."""
-    key, _ = key_of(request), kind_of(request, JSON)
+    key, _ = _key_of(request), _kind_of(request, JSON)
     async with content_of(request) as content:
         new = parsed(schema.NewCorrection, content)
         [event], repeated = await service_of(request).learn(
             id, lambda learner, _: [learner.correct(new.image, new.label)], [content], key
         )
-    return once(event, repeated)
+    return _once(event, repeated)
 
 
 @router.post(
     "/sessions/{id}/classes",
-    responses=answers(schema.CLASSES, *CHANGE),
-    openapi_extra={**body(schema.NewClass), "parameters": [KEYED]},
+    responses=answers(schema.CLASSES, *_CHANGE),
+    openapi_extra={**body(schema.NewClass), "parameters": [_KEYED]},
 )
 async def add_class(request: Request, id: str) -> Response:
     """Add a class."""
-    service, key, _ = service_of(request), key_of(request), kind_of(request, JSON)
+    service, key, _ = service_of(request), _key_of(request), _kind_of(request, JSON)
     async with content_of(request) as content:
         new = parsed(schema.NewClass, content)
         await service.row(id)
         [feature] = await service.encode_names([new.name])
 
         def apply(learner: Learner, _: Any) -> list[Event]:
-            check_room(service.config, learner.adapter.task.n_classes + 1, 1)
+            _check_room(service.config, learner.adapter.task.n_classes + 1, 1)
             return [learner.add_class(new.name, feature)]
 
         [event], repeated = await service.learn(id, apply, [content], key)
-    return once(event, repeated)
+    return _once(event, repeated)
 
 
 @router.delete("/sessions/{id}/classes", responses=answers(schema.CLASSES, 404, 422, 503))
@@ -267,13 +265,11 @@ async def remove_class(request: Request, id: str, name: Annotated[str, Query()])
     return as_json(event)
 
 
-def once(value: Any, repeated: bool) -> Response:
-    """A response of JSON that says whether it is a repetition."""
+def _once(value: Any, repeated: bool) -> Response:
     return as_json(value, headers={"Idempotent-Replay": "true"} if repeated else None)
 
 
-def key_of(request: Request) -> str | None:
-    """The idempotency key of a request, if it has one."""
+def _key_of(request: Request) -> str | None:
     key = request.headers.get("idempotency-key")
     if key is not None and not _KEY.fullmatch(key):
         sentence = "The Idempotency-Key is not 1 to 200 visible characters: choose another."
@@ -282,7 +278,7 @@ def key_of(request: Request) -> str | None:
 
 
 @contextlib.asynccontextmanager
-async def content_of(request: Request, most: int = JSON_BYTES) -> AsyncIterator[bytes]:
+async def content_of(request: Request, most: int = _JSON_BYTES) -> AsyncIterator[bytes]:
     """The body of a request, at most ``most`` bytes, which count as long as they are used."""
     service = service_of(request)
     patience = service.config.body_timeout
@@ -322,7 +318,7 @@ def parsed(model: type[Model], content: bytes) -> Model:
         raise ProblemError(400, f"The body is not JSON ({error}): correct it.") from None
 
 
-def kind_of(request: Request, *wanted: str) -> str:
+def _kind_of(request: Request, *wanted: str) -> str:
     """The media type of the body, which must be one of ``wanted``; any image is ``image/*``."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     found = "image/*" if kind.startswith("image/") else kind
