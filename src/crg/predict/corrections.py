@@ -19,12 +19,12 @@ import msgspec
 import numpy as np
 
 from crg.classifier import Classifier
+from crg.encoders.base import name_key
 from crg.images.reading import shown
 from crg.metrics import Numbers, paired_interval, per_class_accuracy
 from crg.predict.answers import CORRECTED, Line
 from crg.predict.exports import annotated
 from crg.predict.lines import unmarked
-from crg.prompts import plain
 from crg.results.schema import ENOUGH_IMAGES
 from crg.suggest import nearest
 from crg.threads import one_blas_thread
@@ -110,8 +110,8 @@ def true_labels(given: str, paths: Iterable[str], classes: Sequence[str]) -> dic
         by_place = {Path(os.path.abspath(folder / path)): label
                     for folder in folders for path, label in labels}  # fmt: skip
         said = {path: by_place[place] for path, place in places.items() if place in by_place}
-    names = {plain(name).casefold(): name for name in classes} | {name: name for name in classes}
-    found = {path: names.get(label, names.get(plain(label).casefold(), label))
+    names = {name_key(name): name for name in classes} | {name: name for name in classes}
+    found = {path: names.get(label, names.get(name_key(label), label))
              for path, label in said.items()}  # fmt: skip
     if names.keys().isdisjoint(found.values()):
         raise InputError("--truth gives none of the images a label that is a class, such as "
