@@ -12,6 +12,7 @@ from urllib.error import URLError
 import numpy as np
 import pytest
 
+import crg
 from crg.encoders import load_encoder, torch_encoder
 from crg.extras import library
 from crg.images.views import Recipe, make_views
@@ -103,6 +104,25 @@ def clip(folders: dict[str, Path], tmp_path: Path) -> Path:
 def _unit(rows: Any) -> Any:
     rows = getattr(rows, "pooler_output", rows).detach().numpy()
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def test_a_pipeline_scores_as_that_of_transformers(folders: dict[str, Path]) -> None:
+    """One image and several get the same scores in the same form, where nothing is learnt."""
+    folder, task = folders["clip"], "zero-shot-image-classification"
+    model = transformers.CLIPModel.from_pretrained(folder).eval()
+    words = transformers.AutoTokenizer.from_pretrained(folder)
+    parts = {"model": model, "tokenizer": words, "image_processor": _processor("clip")}
+    theirs = transformers.pipeline(task, **parts)
+    ours: Any = crg.pipeline(task, model=str(folder), device="cpu", adapt=False)
+    images, labels = [some_image(96, 64), some_image(40, 60, seed=1)], ["cat", "a dog", "bee"]
+    for given in (images[0], images):
+        for more in ({}, {"hypothesis_template": "art of a {}."}):
+            scores = [pipe(given, candidate_labels=labels, **more) for pipe in (ours, theirs)]
+            alone, known = (each if given is images else [each] for each in scores)
+            for mine, other in zip(alone, known, strict=True):
+                assert [each["label"] for each in mine] == [each["label"] for each in other]
+                for one, two in zip(mine, other, strict=True):
+                    assert one.keys() == two.keys() and abs(one["score"] - two["score"]) < 1e-5
 
 
 @pytest.mark.parametrize("kind", ["clip", "siglip"])

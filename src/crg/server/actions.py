@@ -33,7 +33,7 @@ from crg.server.limits import ServerConfig
 from crg.server.schema import BINARY, TEXT, ProblemError, answers, body, problems
 from crg.server.service import Outcome, Service
 from crg.server.session import Learner
-from crg.types import InputError, printable
+from crg.types import InputError, Task, printable
 
 router = APIRouter(prefix="/v1")
 Model = TypeVar("Model", bound=Struct)
@@ -98,13 +98,20 @@ async def send_images(request: Request) -> Response:
         else:
             alone = [(_kept(request.query_params.get("name")), content)]
             uploads = await _form(request, content, config) if kind == FORM else alone
-            learnt = await _learn_images(service, id, uploads, row.start["views"], key)
+            learnt = await learn_images(service, id, uploads, row.start["views"], key)
     return _once({"answers": learnt[0]}, learnt[1])
 
 
-async def _learn_images(
-    service: Service, session_id: str, uploads: Sequence[Upload], views: int, key: str | None
+async def learn_images(
+    service: Service,
+    session_id: str,
+    uploads: Sequence[Upload],
+    views: int,
+    key: str | None = None,
+    task: Task | None = None,
 ) -> Outcome:
+    """Learn images; the classes of ``task``, if it is given, become those of the session first."""
+
     def encode() -> Awaitable[list[Encoded]]:
         encode, recipe = service.batcher.encode, Recipe(views=views)
         return asyncio.gather(
@@ -112,9 +119,10 @@ async def _learn_images(
         )
 
     def apply(learner: Learner, images: Sequence[Encoded]) -> list[Event]:
-        events = []
+        events = [] if task is None else learner.follow(task)
+        top = () if task is None else (task.n_classes,)
         for (name, content), (features, thumbnail) in zip(uploads, images, strict=True):
-            events.append(learner.answer(features, name, thumbnail))
+            events.append(learner.answer(features, name, thumbnail, *top))
             if service.config.keep_images:
                 path = service.states.image_path(session_id, events[-1].detail["step"])
                 path.parent.mkdir(parents=True, exist_ok=True)

@@ -50,6 +50,20 @@ class NewClass(Struct, forbid_unknown_fields=True):
     name: Annotated[Name, Meta(examples=["green triangle"])]
 
 
+class Candidates(Struct):
+    """The labels to score, and the prompt that they stand in."""
+
+    candidate_labels: Annotated[list[Name], Meta(examples=[["red circle", "blue square"]])]
+    hypothesis_template: Annotated[str, Meta(max_length=500, examples=["art of {}."])] | None = None
+
+
+class NewScores(Struct):
+    """An image in base64 and labels, as clients of Hugging Face's inference API send them."""
+
+    inputs: Annotated[str, Meta(extra_json_schema={"contentEncoding": "base64"})]
+    parameters: Candidates
+
+
 class Login(Struct, forbid_unknown_fields=True):
     """The token of the server."""
 
@@ -88,6 +102,7 @@ ABOUT = {
     "methods": [DEFAULT], "templates": ["a photo of a {}."], "limits": {"max_images": 32},
     "keep_images": False,
 }  # fmt: skip
+SCORE = {"score": 0.93, "label": "red circle"}
 _PROBLEM = {
     "type": "about:blank", "title": "Unprocessable Content", "status": 422,
     "detail": "The number of classes is 1: give at least two.", "image": 0,
@@ -151,7 +166,12 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def body(model: type[Struct], others: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The request body of a route: JSON of a model, or other media types with their schemas."""
-    schemas = {"application/json": json.schema(model)["$defs"][model.__name__], **(others or {})}
+    parts = json.schema(model)["$defs"]
+    own = parts[model.__name__]
+    for field in own["properties"].values():
+        if "$ref" in field:  # which would point nowhere in the document of all routes
+            field |= parts[field.pop("$ref").rpartition("/")[2]]
+    schemas = {"application/json": own, **(others or {})}
     content = {kind: {"schema": schema} for kind, schema in schemas.items()}
     return {"requestBody": {"required": True, "content": content}}
 

@@ -152,10 +152,11 @@ class Service:
         """Call a function that learns, encodes texts or reads from the disk, in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
 
-    async def encode_names(self, names: Sequence[str]) -> Vectors:
-        """The text features of class names, (K, D)."""
+    async def encode_names(self, names: Sequence[str], template: str | None = None) -> Vectors:
+        """The text features of class names, (K, D), by the server's templates or another one."""
+        templates = self.config.templates if template is None else (template,)
         async with self.texts:
-            return await self.run(encode_classes, self.encoder, names, self.config.templates)
+            return await self.run(encode_classes, self.encoder, names, templates)
 
     async def write(self, change: Change) -> None:
         """Wait until a change is on the disk."""

@@ -41,8 +41,10 @@ class Learner:
     number: int  # of the session in the log
     seq: int = 0
 
-    def answer(self, features: Any, name: str | None, thumbnail: bytes | None = None) -> Event:
-        """Learn an image, and answer it."""
+    def answer(
+        self, features: Any, name: str | None, thumbnail: bytes | None = None, top: int = _TOP
+    ) -> Event:
+        """Learn an image, and answer it with the ``top`` most probable classes."""
         task, step = self.adapter.task, self.adapter.n_steps + 1
         rows = as_floats(features, "features")
         prediction = self.adapter.step(rows, step)
@@ -53,7 +55,7 @@ class Learner:
             "name": name,
             "label": answer.label,
             "probability": answer.probability,
-            "top": [{"label": label, "probability": p} for label, p in answer.top(_TOP)],
+            "top": [{"label": label, "probability": p} for label, p in answer.top(top)],
             "zero_shot_label": answer.zero_shot_label,
             "zero_shot_probability": answer.zero_shot_probability,
             "changed": answer.changed,
@@ -80,11 +82,18 @@ class Learner:
         self.adapter.remove_class(name)
         return self._event("class_removed", self._classes(name))
 
+    def follow(self, task: Task) -> list[Event]:
+        """Add and remove classes until they are those of ``task``."""
+        before, now = self.adapter.task.class_names, task.class_names
+        new = [n for n, name in enumerate(now) if name not in before]
+        added = [self.add_class(now[n], task.text_features[n]) for n in new]
+        return added + [self.remove_class(name) for name in before if name not in now]
+
     def replay(self, event: Event) -> bool:
         """Learn an event of the log again; False if the answer differs."""
         detail = event.detail
         if event.kind == "answer":
-            again = self.answer(event.features, detail["name"])
+            again = self.answer(event.features, detail["name"], None, len(detail["top"]))
             again.detail["thumbnail"] = detail["thumbnail"]
         elif event.kind == "correction":
             again = self.correct(detail["step"], detail["label"])
