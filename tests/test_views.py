@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from crg import InputError
-from crg.images import augmix, pixel_kernels, preprocessing, resampling
+from crg.images import augmix, pixel_kernels, preprocessing
+from crg.images import views as cutting
 from crg.images.preprocessing import Preprocessing, original, random_crop
 from crg.images.views import Recipe, _random_numbers, iter_views, make_views
 from made_images import encoded, gradient, noise, same
@@ -41,7 +42,7 @@ draws = st.lists(st.floats(0, 1, exclude_max=True), min_size=64, max_size=64)
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Run the test with the compiled kernels and again without them."""
     if request.param == "plain":
-        for module in (preprocessing, resampling):
+        for module in (preprocessing, cutting):
             monkeypatch.setattr(module, "pixel_kernels", lambda: None)
     else:
         assert pixel_kernels() is not None, "numba is missing: install crg-tta[fast]"
@@ -86,7 +87,7 @@ def test_originals_and_crops(
 def cut(image: Image.Image, crop: Any, side: int, compiled: bool) -> Any:
     """One view, in one of the two forms."""
     out = np.zeros((side, side, 3), np.uint8)
-    resampling.ViewSource(image, MANY if compiled else 1).cut(crop, out)
+    cutting.ViewSource(image, MANY if compiled else 1).cut(crop, out)
     return out
 
 

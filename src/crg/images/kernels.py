@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from crg.images import resampling
-from crg.images.resampling import TOGETHER as _TOGETHER
+from crg.images import views
+from crg.images.views import TOGETHER as _TOGETHER
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,arg-type"
 
@@ -26,7 +26,7 @@ from crg.images.resampling import TOGETHER as _TOGETHER
 compiled: Any = njit(cache=True, nogil=True, error_model="numpy")
 _BITS = 22
 _HALF = np.int32(1 << (_BITS - 1))
-axis_weights = compiled(resampling.axis_weights)
+axis_weights = compiled(views.axis_weights)
 
 
 @compiled
