@@ -60,6 +60,51 @@ def test_class_names_start_a_session(page: Page) -> None:
     until(lambda: page.cards(".file") == ["0.png"])
 
 
+def test_the_page_says_what_the_model_knows_and_shows_it(page: Page) -> None:
+    """One click starts a session with twelve images of it; only methods that run are offered."""
+    page.go_home()
+    assert page.text("#server") == "mini knows rendered shapes only."
+    methods = httpx.get(f"{page.server.address}/v1").json()["methods"]
+    assert page.text("#method").split("\n") == methods and "gda" not in methods
+    page.click("#examples")
+    until(lambda: page.cards(".file") == [f"shape {number}.png" for number in range(12, 0, -1)])
+    assert page.text("#title") == "Rendered shapes" and page.text("#examples") == ""
+
+
+def test_a_session_has_a_name(page: Page) -> None:
+    """The name is given at the start and changed later, which everybody who watches sees."""
+    page.go_home()
+    page.type("classes", "cat\ndog")
+    page.type("session-name", "<b>kitchen")
+    page.click("#new button")
+    until(lambda: page.is_live() and page.text("#title") == "<b>kitchen")
+    session = page.browser.current_url.partition("#")[2]
+    page.click("#rename")
+    alert = page.browser.switch_to.alert
+    alert.send_keys("cellar")
+    alert.accept()
+    until(lambda: page.text("#title") == "cellar" and page.browser.title == "CRG: cellar")
+    httpx.patch(f"{page.sessions}/{session}", json={"name": "attic"})
+    until(lambda: page.text("#title") == "attic")
+    page.click(".brand")
+    until(lambda: page.text("#sessions a") == "attic")
+
+
+def test_the_api_is_documented_in_the_browser(page: Page) -> None:
+    """Swagger UI, which comes from this server alone, lists every operation and can try them."""
+    address = page.server.address
+    paths = httpx.get(f"{address}/openapi.json").json()["paths"].values()
+    page.browser.get(f"{address}/docs")
+    until(lambda: len(page.texts(".opblock")) == sum(map(len, paths)))
+    page.click("#operations-default-about_v1_get .opblock-summary-control")
+    until(lambda: page.texts(".try-out__btn"))
+    page.click(".try-out__btn")
+    page.click(".execute")
+    until(lambda: '"mini"' in page.text(".live-responses-table .microlight"))
+    loaded = "return performance.getEntriesByType('resource').map(each => each.name)"
+    assert all(each.startswith((address, "data:")) for each in page.run(loaded))
+
+
 def test_images_arrive_with_their_answers(page: Page) -> None:
     """Newest first: name, label, probability, zero-shot label, changed; and curves in words."""
     page.send(*page.images)
