@@ -7,17 +7,18 @@ puts on the screen as text, so that no class or file name ever becomes markup.
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import html
 import io
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
 from string import Template
 from typing import Any
+from urllib.parse import quote
 
 from crg.atomic import replacing
 from crg.images.reading import read_image
@@ -66,15 +67,15 @@ def write(
 ) -> int:
     """Write the page of some answers, replacing an older one; returns how many images are missing.
 
-    Of more than ``most`` images the corrected and the least sure ones are shown. ``before`` are
+    Of more than ``most`` images the corrected, unreadable and least sure ones are shown. ``before`` are
     earlier answers: images whose label has changed since are marked. ``advance`` is called after
     each thumbnail.
     """
-    first = sorted(lines.values(), key=lambda line: (not line.get(CORRECTED), _confidence(line)))
+    first = sorted(lines.values(), key=lambda line: (not _is_kept(line), _confidence(line)))
     shown = sorted(first[:most], key=_confidence)
     with ThreadPoolExecutor(workers) as pool:
         images = []
-        for image in pool.map(lambda line: _entry(line, before), shown):
+        for image in pool.map(lambda line: _entry(line, before, target.parent), shown):
             images.append(image)
             advance()
     facts = json.dumps([(line["path"], line.get("label")) for line in lines.values()])
@@ -103,18 +104,34 @@ def thumbnail(source: Any) -> bytes:
     return file.getvalue()
 
 
-def _entry(line: Line, before: Mapping[str, Line] | None) -> dict[str, Any]:
-    """One image as the script of the page reads it; without a thumbnail it has a placeholder."""
+def _entry(line: Line, before: Mapping[str, Line] | None, folder: Path) -> dict[str, Any]:
+    """One image as the script of the page in ``folder`` reads it; without a thumbnail, why."""
     entry = {name: line[name] for name in (*_TEXTS, "changed", CORRECTED) if line.get(name)}
     entry |= {name: _number(line[name]) for name in _NUMBERS if name in line}
     if line.get(TOP):
         entry[TOP] = [best["label"] for best in line[TOP]]
-    with contextlib.suppress(InputError):
+    try:
         entry["thumbnail"] = base64.b64encode(thumbnail(line["path"])).decode()
+        entry["source"] = _address(line["path"], folder)
+    except InputError as error:
+        entry["missing"] = str(error)
     earlier = None if before is None else before.get(line["path"])
     if earlier is not None and (earlier.get("label") or "") != (line.get("label") or ""):
         entry["was"] = earlier.get("label") or ""
     return entry
+
+
+def _address(path: str, folder: Path) -> str:
+    """Where a page in ``folder`` finds the image itself, to enlarge it."""
+    try:
+        return quote(os.fsencode(Path(os.path.relpath(path, folder)).as_posix()))
+    except ValueError:  # on another drive
+        return Path(path).absolute().as_uri()
+
+
+def _is_kept(line: Line) -> bool:
+    """Whether an image is on the page however many others there are."""
+    return bool(line.get(CORRECTED) or line.get("error"))
 
 
 def _confidence(line: Line) -> float:
@@ -136,7 +153,7 @@ def _rendered(title: str, content: Mapping[str, Any]) -> str:
     )
     return Template((folder / "review.html").read_text("utf-8")).substitute(
         generator=f'<meta name="generator" {MARK}>',
-        policy=f"default-src 'none'; img-src data:; style-src {_source(style)}; "
+        policy=f"default-src 'none'; img-src data: file: 'self'; style-src {_source(style)}; "
         f"script-src {_source(script)}; base-uri 'none'; form-action 'none'",
         title=html.escape(title),
         style=style,

@@ -18,7 +18,7 @@ export function createSession(about, leave) {
   let isRefreshing = false, isStale = false;
 
   const grid = createGrid({onOpen: choose, thumbnail: thumbnailOf});
-  const picker = createPicker({classes: () => info.classes, likely, hint, onPick: correct,
+  const picker = createPicker({classes: () => info.classes, likely, hint, onPick: (image, label) => void correct(image, label),
     noClass: "No class has this name: add it first."});
   const uploads = createUploads({limits: about.limits, onAnswers: take});
   const camera = createCamera({send, isBusy: uploads.isBusy});
