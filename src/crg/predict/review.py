@@ -67,9 +67,9 @@ def write(
 ) -> int:
     """Write the page of some answers, replacing an older one; returns how many images are missing.
 
-    Of more than ``most`` images the corrected, unreadable and least sure ones are shown. ``before`` are
-    earlier answers: images whose label has changed since are marked. ``advance`` is called after
-    each thumbnail.
+    Of more than ``most`` images the corrected, unreadable and least sure ones are shown.
+    ``before`` are earlier answers: images whose label has changed since are marked. ``advance`` is
+    called after each thumbnail.
     """
     first = sorted(lines.values(), key=lambda line: (not _is_kept(line), _confidence(line)))
     shown = sorted(first[:most], key=_confidence)
