@@ -147,9 +147,11 @@ def _number(value: float | None) -> float:
 def _rendered(title: str, content: Mapping[str, Any]) -> str:
     folder = resources.files("crg.predict")
     style, script = (
-        (folder / f"cards/cards.{kind}").read_text("utf-8")
-        + (folder / f"review.{kind}").read_text("utf-8")
-        for kind in ("css", "js")
+        "".join((folder / name).read_text("utf-8") for name in names)
+        for names in (
+            ("cards/page.css", "cards/cards.css", "review.css"),
+            ("cards/cards.js", "review.js"),
+        )
     )
     return Template((folder / "review.html").read_text("utf-8")).substitute(
         generator=f'<meta name="generator" {MARK}>',
