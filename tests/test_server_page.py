@@ -48,8 +48,10 @@ def test_class_names_start_a_session(page: Page) -> None:
     page.browser.find_element("id", "classes").clear()
     page.type("classes", f"{CLASSES[0]}\n\n  {CLASSES[1]} \n")
     page.click("#method option[value=tda]")
+    page.type("session-name", "<b>kitchen")
     page.click("#new button")
     until(page.is_live)
+    assert page.text("#title") == "<b>kitchen"
     session = page.browser.current_url.partition("#")[2]
     info = httpx.get(f"{page.sessions}/{session}").json()
     assert info["method"] == "tda" and info["classes"] == CLASSES[:2]
@@ -72,37 +74,28 @@ def test_the_page_says_what_the_model_knows_and_shows_it(page: Page) -> None:
 
 
 def test_a_session_has_a_name(page: Page) -> None:
-    """The name is given at the start and changed later, which everybody who watches sees."""
-    page.go_home()
-    page.type("classes", "cat\ndog")
-    page.type("session-name", "<b>kitchen")
-    page.click("#new button")
-    until(lambda: page.is_live() and page.text("#title") == "<b>kitchen")
-    session = page.browser.current_url.partition("#")[2]
+    """Whoever watches sees when it changes, and the list has it."""
     page.click("#rename")
     alert = page.browser.switch_to.alert
     alert.send_keys("cellar")
     alert.accept()
     until(lambda: page.text("#title") == "cellar" and page.browser.title == "CRG: cellar")
-    httpx.patch(f"{page.sessions}/{session}", json={"name": "attic"})
+    httpx.patch(page.api, json={"name": "attic"})
     until(lambda: page.text("#title") == "attic")
     page.click(".brand")
     until(lambda: page.text("#sessions a") == "attic")
 
 
 def test_the_api_is_documented_in_the_browser(page: Page) -> None:
-    """Swagger UI, which comes from this server alone, lists every operation and can try them."""
-    address = page.server.address
-    paths = httpx.get(f"{address}/openapi.json").json()["paths"].values()
-    page.browser.get(f"{address}/docs")
+    """Swagger UI lists every operation and tries them, under the policy of the other pages."""
+    paths = httpx.get(f"{page.server.address}/openapi.json").json()["paths"].values()
+    page.browser.get(f"{page.server.address}/docs")
     until(lambda: len(page.texts(".opblock")) == sum(map(len, paths)))
     page.click("#operations-default-about_v1_get .opblock-summary-control")
     until(lambda: page.texts(".try-out__btn"))
     page.click(".try-out__btn")
     page.click(".execute")
     until(lambda: '"mini"' in page.text(".live-responses-table .microlight"))
-    loaded = "return performance.getEntriesByType('resource').map(each => each.name)"
-    assert all(each.startswith((address, "data:")) for each in page.run(loaded))
 
 
 def test_images_arrive_with_their_answers(page: Page) -> None:

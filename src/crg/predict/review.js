@@ -110,7 +110,7 @@ function filter() {
     for (const item of section.lastChild.children) {
       const isShown = (wanted === "" || wanted === section.dataset.number) && passes(item.firstChild.image, most);
       item.hidden = !isShown;
-      if (!isShown && selected.has(item.firstChild.image)) select([item.firstChild.image], false);  // nobody sees it
+      if (!isShown && selected.has(item.firstChild.image)) select([item.firstChild.image], false);  // a hidden one stays as it is
       shown += isShown;
     }
     section.hidden = !shown;
@@ -337,7 +337,7 @@ function zoom(image) {
   chosen = image;
   shown.hidden = !small;
   shown.onerror = () => { shown.onerror = null; shown.src = small; };  // moved, or of a kind that browsers do not show
-  shown.src = small ? image.source : "";
+  shown.src = image.source ?? small ?? "";
   $("zoom-title").textContent = image.path;
   $("zoom-answer").textContent = [...image.card.querySelectorAll(".label, .mark")].map(each => each.textContent).join(" · ");
   if (!$("zoom").open) $("zoom").showModal();

@@ -7,6 +7,7 @@ puts on the screen as text, so that no class or file name ever becomes markup.
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import html
 import io
@@ -71,7 +72,8 @@ def write(
     ``before`` are earlier answers: images whose label has changed since are marked. ``advance`` is
     called after each thumbnail.
     """
-    first = sorted(lines.values(), key=lambda line: (not _is_kept(line), _confidence(line)))
+    rest = sorted(lines.values(), key=_confidence)
+    first = sorted(rest, key=lambda line: not (line.get(CORRECTED) or line.get("error")))
     shown = sorted(first[:most], key=_confidence)
     with ThreadPoolExecutor(workers) as pool:
         images = []
@@ -112,26 +114,16 @@ def _entry(line: Line, before: Mapping[str, Line] | None, folder: Path) -> dict[
         entry[TOP] = [best["label"] for best in line[TOP]]
     try:
         entry["thumbnail"] = base64.b64encode(thumbnail(line["path"])).decode()
-        entry["source"] = _address(line["path"], folder)
     except InputError as error:
         entry["missing"] = str(error)
+    else:
+        with contextlib.suppress(ValueError):  # on another drive: the thumbnail is enlarged then
+            relative = Path(os.path.relpath(line["path"], folder)).as_posix()
+            entry["source"] = quote(relative, errors="surrogateescape")
     earlier = None if before is None else before.get(line["path"])
     if earlier is not None and (earlier.get("label") or "") != (line.get("label") or ""):
         entry["was"] = earlier.get("label") or ""
     return entry
-
-
-def _address(path: str, folder: Path) -> str:
-    """Where a page in ``folder`` finds the image itself, to enlarge it."""
-    try:
-        return quote(os.fsencode(Path(os.path.relpath(path, folder)).as_posix()))
-    except ValueError:  # on another drive
-        return Path(path).absolute().as_uri()
-
-
-def _is_kept(line: Line) -> bool:
-    """Whether an image is on the page however many others there are."""
-    return bool(line.get(CORRECTED) or line.get("error"))
 
 
 def _confidence(line: Line) -> float:
@@ -147,11 +139,8 @@ def _number(value: float | None) -> float:
 def _rendered(title: str, content: Mapping[str, Any]) -> str:
     folder = resources.files("crg.predict")
     style, script = (
-        "".join((folder / name).read_text("utf-8") for name in names)
-        for names in (
-            ("cards/page.css", "cards/cards.css", "review.css"),
-            ("cards/cards.js", "review.js"),
-        )
+        "".join((folder / name).read_text("utf-8") for name in names.split())
+        for names in ("cards/page.css cards/cards.css review.css", "cards/cards.js review.js")
     )
     return Template((folder / "review.html").read_text("utf-8")).substitute(
         generator=f'<meta name="generator" {MARK}>',

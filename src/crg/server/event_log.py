@@ -274,11 +274,13 @@ def summarise(log: Log, row: StoredSession) -> dict[str, Any]:
 def brief(log: Log, row: StoredSession) -> dict[str, Any]:
     """The line of a session in a list."""
     query = """SELECT (SELECT max(step) FROM events WHERE session = ?1),
-               (SELECT at FROM events WHERE session = ?1 ORDER BY seq DESC LIMIT 1)"""
-    [(last, at)] = log.rows(query, row.number)
+               (SELECT at FROM events WHERE session = ?1 ORDER BY seq DESC LIMIT 1),
+               (SELECT detail FROM events WHERE session = ?1 AND kind = 'renamed'
+                ORDER BY seq DESC LIMIT 1)"""
+    [(last, at, renamed)] = log.rows(query, row.number)
     return {
         "id": row.id,
-        "name": _name_of(log, row),
+        "name": (json.decode(renamed) if renamed else row.start)["name"],
         "created": row.created,
         "last_used": at or row.created,
         "method": row.start["method"],
@@ -286,15 +288,6 @@ def brief(log: Log, row: StoredSession) -> dict[str, Any]:
         "n_classes": len(classes_of(log, row)),
         "images": 0 if last is None else last - row.start["seen"],
     }
-
-
-def _name_of(log: Log, row: StoredSession) -> str | None:
-    """The last name that a session was given."""
-    query = """SELECT detail FROM events WHERE session = ? AND kind = 'renamed'
-               ORDER BY seq DESC LIMIT 1"""
-    renamed = log.rows(query, row.number)
-    name: str | None = json.decode(renamed[0][0])["name"] if renamed else row.start["name"]
-    return name
 
 
 def classes_of(log: Log, row: StoredSession) -> list[str]:
