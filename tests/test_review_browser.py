@@ -207,6 +207,7 @@ def test_a_class_can_be_added(browser: Chrome, folder: Path) -> None:
     card(browser, "a.png").click()
     press(browser, "Wolf", Keys.ENTER)
     assert corrections(browser) == {**GIVEN, "a.png": "Wolf"}
+    assert status(browser) == "a.png: Wolf instead of cat. A new class: download the classes too."
     browser.refresh()
     card(browser, "b.png").click()
     press(browser, "wol", Keys.ENTER)

@@ -204,25 +204,27 @@ function correct(images, label) {  // returns the card after them
 
 function change(pairs) {  // returns the pairs that undo it
   const wanted = pairs.filter(([path, label]) => corrections.get(path) !== label), before = [];
+  const isNew = wanted.filter(([, label]) => addClass(label)).length > 0;
   for (const [path, label] of wanted) {
     before.push([path, corrections.get(path)]);
     if (label === undefined) corrections.delete(path);
     else corrections.set(path, label);
-    addClass(label);
     describe(byPath.get(path));
   }
   if (!wanted.length) return before;
   keep();
   const [[path, label]] = wanted, {label: answer} = byPath.get(path), one = wanted.length === 1;
   say(`${one ? fileName(path) : several(wanted.length, "image")}: ` + (label === undefined ? "no longer corrected."
-    : label + (one && answer && answer !== label ? ` instead of ${answer}.` : ".")));
+    : label + (one && answer && answer !== label ? ` instead of ${answer}.` : "."))
+    + (isNew ? " A new class: download the classes too." : ""));
   return before;
 }
 
-function addClass(label) {
-  if (label === undefined || places.has(label)) return;
+function addClass(label) {  // returns whether it is new
+  if (label === undefined || places.has(label)) return false;
   places.set(label, content.classes.push(label) - 1);
   $("names").hidden = false;
+  return true;
 }
 
 function undo() {

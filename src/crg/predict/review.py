@@ -91,7 +91,7 @@ def write(
     }
     with replacing(target) as partial:
         partial.write_text(_rendered(title, content), encoding="utf-8")
-    return sum("thumbnail" not in image for image in images)
+    return sum("missing" in image and "error" not in image for image in images)
 
 
 def thumbnail(source: Any) -> bytes:

@@ -63,8 +63,8 @@ def _examples(service: Service) -> list[ShapeImage]:
 
 
 @router.get("/examples/{number}", **files(404, 422, **{"image/png": BINARY}))
-async def example(request: Request, number: Step) -> Response:
-    """One of the images with which the page tries the bundled model."""
+def example(request: Request, number: Step) -> Response:
+    """One of the images with which the page tries the bundled model; a thread draws it."""
     images, file = _examples(service_of(request)), io.BytesIO()
     if number > len(images):
         raise ProblemError(404, "There is no such example: GET /v1 says how many there are.")
