@@ -65,13 +65,14 @@ def driver(folder: Path) -> Iterator[Chrome]:
 
 
 @pytest.fixture
-def browser(driver: Chrome, folder: Path) -> Chrome:
+def browser(driver: Chrome, folder: Path) -> Iterator[Chrome]:
     """Chromium on the page, with nothing corrected yet."""
     emulate(driver, SIZES["wide"])
     driver.get((folder / "page.html").as_uri())
+    while corrections(driver) != GIVEN:  # the browser forgets in its own time
+        driver.refresh()
+    yield driver
     driver.execute_script("localStorage.clear()")
-    driver.refresh()
-    return driver
 
 
 def card(browser: Chrome, name: str) -> Any:
@@ -209,6 +210,7 @@ def test_a_class_can_be_added(browser: Chrome, folder: Path) -> None:
     assert corrections(browser) == {**GIVEN, "a.png": "Wolf"}
     assert status(browser) == "a.png: Wolf instead of cat. A new class: download the classes too."
     browser.refresh()
+    wait_until(lambda: "a.png" in corrections(browser))
     card(browser, "b.png").click()
     press(browser, "wol", Keys.ENTER)
     assert corrections(browser) == {**GIVEN, "a.png": "Wolf", "b.png": "Wolf"}
@@ -254,7 +256,7 @@ def test_a_reload_loses_nothing(browser: Chrome, folder: Path) -> None:
     card(browser, "gone.png").click()
     press(browser, "red", Keys.ENTER)
     browser.refresh()
-    assert corrections(browser) == {"gone.png": "red fox"}
+    wait_until(lambda: corrections(browser) == {"gone.png": "red fox"})
     assert "red fox" in card(browser, "gone.png").text
     assert status(browser) == "1 correction kept from before."
     line = answer(folder / "gone.png", "cat", 0.5)
@@ -279,7 +281,7 @@ def test_corrections_leave_and_come_back_as_a_file(
     assert read_corrections(file) == {str(folder / name): label for name, label in said.items()}
     browser.execute_script("localStorage.clear()")
     browser.refresh()
-    assert corrections(browser) == GIVEN
+    wait_until(lambda: corrections(browser) == GIVEN)
     browser.find_element("id", "file").send_keys(str(file))
     wait_until(lambda: corrections(browser) == said)
     assert status(browser) == "5 corrections imported."

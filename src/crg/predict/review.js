@@ -419,5 +419,5 @@ $("undo").addEventListener("click", undo);
 for (const form of ["csv", "jsonl"]) $(form).addEventListener("click", () => downloadCorrections(form));
 $("import").addEventListener("click", () => $("file").click());
 $("file").addEventListener("change", event => { if (event.target.files[0]) read(event.target.files[0]); event.target.value = ""; });
-addEventListener("storage", event => { if (event.key === KEY) { restore(); history = []; count(); filter(); } });
+addEventListener("storage", event => { if (event.key === KEY || event.key === null) { restore(); history = []; count(); filter(); } });
 addEventListener("beforeunload", event => { if (!isKept && corrections.size) event.preventDefault(); });
