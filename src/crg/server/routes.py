@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import pathlib
 import tempfile
 from collections.abc import AsyncIterator
@@ -17,7 +18,7 @@ import crg
 from crg.adapter import create
 from crg.answer import COLUMNS
 from crg.images.views import Recipe
-from crg.methods.registry import DEFAULT, list_methods
+from crg.methods.registry import DEFAULT
 from crg.predict.lines import csv_line, csv_row, json_line
 from crg.predict.pipeline import Scores, scores_of
 from crg.prompts import check_template
@@ -28,6 +29,7 @@ from crg.server.schema import BINARY, TEXT, ProblemError, answers, body, files
 from crg.server.service import Service
 from crg.server.session import Learner
 from crg.server.sse import EventStream, Message, watch
+from crg.shapes import ShapeImage, class_things
 from crg.types import InputError, Task
 
 router = APIRouter(prefix="/v1")
@@ -43,18 +45,38 @@ _FOR_EVER = "private, max-age=31536000, immutable"
 async def about(request: Request) -> Response:
     """The server's version, model, methods and limits."""
     service = service_of(request)
+    examples = _examples(service)
+    classes = sorted({image.thing.name for image in examples})
     return as_json(
         {
             "version": crg.__version__,
             "model": service.encoder.name,
+            "knows": "rendered shapes only" if examples else "what captions of photographs name",
+            "examples": {"images": len(examples), "classes": classes} if examples else None,
             "width": service.encoder.width,
             "default_method": DEFAULT,
-            "methods": list_methods(),
+            "methods": service.states.methods(),
             "templates": service.config.templates,
             "limits": service.config.limits,
             "keep_images": service.config.keep_images,
         }
     )
+
+
+def _examples(service: Service) -> list[ShapeImage]:
+    """Twelve images that the bundled model knows; none for any other model."""
+    things = class_things()[:6] if service.encoder.name == "mini" else ()
+    return [ShapeImage(0, k, things[k % 6], "night", 2) for k in range(2 * len(things))]
+
+
+@router.get("/examples/{number}", **files(404, 422, **{"image/png": BINARY}))
+def example(request: Request, number: Step) -> Response:
+    """One of the images with which the page tries the bundled model; a thread draws it."""
+    images, file = _examples(service_of(request)), io.BytesIO()
+    if number > len(images):
+        raise ProblemError(404, "There is no such example: GET /v1 says how many there are.")
+    images[number - 1].draw().save(file, "PNG")
+    return Response(file.getvalue(), media_type="image/png")
 
 
 @router.get("/sessions", responses=answers({"sessions": [schema.SESSION_LINE], "next": 42}, 422))
