@@ -10,8 +10,8 @@ let isKept = true;  // whether this browser keeps what is corrected
 let current = null;  // the card that Tab goes to
 
 const fileName = path => path.split(/[\\/]/).pop();
-const groupOf = image => image.error ? "error" : image.label ? "=" + image.label : "unsure";
-const titleOf = group => ({error: "Unreadable", unsure: "Unsure"})[group] || group.slice(1);
+const groupOf = image => image.error ? "error" : image.label ? "=" + image.label : image.none_of_these ? "none" : "unsure";
+const titleOf = group => ({error: "Unreadable", unsure: "Unsure", none: "None of these"})[group] || group.slice(1);
 
 // Cards: one button per image, in a section per class, least sure first.
 function makeCard(image) {
@@ -36,7 +36,7 @@ function makeCard(image) {
 function describe(image) {
   const card = image.card, given = corrections.get(image.path), [label, mark] = card.querySelectorAll(".label, .mark");
   const wrong = given !== undefined && given !== image.label;
-  label.textContent = given || image.label || (image.error ? "unreadable" : "unsure");
+  label.textContent = given || image.label || (image.error ? "unreadable" : image.none_of_these ? "none of these" : "unsure");
   mark.textContent = marks(image, given, wrong).join(" · ");
   card.classList.toggle("corrected", given !== undefined);
   card.classList.toggle("since", image.was !== undefined);
@@ -45,7 +45,9 @@ function describe(image) {
 function marks(image, given, wrong) {
   const found = [];
   if (given !== undefined) found.push(wrong ? "corrected" : image.corrected ? "corrected before" : "confirmed");
+  else if (image.none_of_these) found.push("outside " + percent(image.outside));
   else if (image.probability !== undefined) found.push(percent(image.probability));
+  if (given === undefined && (image.class_set || []).length > 1) found.push("one of " + image.class_set.join(", "));
   if (image.was !== undefined) found.push("was " + (image.was || "unsure"));
   else if (image.changed) found.push("zero-shot " + image.zero_shot_label);
   return found;
@@ -89,7 +91,7 @@ function passes(image, most) {
   const given = corrections.has(image.path);
   return (most >= 1 || (image.probability ?? 0) <= most)
     && (!$("only-changed").checked || Boolean(image.changed))
-    && (!$("only-unsure").checked || !(image.label || image.error))
+    && (!$("only-unsure").checked || !(image.label || image.error || image.none_of_these))
     && (!$("only-since").checked || image.was !== undefined)
     && (!$("only-corrected").checked || given);
 }
@@ -198,11 +200,12 @@ function count() {
   const images = content.images, facts = [
     [images.length, images.length === 1 ? "image" : "images"], [corrections.size, "corrected"],
     [images.filter(image => image.changed).length, "changed by adaptation"],
-    [images.filter(image => !image.label && !image.error).length, "unsure"],
+    [images.filter(image => groupOf(image) === "unsure").length, "unsure"],
+    [images.filter(image => image.none_of_these).length, "none of these"],
     [images.filter(image => image.error).length, "unreadable"],
   ];
   if (content.compared) facts.push([images.filter(image => image.was !== undefined).length, "changed since before"]);
-  $("facts").replaceChildren(...facts.filter(([n], place) => n || place < 2 || content.compared && place === 5)
+  $("facts").replaceChildren(...facts.filter(([n], place) => n || place < 2 || content.compared && place === 6)
     .map(([n, what]) => { const item = make("li"); item.append(make("b", "", n), " " + what); return item; }));
   for (const id of ["csv", "jsonl"]) $(id).disabled = !corrections.size;
   $("undo").disabled = !history.length;
@@ -276,7 +279,7 @@ function open(image) {
   $("remove").hidden = !corrections.has(image.path);
   picker.open(image, image.card, {title: image.path, picture: image.card.querySelector("img")?.src,
     answers: [["Answer", image.label, image.probability], ["Zero-shot", image.zero_shot_label, image.zero_shot_probability],
-      ["Before", image.was], ["Unreadable", image.error]]});
+      ["One of", (image.class_set || []).join(", ")], ["Before", image.was], ["Unreadable", image.error]]});
 }
 
 function likely(image) {

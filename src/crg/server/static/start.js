@@ -24,7 +24,8 @@ function prepare(about) {
   $("new").addEventListener("submit", event => {
     event.preventDefault();
     const classes = $("classes").value.split("\n").map(line => line.trim()).filter(Boolean);
-    start(post("v1/sessions", {classes, method: $("method").value, views: Number($("views").value)}));
+    start(post("v1/sessions", {classes, method: $("method").value, views: Number($("views").value),
+      none_of_these: $("none-of-these").checked ? "auto" : null}));
   });
   $("state").addEventListener("change", () => {
     const [body] = $("state").files;
