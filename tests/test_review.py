@@ -245,7 +245,7 @@ def test_tables_and_unsure_answers_are_shown(folder: Path) -> None:
     for out in ("a.parquet", "a.csv"):
         done(predict("in", "--out", out, "--unsure-below", "0.9", "--top", "3"))
     with Path("a.csv").open("a") as file:  # of two lines about an image the last one counts
-        file.write("in/000.png,,,,,,,once it was unreadable" + "," * 7 + "\n")
+        file.write("in/000.png,,,,,,,,once it was unreadable" + "," * 7 + "\n")
     images = []
     for out in ("a.parquet", "a.csv"):
         done(crg("review", out, "--out", "a.html"))

@@ -147,12 +147,14 @@ async def start_session(
     request: Request,
     views: Annotated[int, Query(ge=1)] = 1,
     name: Annotated[str, Query(max_length=100)] = "",
+    none_of_these: Annotated[str | None, Query(examples=["auto"])] = None,
+    sets: Annotated[float | None, Query(gt=0, lt=1)] = None,
 ) -> Response:
-    """Start a session with class names, or with a state that crg saved (``views``, ``name``)."""
+    """Start a session with class names, or with a state that crg saved and these parameters."""
     service, id = service_of(request), secrets.token_hex(16)
     service.sessions.take(1)
     try:
-        await _start(request, id, views, name)
+        await _start(request, id, views, name, none_of_these, sets)
     except BaseException:
         service.sessions.give_back(1)
         raise
@@ -160,7 +162,14 @@ async def start_session(
     return as_json(info, 201, {"Location": f"/v1/sessions/{id}"})
 
 
-async def _start(request: Request, session_id: str, views: int, name: str | None) -> None:
+async def _start(
+    request: Request,
+    session_id: str,
+    views: int,
+    name: str | None,
+    none_of_these: Any,
+    sets: float | None,
+) -> None:
     """Log a new session; one from a state has its first snapshot before that."""
     service = service_of(request)
     if _kind_of(request, JSON, OCTETS) == JSON:
@@ -172,6 +181,7 @@ async def _start(request: Request, session_id: str, views: int, name: str | None
             async with service.texts:
                 adapter, text = await service.run(_read_state, service, content), None
             _check_room(service.config, adapter.task.n_classes, views)
+            adapter.decide(none_of_these, sets)
             await service.run(service.states.save, session_id, adapter, 0)
     start = {
         "name": _kept(name),
@@ -180,6 +190,8 @@ async def _start(request: Request, session_id: str, views: int, name: str | None
         "model": service.encoder.name,
         "method": adapter.name,
         "options": dataclasses.asdict(adapter.config),
+        "none_of_these": adapter.decisions.none_of_these,
+        "sets": adapter.decisions.sets,
         "views": views,
         "seen": adapter.n_steps,
     }

@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from msgspec import json
 
+from crg.answer import NONE_OF_THESE
 from crg.encoders.base import Vectors
 from crg.types import InputError
 
@@ -240,7 +241,8 @@ def deleted(number: int) -> Change:
 
 def _columns(number: int, event: Event) -> tuple[Any, ...]:
     detail = event.detail
-    kept = [detail.get(name) for name in ("step", "label", "probability", "changed")]
+    label = NONE_OF_THESE if detail.get("none_of_these") else detail.get("label")
+    kept = [detail.get("step"), label, detail.get("probability"), detail.get("changed")]
     return (number, event.seq, event.kind, detail["at"], *kept, json.encode(detail).decode())
 
 
@@ -262,6 +264,7 @@ def summarise(log: Log, row: StoredSession) -> dict[str, Any]:
         **brief(log, row),
         "model": row.start["model"],
         "options": row.start["options"],
+        "decisions": {name: row.start.get(name) for name in ("none_of_these", "sets")},
         "classes": classes_of(log, row),
         "event": event,
         "changed": changed,

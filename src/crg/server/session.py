@@ -60,6 +60,7 @@ class Learner:
             "zero_shot_label": answer.zero_shot_label,
             "zero_shot_probability": answer.zero_shot_probability,
             "changed": answer.changed,
+            **answer.decisions,
             "thumbnail": thumbnail is not None,
         }
         return self._event("answer", detail, rows, thumbnail)
@@ -239,7 +240,9 @@ class States:
     def start(self, start: Mapping[str, Any], text: Vectors) -> Adapter:
         """A new adapter for the classes of a session with their text features (K, D)."""
         method, task = start["method"], Task(start["classes"], text, start["logit_scale"])
-        return create(method, task.with_resources(self._needed(method)), **start["options"])
+        adapter = create(method, task.with_resources(self._needed(method)), **start["options"])
+        adapter.decide(start.get("none_of_these"), start.get("sets"))
+        return adapter
 
     def fresh(self, row: StoredSession) -> Learner:
         """The learner of a session before its first event."""
@@ -285,6 +288,7 @@ class States:
         for seq, path in self._snapshots(row.id):
             try:
                 adapter = load(path, self._needed(row.start["method"]))
+                adapter.decide(row.start.get("none_of_these"), row.start.get("sets"))
                 return Learner(adapter, self._log, row.number, seq)
             except InputError as error:
                 _LOGGER.warning("a snapshot of session %s is unusable: %s", row.id, error)
