@@ -30,6 +30,7 @@ def fed(method: str, n: int = 25) -> tuple[crg.Adapter, Any]:
     """An adapter after ``n`` images, and those that follow."""
     text, stream = clustered(seed=2, n=n + 10, n_classes=6, width=24, n_views=3)
     adapter = crg.create(method, crg.Task([f"class {k}" for k in range(6)], text, 20.0))
+    adapter.decide("auto", 0.9)
     for views in stream[:n]:
         adapter.step(views)
     return adapter, stream[n:]
@@ -82,11 +83,12 @@ def test_an_exception_at_any_line_leaves_the_state_as_it_was(method: str) -> Non
     n_lines = Interrupt(-1, MemoryError())
     interrupted(copy.deepcopy(adapter), left[0], n_lines)
     assert n_lines.seen > 30
-    before = content(adapter._method)
+    before, judged = content(adapter._method), content(adapter.decisions)
     for place in range(1, n_lines.seen, max(1, n_lines.seen // 60)):
         error = MemoryError() if place % 2 else KeyboardInterrupt()
         assert interrupted(adapter, left[0], Interrupt(place, error))
         assert content(adapter._method) == before and adapter.n_steps == 25
+        assert content(adapter.decisions) == judged
     assert adapter.step(left[0]).logits.tobytes() == expected.logits.tobytes()
     assert content(adapter._method) == content(twin._method)
 

@@ -3,7 +3,8 @@
 Checks happen before the method sees anything, so a refused sample changes nothing. Whatever
 changes the state happens wholly or not at all: signals wait for its end, and an exception is
 answered by going back to a copy of the method and taking the samples since then again. One
-thread at a time changes an adapter; another one waits.
+thread at a time changes an adapter; another one waits. Beside the method it keeps decisions, which
+say whether an image is of no class: such an image is answered and not learnt.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
+import itertools
 import operator
 import os
 import threading
@@ -25,6 +27,7 @@ from crg.methods.base import Method, copied
 from crg.methods.options import build_config
 from crg.methods.registry import get_method
 from crg.parts.cache import Entry
+from crg.parts.decisions import Decisions, NoneOfThese
 from crg.resources import TEXT_ENCODER, check_needs
 from crg.state_file import Saved
 from crg.threads import HeldSignals
@@ -87,11 +90,16 @@ def restored(saved: Saved, resources: Mapping[str, Any] | None = None) -> Adapte
             "load the model yourself and give its text encoder among the resources."
         )
     adapter = create(saved.method, task, **saved.options)
-    adapter._method.restore(saved.state)
+    beside = {key: value for key, value in saved.state.items() if key.startswith(_BESIDE)}
+    adapter._method.restore({key: saved.state[key] for key in saved.state.keys() - beside.keys()})
+    if beside:
+        adapter.decisions = Decisions()
+        adapter.decisions.restore({key[len(_BESIDE) :]: beside[key] for key in beside})
     adapter.n_steps, adapter.about = saved.n_steps, saved.about
     return adapter
 
 
+_BESIDE = "@"  # begins the names of what a state holds beside the method, which has none like it
 _STEPS_PER_COPY = 64  # samples that are taken again, at the most, when a step fails
 
 
@@ -105,7 +113,8 @@ class Adapter:
         self.lock = threading.RLock()  # held by changes; hold it to do several things in one turn
         self._copy: Method | None = None  # the method as it was before the samples below
         self._since: list[Sample] = []
-        self._steps_before: int | None = None  # n_steps before a change that is not over
+        self.decisions = Decisions(is_on=False)  # which are never changed, only replaced
+        self._before: tuple[int, Decisions] | None = None  # both, before a change that is not over
 
     def __repr__(self) -> str:
         return f"<Adapter {self.name}: {self.task.n_classes} classes, {self.n_steps} images seen>"
@@ -141,10 +150,13 @@ class Adapter:
         """Adapt to one image, (D,) or (V, D) with the original in row 0, and predict it."""
         with self._changing(_STEPS_PER_COPY):
             sample = self._sample(views, sample_id)
-            prediction = self._method.step(sample)
-            self.n_steps += 1
-            if self._copy is not None:  # a copy of the views, too: a caller may write over them
+            [decision], decisions = self.decisions.judged(self.task.text_features, [sample])
+            learns = not decision.none_of_these
+            prediction = self._method.step(sample) if learns else self._method.answer(sample)
+            prediction = decisions.decided(prediction, decision, self.task.class_names)
+            if learns and self._copy is not None:  # views are copied: a caller may write over them
                 self._since.append(Sample(copy.deepcopy(sample.views), sample.id))
+            self.n_steps, self.decisions = self.n_steps + 1, decisions
         return prediction
 
     def step_many(
@@ -156,12 +168,32 @@ class Adapter:
         """
         with self._changing() as signals:
             samples = self._samples(stream, sample_ids)
-            predictions = []
-            for some in self._method.batches(samples):
-                predictions += self._method.step_many(some)
-                signals.deliver()
-            self.n_steps += len(samples)
+            judged, decisions = self.decisions.judged(self.task.text_features, samples)
+            found: list[Prediction] = []
+            pairs = zip(samples, judged, strict=True)
+            for foreign, some in itertools.groupby(pairs, lambda pair: pair[1].none_of_these):
+                together = [sample for sample, _ in some]
+                for batch in [together] if foreign else self._method.batches(together):
+                    found += (
+                        map(self._method.answer, batch)
+                        if foreign
+                        else self._method.step_many(batch)
+                    )
+                    signals.deliver()
+            decided, names = decisions.decided, self.task.class_names
+            predictions = [decided(*both, names) for both in zip(found, judged, strict=True)]
+            self.n_steps, self.decisions = self.n_steps + len(samples), decisions
         return predictions
+
+    def decide(self, none_of_these: NoneOfThese = None, sets: float | None = None) -> None:
+        """Have every prediction carry a ``Decision`` from now on.
+
+        ``none_of_these`` is the value of ``outside`` above which an image is taken for none of
+        the classes and not learnt, or "auto" for a threshold that the stream gives; ``sets`` is
+        how often the set of classes is to hold the true one, with at least 20 corrected images.
+        """
+        with self._changing():
+            self.decisions = Decisions(none_of_these, sets, self.decisions)
 
     def _samples(self, stream: Array, sample_ids: Sequence[SampleId] | None) -> list[Sample]:
         rows = as_floats(stream, "stream")
@@ -185,7 +217,10 @@ class Adapter:
         """Predict one image, (D,) or (V, D), with what was learnt so far; nothing is learnt."""
         with self.lock:
             self._undo()
-            return self._method.answer(self._sample(views, sample_id))
+            sample, task = self._sample(views, sample_id), self.task
+            decision = self.decisions.on(task.text_features, sample)
+            prediction = self._method.answer(sample)
+            return self.decisions.decided(prediction, decision, task.class_names)
 
     def second_pass(self, stream: Iterable[tuple[SampleId, Array]]) -> Iterator[Prediction]:
         """Answer every image of a stream that has ended with what was learnt from all of it.
@@ -201,7 +236,9 @@ class Adapter:
     def finish(self, stream: Iterable[tuple[SampleId, Array]]) -> None:
         """The first half of ``second_pass``: learn the images of a stream better together."""
         with self._changing():
-            self._method.finish(self._sample(views, name) for name, views in stream)
+            samples = (self._sample(views, name) for name, views in stream)
+            on, text = self.decisions.on, self.task.text_features
+            self._method.finish(each for each in samples if not on(text, each).none_of_these)
 
     def correct(
         self, image: SampleId | Array, class_name: str, sample_id: SampleId | None = None
@@ -213,8 +250,13 @@ class Adapter:
         label is undone, if the image is remembered under its id (with a feature: ``sample_id``).
         """
         with self._changing():
-            label = self.task.index_of(class_name)
-            self._method.correct(self._corrected(image, sample_id), label)
+            label, decisions = self.task.index_of(class_name), self.decisions
+            sample = self._corrected(image, sample_id)
+            if decisions.is_on:
+                p = float(self._method.answer(sample).probs[label])
+                decisions = decisions.labelled(sample.id, class_name, p)
+            self._method.correct(sample, label)
+            self.decisions = decisions
 
     def _corrected(self, image: SampleId | Array, sample_id: SampleId | None) -> Sample:
         if not isinstance(image, (str, int)):
@@ -236,6 +278,8 @@ class Adapter:
         """Forget every sample; classes stay as they are."""
         with self._changing():
             self._method.reset()
+            asked = self.decisions
+            self.decisions = Decisions(asked.none_of_these, asked.sets, is_on=asked.is_on)
             self.n_steps = 0
 
     def add_class(self, name: str, text_feature: Array) -> None:
@@ -258,6 +302,8 @@ class Adapter:
             self._undo()
             method = self._method
             options, state = asdict(method.config), method.state()
+            beside = self.decisions.state() if self.decisions.is_on else {}
+            state |= {_BESIDE + key: value for key, value in beside.items()}
             saved = Saved(method.name, options, method.task, self.n_steps, state, self.about)
             state_file.write(path, saved)
 
@@ -271,7 +317,7 @@ class Adapter:
         forgets = self._method.forgets
         with self.lock, HeldSignals(hold=not forgets) as signals:
             self._undo()
-            self._steps_before = self.n_steps
+            self._before = self.n_steps, self.decisions
             try:
                 if not forgets and (self._copy is None or len(self._since) >= copy_age):
                     self._copy, self._since = copied(self._method), []
@@ -279,20 +325,20 @@ class Adapter:
             except BaseException:
                 self._undo()
                 raise
-            self._steps_before = None
+            self._before = None
             if copy_age == 0:
                 self._copy, self._since = None, []
 
     def _undo(self) -> None:
         """Go back to before a change that failed; where that fails, the next use tries again."""
-        if self._steps_before is None:
+        if self._before is None:
             return
         if self._copy is not None:
             method = copied(self._copy)
             for sample in self._since:
                 method.step(sample)
             self._method, self._copy, self._since = method, None, []
-        self.n_steps, self._steps_before = self._steps_before, None
+        (self.n_steps, self.decisions), self._before = self._before, None
 
     def __getstate__(self) -> dict[str, Any]:
         with self.lock:

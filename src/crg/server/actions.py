@@ -143,12 +143,18 @@ async def learn_images(
     responses=answers(schema.SESSION, 400, 408, 413, 415, 422, 503, status=201),
     openapi_extra=body(schema.NewSession, {OCTETS: BINARY}),
 )
-async def start_session(request: Request, views: Annotated[int, Query(ge=1)] = 1) -> Response:
-    """Start a session with class names, or with a state that crg saved."""
+async def start_session(
+    request: Request,
+    views: Annotated[int, Query(ge=1)] = 1,
+    name: Annotated[str, Query(max_length=100)] = "",
+    none_of_these: Annotated[str | None, Query(examples=["auto"])] = None,
+    sets: Annotated[float | None, Query(gt=0, lt=1)] = None,
+) -> Response:
+    """Start a session with class names, or with a state that crg saved and these parameters."""
     service, id = service_of(request), secrets.token_hex(16)
     service.sessions.take(1)
     try:
-        await _start(request, id, views)
+        await _start(request, id, views, name, none_of_these, sets)
     except BaseException:
         service.sessions.give_back(1)
         raise
@@ -156,25 +162,36 @@ async def start_session(request: Request, views: Annotated[int, Query(ge=1)] = 1
     return as_json(info, 201, {"Location": f"/v1/sessions/{id}"})
 
 
-async def _start(request: Request, session_id: str, views: int) -> None:
+async def _start(
+    request: Request,
+    session_id: str,
+    views: int,
+    name: str | None,
+    none_of_these: Any,
+    sets: float | None,
+) -> None:
     """Log a new session; one from a state has its first snapshot before that."""
     service = service_of(request)
     if _kind_of(request, JSON, OCTETS) == JSON:
         async with content_of(request) as content:
             new = parsed(schema.NewSession, content)
-            views, (adapter, text) = new.views, await _adapter(service, new)
+            views, name, (adapter, text) = new.views, new.name, await _adapter(service, new)
     else:
         async with content_of(request, service.config.max_request_bytes) as content:
             async with service.texts:
                 adapter, text = await service.run(_read_state, service, content), None
             _check_room(service.config, adapter.task.n_classes, views)
+            adapter.decide(none_of_these, sets)
             await service.run(service.states.save, session_id, adapter, 0)
     start = {
+        "name": _kept(name),
         "classes": adapter.task.class_names,
         "logit_scale": adapter.task.logit_scale,
         "model": service.encoder.name,
         "method": adapter.name,
         "options": dataclasses.asdict(adapter.config),
+        "none_of_these": adapter.decisions.none_of_these,
+        "sets": adapter.decisions.sets,
         "views": views,
         "seen": adapter.n_steps,
     }
@@ -210,6 +227,20 @@ def _read_state(service: Service, state: bytes) -> Adapter:
             return Classifier(service.encoder, state=path, templates=templates).adapter
         except InputError as error:
             raise InputError(str(error).replace(str(path), "The state")) from None
+
+
+@router.patch(
+    "/sessions/{id}",
+    responses=answers(schema.RENAMED, *_CHANGE),
+    openapi_extra=body(schema.NewName),
+)
+async def rename_session(request: Request, id: str) -> Response:
+    """Give a session another name; an empty one removes it."""
+    _kind_of(request, JSON)
+    async with content_of(request) as content:
+        name = _kept(parsed(schema.NewName, content).name)
+        [event], _ = await service_of(request).learn(id, lambda learner, _: [learner.rename(name)])
+    return as_json(event)
 
 
 @router.delete("/sessions/{id}", status_code=204, responses=problems(404, 422, 503))

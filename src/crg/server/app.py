@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
+import fastapi_offline
 import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse
@@ -33,6 +34,7 @@ _BACKLOG = 2048  # connections that wait to be accepted, as uvicorn has it
 _SWITCH = 0.002  # seconds after which a computing thread yields to the event loop
 _PLAIN = {"text/plain": TEXT}
 STATIC = Path(__file__).with_name("static")
+SWAGGER = Path(fastapi_offline.__file__).with_name("static")  # Swagger UI, from no CDN
 CARDS = Path(predict.__file__).with_name("cards")  # which the review page has, too
 
 
@@ -50,7 +52,7 @@ def create_app(
         version=crg.__version__,
         description="Test-time adaptation for CLIP-like models, as sessions over HTTP.",
         lifespan=_lifespan,
-        docs_url=None,  # both load scripts from elsewhere
+        docs_url=None,  # both load scripts from elsewhere; /docs is below
         redoc_url=None,
     )
     app.state.service = service
@@ -91,11 +93,14 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 def _add_pages(app: FastAPI) -> None:
     app.mount("/static/cards", StaticFiles(directory=CARDS))
+    app.mount("/static/swagger", StaticFiles(directory=SWAGGER))
     app.mount("/static", StaticFiles(directory=STATIC))
 
     @app.get("/", include_in_schema=False)
-    async def page() -> Response:
-        return FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-cache"})
+    @app.get("/docs", include_in_schema=False)
+    async def page(request: Request) -> Response:
+        name = "docs.html" if request.scope["route"].path == "/docs" else "index.html"
+        return FileResponse(STATIC / name, headers={"Cache-Control": "no-cache"})
 
     @app.get("/healthz", **files(**_PLAIN))
     async def healthz() -> Response:

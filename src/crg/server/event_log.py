@@ -17,13 +17,14 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from msgspec import json
 
+from crg.answer import NONE_OF_THESE
 from crg.encoders.base import Vectors
 from crg.types import InputError
 
-Kind: TypeAlias = Literal["answer", "correction", "class_added", "class_removed"]
+Kind: TypeAlias = Literal["answer", "correction", "class_added", "class_removed", "renamed"]
 Key: TypeAlias = tuple[str, bytes] | None  # idempotency key of a request, and digest of its body
 Change: TypeAlias = Callable[[sqlite3.Connection], object]  # for ``Log.commit``
-_VERSION = 2
+_VERSION = 3
 _TABLES = """
 CREATE TABLE sessions (
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, created REAL NOT NULL,
@@ -34,6 +35,7 @@ CREATE TABLE events (
     changed INTEGER, detail TEXT NOT NULL, PRIMARY KEY (session, seq)) WITHOUT ROWID;
 CREATE INDEX events_by_step ON events (session, step);
 CREATE INDEX class_changes ON events (session, seq) WHERE kind IN ('class_added', 'class_removed');
+CREATE INDEX names ON events (session, seq) WHERE kind = 'renamed';
 CREATE TABLE features (
     session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE, seq INTEGER NOT NULL,
     vectors BLOB NOT NULL, PRIMARY KEY (session, seq));
@@ -72,7 +74,7 @@ class StoredSession:
     number: int
     id: str
     created: float
-    start: dict[str, Any]  # classes, logit_scale, model, method, options, views, seen
+    start: dict[str, Any]  # name, classes, logit_scale, model, method, options, views, seen
     text_features: Vectors | None  # (K, D); None: it was started from a state
 
 
@@ -239,7 +241,8 @@ def deleted(number: int) -> Change:
 
 def _columns(number: int, event: Event) -> tuple[Any, ...]:
     detail = event.detail
-    kept = [detail.get(name) for name in ("step", "label", "probability", "changed")]
+    label = NONE_OF_THESE if detail.get("none_of_these") else detail.get("label")
+    kept = [detail.get("step"), label, detail.get("probability"), detail.get("changed")]
     return (number, event.seq, event.kind, detail["at"], *kept, json.encode(detail).decode())
 
 
@@ -261,6 +264,7 @@ def summarise(log: Log, row: StoredSession) -> dict[str, Any]:
         **brief(log, row),
         "model": row.start["model"],
         "options": row.start["options"],
+        "decisions": {name: row.start.get(name) for name in ("none_of_these", "sets")},
         "classes": classes_of(log, row),
         "event": event,
         "changed": changed,
@@ -273,10 +277,13 @@ def summarise(log: Log, row: StoredSession) -> dict[str, Any]:
 def brief(log: Log, row: StoredSession) -> dict[str, Any]:
     """The line of a session in a list."""
     query = """SELECT (SELECT max(step) FROM events WHERE session = ?1),
-               (SELECT at FROM events WHERE session = ?1 ORDER BY seq DESC LIMIT 1)"""
-    [(last, at)] = log.rows(query, row.number)
+               (SELECT at FROM events WHERE session = ?1 ORDER BY seq DESC LIMIT 1),
+               (SELECT detail FROM events WHERE session = ?1 AND kind = 'renamed'
+                ORDER BY seq DESC LIMIT 1)"""
+    [(last, at, renamed)] = log.rows(query, row.number)
     return {
         "id": row.id,
+        "name": (json.decode(renamed) if renamed else row.start)["name"],
         "created": row.created,
         "last_used": at or row.created,
         "method": row.start["method"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import pathlib
 import tempfile
 from collections.abc import AsyncIterator
@@ -17,24 +18,25 @@ import crg
 from crg.adapter import create
 from crg.answer import COLUMNS
 from crg.images.views import Recipe
-from crg.methods.registry import DEFAULT, list_methods
+from crg.methods.registry import DEFAULT
 from crg.predict.lines import csv_line, csv_row, json_line
 from crg.predict.pipeline import Scores, scores_of
 from crg.prompts import check_template
 from crg.server import schema
 from crg.server.actions import OCTETS, as_json, content_of, learn_images, parsed, service_of
-from crg.server.event_log import Event, brief, summarise
+from crg.server.event_log import Event, StoredSession, brief, summarise
 from crg.server.schema import BINARY, TEXT, ProblemError, answers, body, files
 from crg.server.service import Service
 from crg.server.session import Learner
 from crg.server.sse import EventStream, Message, watch
+from crg.shapes import ShapeImage, class_things
 from crg.types import InputError, Task
 
 router = APIRouter(prefix="/v1")
 Step = Annotated[int, Path(ge=1, lt=2**53, examples=[7])]
 Number = Annotated[int | None, Query(ge=0, le=2**62)]
 _FIELDS = ("step", "event", "at", "name", "label", "probability", "zero_shot_label",
-           "zero_shot_probability", "changed", "corrected")  # fmt: skip
+           "zero_shot_probability", "changed", "outside", "corrected")  # fmt: skip
 _LABEL_BYTES = 4_000_000  # of a request besides its image
 _FOR_EVER = "private, max-age=31536000, immutable"
 
@@ -43,18 +45,38 @@ _FOR_EVER = "private, max-age=31536000, immutable"
 async def about(request: Request) -> Response:
     """The server's version, model, methods and limits."""
     service = service_of(request)
+    examples = _examples(service)
+    classes = sorted({image.thing.name for image in examples})
     return as_json(
         {
             "version": crg.__version__,
             "model": service.encoder.name,
+            "knows": "rendered shapes only" if examples else "what captions of photographs name",
+            "examples": {"images": len(examples), "classes": classes} if examples else None,
             "width": service.encoder.width,
             "default_method": DEFAULT,
-            "methods": list_methods(),
+            "methods": service.states.methods(),
             "templates": service.config.templates,
             "limits": service.config.limits,
             "keep_images": service.config.keep_images,
         }
     )
+
+
+def _examples(service: Service) -> list[ShapeImage]:
+    """Twelve images that the bundled model knows; none for any other model."""
+    things = class_things()[:6] if service.encoder.name == "mini" else ()
+    return [ShapeImage(0, k, things[k % 6], "night", 2) for k in range(2 * len(things))]
+
+
+@router.get("/examples/{number}", **files(404, 422, **{"image/png": BINARY}))
+def example(request: Request, number: Step) -> Response:
+    """One of the images with which the page tries the bundled model; a thread draws it."""
+    images, file = _examples(service_of(request)), io.BytesIO()
+    if number > len(images):
+        raise ProblemError(404, "There is no such example: GET /v1 says how many there are.")
+    images[number - 1].draw().save(file, "PNG")
+    return Response(file.getvalue(), media_type="image/png")
 
 
 @router.get("/sessions", responses=answers({"sessions": [schema.SESSION_LINE], "next": 42}, 422))
@@ -117,22 +139,24 @@ async def download_answers(
     service = service_of(request)
     row = await service.row(id)
     return StreamingResponse(
-        _lines(service, row.number, format),
+        _lines(service, row, format),
         headers={"Content-Disposition": f'attachment; filename="answers-{id[:8]}.{format}"'},
         media_type="text/csv; charset=utf-8" if format == "csv" else "application/jsonl",
     )
 
 
-async def _lines(service: Service, number: int, suffix: str) -> AsyncIterator[str]:
+async def _lines(service: Service, row: StoredSession, suffix: str) -> AsyncIterator[str]:
+    options = {"none_of_these": "none_of_these", "class_set": "sets"}
+    asked = [name for name in options if row.start.get(options[name]) is not None]
     if suffix == "csv":
-        yield csv_row(COLUMNS)
+        yield csv_row([*COLUMNS, *asked])
     after = 0
-    while rows := await service.run(service.log.answers, number, after):
+    while rows := await service.run(service.log.answers, row.number, after):
         after = rows[-1][0]
         found = [{**json.decode(detail), "corrected": corrected} for _, detail, corrected in rows]
-        lines = [{name: each[name] for name in _FIELDS} for each in found]
+        lines = [{name: each[name] for name in (*_FIELDS, *asked)} for each in found]
         yield "".join(
-            csv_line(_cells(line), COLUMNS) if suffix == "csv" else json_line(line)
+            csv_line(_cells(line), [*COLUMNS, *asked]) if suffix == "csv" else json_line(line)
             for line in lines
         )
 
@@ -141,6 +165,7 @@ def _cells(line: dict[str, Any]) -> dict[str, Any]:
     """An answer as the tables of crg predict have it, where a person's word is the label."""
     label = line["corrected"]
     said = {} if label is None else {"label": label, "probability": 1.0, "corrected": True}
+    said |= {"none_of_these": False} if said else {}
     return {**line, "path": line["name"], **said}
 
 

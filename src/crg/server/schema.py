@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -16,6 +16,7 @@ from crg.methods.registry import DEFAULT
 from crg.types import InputError, printable
 
 Name = Annotated[str, Meta(min_length=1, max_length=500)]
+SessionName = Annotated[str, Meta(max_length=100, examples=["kitchen camera"])]
 
 
 class NewSession(Struct, forbid_unknown_fields=True):
@@ -28,6 +29,15 @@ class NewSession(Struct, forbid_unknown_fields=True):
     method: Annotated[str, Meta(examples=[DEFAULT])] = DEFAULT
     options: Annotated[dict[str, Any], Meta(examples=[{}])] = {}
     views: Annotated[int, Meta(extra_json_schema={"minimum": 1}, examples=[1])] = 1
+    name: SessionName | None = None
+    none_of_these: Annotated[float | Literal["auto"] | None, Meta(examples=["auto"])] = None
+    sets: Annotated[float | None, Meta(examples=[0.9])] = None
+
+
+class NewName(Struct, forbid_unknown_fields=True):
+    """Another name for a session; an empty one removes it."""
+
+    name: SessionName
 
 
 class NewFeatures(Struct, forbid_unknown_fields=True):
@@ -77,7 +87,8 @@ ANSWER = {
     "top": [{"label": "red circle", "probability": 0.93},
             {"label": "blue square", "probability": 0.07}],
     "zero_shot_label": "blue square", "zero_shot_probability": 0.51,
-    "changed": True, "thumbnail": True,
+    "changed": True, "outside": 0.41, "none_of_these": False,
+    "class_set": ["red circle"], "missing_labels": 3, "thumbnail": True,
 }  # fmt: skip
 CORRECTION = {
     "event": 10, "at": 1763316004.5, "step": 7, "label": "blue square", "was": "red circle",
@@ -86,19 +97,22 @@ CLASSES = {
     "event": 11, "at": 1763316009.5, "name": "green triangle",
     "classes": ["red circle", "blue square", "green triangle"],
 }  # fmt: skip
+RENAMED = {"event": 12, "at": 1763316012.0, "name": "kitchen camera"}
 SESSION_LINE = {
-    "id": "4f09c2d1a6b84e3fb0c7d5e6f7a8b9c0", "created": 1763316000.0, "last_used": 1763316009.5,
-    "method": DEFAULT, "views": 1, "n_classes": 2, "images": 7,
+    "id": "4f09c2d1a6b84e3fb0c7d5e6f7a8b9c0", "name": "kitchen camera", "created": 1763316000.0,
+    "last_used": 1763316009.5, "method": DEFAULT, "views": 1, "n_classes": 2, "images": 7,
 }  # fmt: skip
 SESSION = {
     **SESSION_LINE, "model": "mini", "options": {"half_life": 0.0},
+    "decisions": {"none_of_these": "auto", "sets": 0.9},
     "classes": ["red circle", "blue square"], "event": 9, "changed": 1, "corrections": 1,
     "per_class": {"red circle": 5, "blue square": 2},
     "curves": {"step": [4, 7], "probability": [0.81, 0.9], "changed": [0.0, 0.33],
                "per_class": {"red circle": [3, 5], "blue square": [1, 2]}},
 }  # fmt: skip
 ABOUT = {
-    "version": "0.1.0", "model": "mini", "width": 256, "default_method": DEFAULT,
+    "version": "0.1.0", "model": "mini", "knows": "rendered shapes only",
+    "examples": {"images": 12, "classes": ["red circle"]}, "width": 256, "default_method": DEFAULT,
     "methods": [DEFAULT], "templates": ["a photo of a {}."], "limits": {"max_images": 32},
     "keep_images": False,
 }  # fmt: skip
@@ -107,9 +121,9 @@ _PROBLEM = {
     "type": "about:blank", "title": "Unprocessable Content", "status": 422,
     "detail": "The number of classes is 1: give at least two.", "image": 0,
 }  # fmt: skip
-_MAPS = ("options", "per_class", "limits")  # fields whose keys vary
-_NULLABLE = ("name", "next")
-_OPTIONAL = ("image",)
+_MAPS = ("options", "decisions", "per_class", "limits")  # fields whose keys vary
+_NULLABLE = ("name", "next", "examples")
+_OPTIONAL = ("image", "none_of_these", "class_set", "missing_labels")
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
 _ALWAYS = {
     401: {"WWW-Authenticate": "Bearer"},

@@ -13,13 +13,14 @@ import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from crg.adapter import Adapter, create, load
 from crg.answer import answer_for
 from crg.encoders.base import Encoder, Vectors
-from crg.methods.registry import get_method
+from crg.methods.registry import get_method, registered
 from crg.resources import TEXT_ENCODER
 from crg.server.event_log import Event, Key, Kind, Log, StoredSession, happened
 from crg.server.schema import ProblemError
@@ -59,6 +60,7 @@ class Learner:
             "zero_shot_label": answer.zero_shot_label,
             "zero_shot_probability": answer.zero_shot_probability,
             "changed": answer.changed,
+            **answer.decisions,
             "thumbnail": thumbnail is not None,
         }
         return self._event("answer", detail, rows, thumbnail)
@@ -89,6 +91,10 @@ class Learner:
         added = [self.add_class(now[n], task.text_features[n]) for n in new]
         return added + [self.remove_class(name) for name in before if name not in now]
 
+    def rename(self, name: str | None) -> Event:
+        """Give the session another name, or none."""
+        return self._event("renamed", {"name": name})
+
     def replay(self, event: Event) -> bool:
         """Learn an event of the log again; False if the answer differs."""
         detail = event.detail
@@ -100,6 +106,8 @@ class Learner:
         elif event.kind == "class_added":
             assert event.features is not None
             again = self.add_class(detail["name"], event.features[0])
+        elif event.kind == "renamed":
+            again = self.rename(detail["name"])
         else:
             again = self.remove_class(detail["name"])
         return {**again.detail, "at": detail["at"]} == detail
@@ -232,7 +240,9 @@ class States:
     def start(self, start: Mapping[str, Any], text: Vectors) -> Adapter:
         """A new adapter for the classes of a session with their text features (K, D)."""
         method, task = start["method"], Task(start["classes"], text, start["logit_scale"])
-        return create(method, task.with_resources(self._needed(method)), **start["options"])
+        adapter = create(method, task.with_resources(self._needed(method)), **start["options"])
+        adapter.decide(start.get("none_of_these"), start.get("sets"))
+        return adapter
 
     def fresh(self, row: StoredSession) -> Learner:
         """The learner of a session before its first event."""
@@ -278,6 +288,7 @@ class States:
         for seq, path in self._snapshots(row.id):
             try:
                 adapter = load(path, self._needed(row.start["method"]))
+                adapter.decide(row.start.get("none_of_these"), row.start.get("sets"))
                 return Learner(adapter, self._log, row.number, seq)
             except InputError as error:
                 _LOGGER.warning("a snapshot of session %s is unusable: %s", row.id, error)
@@ -287,6 +298,12 @@ class States:
         """Number of the last event and path of each snapshot, newest first."""
         found = (self._folder / session_id).glob("[0-9]*.crg")
         return sorted(((int(path.stem), path) for path in found), reverse=True)
+
+    def methods(self) -> list[str]:
+        """The methods that sessions can use: nothing that they need is missing here."""
+        has_gradients = hasattr(self._encoder, "promptable") and find_spec("torch")
+        met = {TEXT_ENCODER} if has_gradients else set()
+        return sorted(name for name, kind in registered().items() if met.issuperset(kind.needs))
 
     def _needed(self, method: str) -> dict[str, Any]:
         """The text encoder of the server's model, for a method that needs one."""
