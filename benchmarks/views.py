@@ -31,7 +31,8 @@ import PIL
 from PIL import Image, ImageFilter
 
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
-from crg.images import augmix, preprocessing, resampling
+from crg.images import preprocessing
+from crg.images import views as cutting
 from crg.images.preprocessing import Preprocessing
 from crg.images.views import Augment, Recipe, _random_numbers, iter_views, make_views
 from plain_views import plain_augmix, plain_crop, plain_normalised, plain_original
@@ -152,8 +153,8 @@ def free_cores(rounds: int) -> float:
 def _form(compiled: bool) -> Iterator[None]:
     with ExitStack() as stack:
         if not compiled:
-            for module in (augmix, preprocessing, resampling):
-                stack.enter_context(patch.object(module, "pixel_kernels", lambda name: None))
+            for module in (preprocessing, cutting):
+                stack.enter_context(patch.object(module, "pixel_kernels", lambda: None))
         yield
 
 

@@ -125,6 +125,9 @@ DiffersOnTorch = spoiled(  # it rounds differently there
     "DiffersOnTorch", lambda self, z: z if isinstance(z, np.ndarray) else z * (1.0 + 1e-6)
 )
 FailsInSingle = spoiled("FailsInSingle", lambda self, z: z if z.dtype in (np.float64,) else -z)
+LearnsFromAnswering = spoiled(  # takes every question for a step
+    "LearnsFromAnswering", Answering.spoil, answer=lambda self, sample: self.step(sample)
+)
 
 
 class WrongLabel(Nearest):
@@ -215,13 +218,6 @@ class RemembersFirstTask(Answering):
     def reset(self) -> None:
         super().reset()
         self.n_first = self.task.n_classes
-
-
-class LearnsFromAnswering(Nearest):
-    """Takes every question for a step."""
-
-    def answer(self, sample: Sample) -> Prediction:
-        return self.step(sample)
 
 
 class LosesOnFinishing(Nearest):

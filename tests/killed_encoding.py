@@ -27,13 +27,8 @@ _OPERATIONS = ("open", "write", "fsync", "replace", "unlink", "mkdir", "chmod", 
 def run_job(images: ImageSet, folder: Path) -> None:
     """Encode in blocks of five."""
     with mock.patch.object(job, "images_per_block", lambda views: 5):
-        encode(
-            *(images, HashEncoder(), Recipe(views=2), folder),
-            wording=Wording(cache=None),
-            batch=4,
-            workers=0,
-            skip_unreadable=True,
-        )
+        options: dict[str, Any] = {"batch": 4, "workers": 0, "skip_unreadable": True}
+        encode(images, HashEncoder(), Recipe(2), folder, wording=Wording(cache=None), **options)
 
 
 def kill_at(moment: int) -> None:

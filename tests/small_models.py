@@ -18,6 +18,7 @@ from PIL import Image
 
 from crg.extras import library
 from crg.images.preprocessing import Pixels, Preprocessing
+from plain_views import plain_original
 
 _TEXT = {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2}
 MODELS: dict[str, dict[str, Any]] = {
@@ -120,15 +121,7 @@ def some_image(width: int = 97, height: int = 75, seed: int = 0) -> Image.Image:
 
 def plain_pixels(image: Image.Image, wanted: Preprocessing) -> Pixels:
     """The square that the model sees, (1, S, S, 3), by Pillow alone."""
-    kernel = Image.Resampling[wanted.interpolation.upper()]
-    side = wanted.size
-    if wanted.fit == "squash":
-        return np.asarray(image.resize((side, side), kernel))[None]
-    short = min(image.size)
-    wide, high = (int(side * length / short) for length in image.size)
-    left, top = round((wide - side) / 2), round((high - side) / 2)
-    resized = image.resize((wide, high), kernel)
-    return np.asarray(resized.crop((left, top, left + side, top + side)))[None]
+    return np.asarray(plain_original(image, wanted))[None]
 
 
 def some_pixels(count: int, side: int, seed: int = 0) -> Pixels:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,14 +11,11 @@ import crg
 from sentences import check_refused
 from streams import clustered
 
-METHODS = ("zero_shot", "tda", "dpe", "crg")
-
-
 TEXT, STREAM = clustered(seed=21, n=30, n_classes=5, width=8)
 TASK = crg.Task([f"class {k}" for k in range(5)], TEXT, 20.0)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["zero_shot", "tda", "dpe", "crg"])
 def test_gradients_are_left_behind(method: str) -> None:
     """Tensors that carry a graph give logits without one, so that no graph is remembered."""
     torch = pytest.importorskip("torch")
@@ -62,25 +58,12 @@ def test_step_many_names_the_image_and_takes_none() -> None:
     adapter.correct(1, TASK.class_names[0])  # images are counted from 1
 
 
-def test_numbers_of_other_libraries_are_options() -> None:
-    """A count that NumPy computed is as good as one that was typed."""
+def test_values_that_cannot_work_are_refused() -> None:
+    """Options that fill the memory or overflow, and mixed-up arguments, get a sentence each."""
     adapter = crg.create("crg", TASK, queue_size=np.int64(8), lambda1=np.float32(3))
     assert (adapter.config.queue_size, adapter.config.lambda1) == (8, 3.0)
-
-
-@pytest.mark.parametrize("options", [{"queue_size": 10**9}, {"lambda2": 1e308}, {"xi1": -1.0}])
-def test_values_that_cannot_work_are_refused(options: dict[str, Any]) -> None:
-    """Options that would fill the memory or overflow the logits are out of range."""
-    check_refused("must be", crg.create, "crg", TASK, **options)
-
-
-def test_things_that_are_no_task_or_method_are_refused() -> None:
-    """Mixed-up arguments get a sentence, not a traceback."""
+    for name, value in (("queue_size", 10**9), ("lambda2", 1e308), ("xi1", -1.0)):
+        check_refused("must be", crg.create, "crg", TASK, **{name: value})
     check_refused("task", crg.create, "crg", "features.npz")
     check_refused("no method", crg.create, None, TASK)
     check_refused(("resources are a Task", "leave them out"), crg.load, "state", TASK)
-
-
-def test_dir_lists_public_names_only() -> None:
-    """Completion in a shell offers what is exported, not what the package itself imports."""
-    assert set(dir(crg)) == {*crg.__all__, "__version__"}

@@ -31,12 +31,9 @@ class _ImagesOnly(Mini):
 
 
 def _write(file: Path, **changes: Any) -> Path:
-    values: dict[str, Any] = {
-        "class_names": np.array(NAMES),
-        "text_features": 3 * encode_classes(Mini(), NAMES, cache=None),
-    }
-    values = {key: value for key, value in (values | changes).items() if value is not None}
-    np.savez(file, **values)
+    features = 3 * encode_classes(Mini(), NAMES, cache=None)
+    values = {"class_names": np.array(NAMES), "text_features": features} | changes
+    np.savez(file, **{key: value for key, value in values.items() if value is not None})
     return file
 
 
@@ -137,10 +134,8 @@ def test_encode_takes_text_features_from_the_file(file: Path, tmp_path: Path) ->
         ({"class_names": None}, ["no 'class_names'"]),
         ({"text_features": None}, ["no 'text_features'"]),
         ({"text_features": np.ones((3, 5), np.float32)}, ["5 wide", "same model"]),
-        ({"text_features": np.ones((2, 64), np.float32)}, ["classes.npz"]),
         ({"text_features": np.zeros((3, 64), np.float32)}, ["classes.npz"]),
         ({"text_features": np.ones((3, 64), np.int64)}, ["int64"]),
-        ({"class_names": np.array(["a", "a", "b"])}, ["'a'"]),
     ],
 )
 def test_other_files_are_refused(tmp_path: Path, changes: Any, words: list[str]) -> None:

@@ -14,25 +14,16 @@ from click.testing import CliRunner
 from crg.cli.encoders import encoders
 from crg.encoders import list_encoders, load_encoder
 from crg.encoders.mini import Mini
-from sentences import refused_in_one_sentence
+from sentences import check_refused, refused_in_one_sentence
 from small_models import check_alone_and_together, exported, open_clip, saved, some_pixels
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "words"),
-    [
-        ("mini", {"device": "cuda"}, ["mini", "leave"]),
-        ("mini", {"precision": "bf16"}, ["mini", "leave"]),
-        ("onnx:.", {}, ["crg encoders export"]),
-    ],
-)
-def test_impossible_models_are_refused(
-    name: str, options: dict[str, str], words: list[str]
-) -> None:
+def test_impossible_models_are_refused() -> None:
     """mini computes on the processor in fp32, and a folder must be an exported one."""
     assert isinstance(load_encoder("mini", device="cpu", precision="fp32"), Mini)
-    with refused_in_one_sentence(*words):
-        load_encoder(name, **options)
+    check_refused(("mini", "leave"), load_encoder, "mini", device="cuda")
+    check_refused(("mini", "leave"), load_encoder, "mini", precision="bf16")
+    check_refused("crg encoders export", load_encoder, "onnx:.")
 
 
 @pytest.fixture(params=["mini", "openclip", "onnx", "onnx in 8 bits"])
@@ -47,13 +38,9 @@ def encoder(request: pytest.FixtureRequest) -> Any:
     return load_encoder(f"onnx:{exported('small-vit', *bits)}", device="cpu")
 
 
-def test_images_have_the_same_features_alone_and_together(encoder: Any) -> None:
-    """No bit of an image's features depends on what else is in its batch."""
-    check_alone_and_together(encoder)
-
-
 def test_features_are_unit_rows_whatever_the_batch(encoder: Any) -> None:
-    """Alone or among others, images and texts have the same features up to rounding."""
+    """No bit of an image's features depends on its batch, and texts' only up to rounding."""
+    check_alone_and_together(encoder)
     pixels, texts = some_pixels(70, encoder.preprocessing.size), ["red star", "", "a " * 99]
     for encode, rows in ((encoder.encode_images, pixels), (encoder.encode_texts, texts)):
         whole, last = encode(rows), encode(rows[-1:])
@@ -128,7 +115,7 @@ def test_missing_weights_are_reported_before_torch_is_imported(
 
 @pytest.mark.parametrize("missing", ["open_clip", "onnxruntime"])
 def test_the_list_says_what_to_install(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without an extra its encoders are listed with its name."""
+    """Without an extra its encoders are listed with its name; finding none without is no answer."""
     if missing != "open_clip":
         open_clip()
     monkeypatch.setitem(sys.modules, missing, None)
@@ -138,10 +125,9 @@ def test_the_list_says_what_to_install(missing: str, monkeypatch: pytest.MonkeyP
     assert needs[extra] == extra and needs["mini"] is None
     assert (f".[{extra}]" in outcome.stderr) == (missing == "open_clip")
     assert f".[{extra}]" in CliRunner().invoke(encoders, []).stdout
-    if missing == "open_clip":  # most models cannot be listed, so finding none is no answer
+    if missing == "open_clip":
         assert [row.name for row in list_encoders("rn50")] == ["RN50:openai"]
-        with refused_in_one_sentence(".[openclip]"):
-            list_encoders("siglip")
+        check_refused(".[openclip]", list_encoders, "siglip")
 
 
 def test_a_library_that_does_not_load_is_reported(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -73,17 +73,12 @@ def test_a_stopped_job_continues_where_it_was(out: Path, after: int) -> None:
 
 
 def test_an_unfinished_store_is_neither_read_nor_mixed(out: Path) -> None:
-    """Half a store is refused with the remedy, and so is continuing with another seed."""
-    stop_after(9, dots(20), out)
+    """Half a store is not read, nor continued with another seed, even without its store.json."""
+    stop_after(17, dots(20), out)
     with refused_in_one_sentence("not finished", "run the same crg encode again"):
         read_features(out)
     with refused_in_one_sentence("seed is 0 in the store but 4 was asked for"):
         encode(dots(20), HashEncoder(), Recipe(3, seed=4), out)
-
-
-def test_blocks_without_their_header_do_not_count(out: Path) -> None:
-    """After store.json was deleted, a job with another seed uses features of that seed alone."""
-    stop_after(17, dots(20), out)
     (out / store.HEADER).unlink()
     wording, recipe = Wording(cache=None), Recipe(3, seed=1)
     for folder in (out, out.with_name("whole")):
@@ -91,26 +86,16 @@ def test_blocks_without_their_header_do_not_count(out: Path) -> None:
     assert contents(out) == contents(out.with_name("whole"))
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda content: content[: len(content) // 3],
-        lambda content: content[:500] + bytes([content[500] ^ 1]) + content[501:],
-        lambda content: b"",
-        None,
-    ],
-    ids=["cut", "flipped", "empty", "removed"],
-)
-def test_damage_to_an_unfinished_store_costs_only_time(
-    out: Path, damage: Callable[[bytes], bytes] | None
-) -> None:
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "removed"])
+def test_damage_to_an_unfinished_store_costs_only_time(out: Path, damage: str) -> None:
     """A block whose file was damaged is encoded again, and no other."""
     stop_after(17, dots(20), out)
     path = out / store.BLOCKS / "000001.npz"
     content = path.read_bytes()
-    path.unlink()
-    if damage:
-        path.write_bytes(damage(content))
+    flipped = content[:500] + bytes([content[500] ^ 1]) + content[501:]
+    path.write_bytes({"cut": content[: len(content) // 3], "flipped": flipped}.get(damage, b""))
+    if damage == "removed":
+        path.unlink()
     assert run(dots(20), out).n_reused == 8
     assert is_as_in_one_go(out, dots(20))
 
@@ -142,23 +127,19 @@ def test_a_job_may_be_killed_at_every_operation_on_the_disk(tmp_path: Path) -> N
     assert int(done.stdout) > 50, "too few moments to be all"
 
 
-def test_an_unreadable_image_ends_the_job_until_it_is_repaired(tmp_path: Path, out: Path) -> None:
-    """The sentence names the image and the remedy; then only the missing blocks are encoded."""
+def test_unreadable_and_replaced_images_are_encoded_again(tmp_path: Path, out: Path) -> None:
+    """The sentence names the image and the remedy; then only missing blocks are encoded."""
     with refused_in_one_sentence("dot 13.png", "--skip-unreadable", "8 of 20 images are kept"):
         run(dot_files(tmp_path / "p", 20, bad=[13, 17]), out)
     repaired, encoder = dot_files(tmp_path / "p", 20), HashEncoder()
     assert run(repaired, out, encoder).n_reused == 8
     assert encoder.encoded == 3 * 12
     assert is_as_in_one_go(out, repaired)
-
-
-def test_a_replaced_image_is_encoded_again(tmp_path: Path, out: Path) -> None:
-    """Blocks with images that changed since they were encoded do not count."""
-    images = dot_files(tmp_path / "p", 20)
-    stop_after(17, images, out)
+    stop_after(17, repaired, out := tmp_path / "t")
     Image.linear_gradient("L").save(tmp_path / "p" / "dot 02.png")
-    assert run(images, out).n_reused == 8
-    assert is_as_in_one_go(out, images)
+    assert run(repaired, out).n_reused == 8  # the block of an image that changed does not count
+    shutil.rmtree(tmp_path / "whole")
+    assert is_as_in_one_go(out, repaired)
 
 
 def test_skipped_images_are_listed_and_close_up(tmp_path: Path, out: Path) -> None:
@@ -206,28 +187,21 @@ def test_a_full_disk_loses_nothing(out: Path, monkeypatch: pytest.MonkeyPatch, f
     assert is_as_in_one_go(out, dots(40))
 
 
-def test_a_disk_that_is_too_small_is_refused_at_once(
+def test_a_small_disk_and_a_second_job_are_refused_at_once(
     out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The space is checked before anything is encoded."""
-    disk = SimpleNamespace(total=10**9, free=1000)
-    monkeypatch.setattr("shutil.disk_usage", lambda path: disk)
-    encoder = HashEncoder()
-    with refused_in_one_sentence("MB more", "make room"):
+    """Room and lock are checked before anything is encoded."""
+    encoder, disk = HashEncoder(), SimpleNamespace(total=10**9, free=1000)
+    with monkeypatch.context() as patch, refused_in_one_sentence("MB more", "make room"):
+        patch.setattr("shutil.disk_usage", lambda path: disk)
         run(dots(40), out, encoder)
-    assert encoder.encoded == 0
-
-
-def test_two_jobs_do_not_write_to_one_store(out: Path) -> None:
-    """A second job is refused while the first one runs."""
-    out.mkdir()
     with locked(out / store.HEADER), refused_in_one_sentence("written by another process"):
-        run(dots(), out)
-    assert run(dots(), out).n_images == 40
+        run(dots(), out, encoder)
+    assert encoder.encoded == 0 and run(dots(), out).n_images == 40
 
 
 def test_other_folders_are_left_alone(tmp_path: Path) -> None:
-    """Neither a file nor a folder with something else in it becomes a store."""
+    """Neither a file nor a folder with something else in it, a store.json too, becomes a store."""
     (tmp_path / "notes.txt").write_text("mine")
     with refused_in_one_sentence("holds something else", "notes.txt"):
         run(dots(), tmp_path)
@@ -236,6 +210,10 @@ def test_other_folders_are_left_alone(tmp_path: Path) -> None:
     with refused_in_one_sentence("cannot be made"):
         run(dots(), tmp_path / "notes.txt" / "store")
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    (tmp_path / store.HEADER).write_text('["apples"]')
+    with refused_in_one_sentence("not a store"):
+        run(dots(), tmp_path)
+    assert (tmp_path / store.HEADER).read_text() == '["apples"]'
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,8 @@ def _encoded(image: Image.Image, kind: str = "HEIF", **options: Any) -> bytes:
 
 
 def _close(one: Image.Image, other: Image.Image) -> bool:
-    if one.size != other.size:
-        return False
-    return float(np.abs(np.asarray(one, np.int16) - np.asarray(other, np.int16)).mean()) < 6
+    gap = np.asarray(one, np.int16) - np.asarray(other, np.int16)
+    return one.size == other.size and float(np.abs(gap).mean()) < 6
 
 
 @pytest.mark.parametrize("suffix", [".heic", ".HEIF", ".hif"])
@@ -50,15 +49,12 @@ def test_heic_images_are_read(tmp_path: Path, suffix: str) -> None:
     assert _close(read_image(_encoded(clear)), Image.new("RGB", (32, 32), "white"))
 
 
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_orientation_is_applied_once(orientation: int) -> None:
+def test_orientation_is_applied_once() -> None:
     """An image whose container and EXIF data both say how it lies is turned once, as a phone's."""
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    taken, jpeg = _image(), io.BytesIO()
-    taken.save(jpeg, "JPEG", exif=exif, quality=95)
-    content = _encoded(taken, exif=exif.tobytes())
-    assert _close(read_image(content), read_image(jpeg.getvalue()))
+    taken, exif = _image(), Image.Exif()
+    for exif[0x0112] in range(1, 9):
+        jpeg = _encoded(taken, "JPEG", exif=exif)
+        assert _close(read_image(_encoded(taken, exif=exif.tobytes())), read_image(jpeg))
 
 
 def test_the_limits_hold_before_decoding(monkeypatch: pytest.MonkeyPatch) -> None:

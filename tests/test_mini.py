@@ -48,15 +48,19 @@ def test_it_is_a_small_encoder() -> None:
     assert done.stdout.split() == ["True", "True"]
 
 
-@pytest.mark.parametrize("shift", ["sketch", "night", "noise"])
-def test_held_out_combinations_are_recognised(shift: str) -> None:
-    """Of clean images never seen in training over 85%; of shifted ones fewer, but not by chance."""
-    assert _accuracy(None, 1) > 0.85
-    assert 0.1 < _accuracy(shift, 5) < _accuracy(None, 1) - 0.1
+def test_held_out_combinations_are_recognised() -> None:
+    """Zero-shot on combinations never seen in training is above 85%, and lower under shifts."""
+    clean = _accuracy(None, 1)
+    assert clean > 0.85
+    for shift in ("sketch", "night", "noise"):
+        assert 0.1 < _accuracy(shift, 5) < clean - 0.1
 
 
-def test_unknown_words_resemble_known_ones() -> None:
-    """A misspelt or inflected word lies nearer to what was meant than to another known word."""
+def test_sentences_lie_near_what_they_mean() -> None:
+    """Swapped colours lie farther away, a misspelt or inflected word near the one meant."""
+    texts = ["a red plain star on a green background", "a green plain star on a red background"]
+    rows = _mini().encode_texts([*texts, "a picture of a red plain star"])
+    assert rows[2] @ rows[0] > rows[2] @ rows[1]
     for unknown, meant, other in [("stars", "star", "house"), ("hexagons", "hexagon", "heart")]:
         rows = _mini().encode_texts([f"a red {word}" for word in (unknown, meant, other)])
         assert rows[0] @ rows[1] > rows[0] @ rows[2]
@@ -65,17 +69,10 @@ def test_unknown_words_resemble_known_ones() -> None:
     assert rows[2] @ rows[0] > rows[2] @ rows[1]  # word order and background do not mislead
 
 
-@pytest.mark.parametrize(
-    "text", ["", "   ", "?!", "red " * 100_000, "x" * 100_000, "\0", "星形", "Ünïcödé", "\ud800"]
-)
-def test_strange_texts_have_features(text: str) -> None:
-    """Empty, absurdly long and foreign texts get finite features of unit length."""
-    [row] = _mini().encode_texts([text])
-    assert np.isfinite(row).all() and np.isclose(np.linalg.norm(row), 1, atol=1e-5)
-
-
-def test_long_texts_are_cut() -> None:
-    """Words beyond the limit are not read."""
+def test_strange_texts_have_features() -> None:
+    """Empty, long and foreign texts have unit features; words beyond the limit are not read."""
+    strange = ["", "   ", "?!", "red " * 10**5, "x" * 10**5, "\0", "星形", "Ünïcödé", "\ud800"]
+    assert np.allclose(np.linalg.norm(_mini().encode_texts(strange), axis=1), 1, atol=1e-5)
     assert len(split_words("star " * 99)) == MAX_WORDS
     texts = ["star " * MAX_WORDS, "star " * MAX_WORDS + "red"]
     one, other = _mini().encode_texts(texts)
@@ -96,20 +93,13 @@ def test_damaged_weights_are_reported(fault: str, tmp_path: Path) -> None:
 
 
 def _accuracy(shift: str | None, severity: int) -> float:
-    pixels, labels = _views(shift, severity, 224)
-    mini, images = _mini(), shape_images(shift, severity, 1, 0)
-    texts = mini.encode_texts([f"a photo of a {name}." for name in images.class_names])
-    guesses = (mini.encode_images(pixels) @ texts.T).argmax(axis=1)
-    return float(np.mean(guesses == labels))
-
-
-@functools.cache
-def _views(shift: str | None, severity: int, count: int) -> Any:
-    images = shape_images(shift, severity, count, seed=77)
-    side = _mini().preprocessing.size
+    mini, images = _mini(), shape_images(shift, severity, 224, seed=77)
+    side = mini.preprocessing.size
     drawn: list[Any] = [source.draw() for source in images.sources]  # type: ignore[union-attr]
     small = [each.resize((side, side), Image.Resampling.BICUBIC) for each in drawn]
-    return np.stack([np.asarray(each) for each in small]), np.array(images.labels)
+    texts = mini.encode_texts([f"a photo of a {name}." for name in images.class_names])
+    guesses = (mini.encode_images(np.stack(small)) @ texts.T).argmax(axis=1)
+    return float(np.mean(guesses == np.array(images.labels)))
 
 
 def test_the_documentation_lists_the_words_that_mini_knows() -> None:

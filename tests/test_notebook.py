@@ -26,7 +26,7 @@ def classifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Classifier:
 
 
 def test_an_answer_shows_image_and_bars(classifier: Classifier, tmp_path: Path) -> None:
-    """An image and, for each class, the adapted probability beside the zero-shot one."""
+    """An image and both probabilities of each class; a classifier counts what it chose."""
     [path, *others] = save_stream(tmp_path, 4)
     for answer in (classifier.predict(path), *classifier.predict_many(others)):
         assert isinstance(answer, Answer) and answer.pixels is not None
@@ -34,6 +34,9 @@ def test_an_answer_shows_image_and_bars(classifier: Classifier, tmp_path: Path) 
         assert html.count("data:image/jpeg;base64,") == 1
         assert html.count("zero-shot ") == 3
         assert f"{answer.probability:.1%}" in html and f"{answer.zero_shot_probability:.1%}" in html
+    html = classifier._repr_html_()
+    assert "anchored on colours" in html and "3 classes, 4 images seen" in html
+    assert sum(classifier.chosen.values()) == 4 and 'title="red"' in html
 
 
 def test_an_answer_is_small(classifier: Classifier) -> None:
@@ -55,15 +58,11 @@ def test_names_are_escaped(classifier: Classifier) -> None:
 
 
 def test_the_likeliest_classes_are_shown() -> None:
-    """Five classes, and zero-shot's choice even where it is not among them."""
+    """Five classes and zero-shot's choice; a threshold withholds the label, not the class."""
     names, probs = [f"c{k}" for k in range(9)], np.linspace(0.2, 0.0, 9)
     prediction = crg.Prediction(probs, probs, 0, "c0", crg.Diagnostics(0.0, 0), names)
     html = Answer(prediction, np.eye(9, dtype="f4")[8], np.eye(1, dtype="f4"), 1)._repr_html_()
     assert re.findall(r'title="(c\d)"', html) == [*names[:5], "c8"]
-
-
-def test_a_prediction_made_by_hand_needs_no_names() -> None:
-    """The names are those of the task; a threshold withholds the label, not the class."""
     probs = np.array([0.25, 0.75])
     prediction = crg.Prediction(probs, probs, 1, "dog", crg.Diagnostics(0.0, 1))
     assert repr(prediction) == "Prediction('dog', 0.750, 2 classes)"
@@ -76,11 +75,3 @@ def test_a_prediction_made_by_hand_needs_no_names() -> None:
         "top": [{"label": "dog", "probability": 0.75}],
     }  # fmt: skip
     assert "(unsure)" in unsure._repr_html_()
-
-
-def test_a_classifier_counts_what_it_chose(classifier: Classifier, tmp_path: Path) -> None:
-    """Model, method, classes, images seen, and the images that each class got."""
-    list(classifier.predict_many(save_stream(tmp_path, 6)))
-    html = classifier._repr_html_()
-    assert "anchored on colours" in html and "3 classes, 6 images seen" in html
-    assert sum(classifier.chosen.values()) == 6 and 'title="red"' in html

@@ -73,11 +73,7 @@ def test_dark_is_dark(browser: Chrome) -> None:
         colours = browser.execute_script(script)
         ground, *letters = (sum(map(int, re.findall(r"\d+", each)[:3])) for each in colours)
         assert all((ground < letter) == is_dark for letter in letters)
-
-
-def test_nothing_goes_wrong_in_the_console(browser: Chrome) -> None:
-    """The policy of the page forbids nothing that the page itself does."""
-    assert complaints(browser) == []
+    assert complaints(browser) == []  # the policy forbids nothing that the page itself does
 
 
 def test_a_story_fills_the_screen(browser: Chrome, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[str
 
 
 def test_the_figures_of_a_method_are_those_of_its_runs(real: Any) -> None:
-    """Mean, deviation and values over orders of every metric; a truncated line is a note."""
+    """Mean, deviation and values of every metric, and the interval beside zero-shot in each run."""
     path, runs = real
     [experiment] = read_experiments([path])
     found = experiment.comparisons[0].of("b")
@@ -81,18 +81,11 @@ def test_the_figures_of_a_method_are_those_of_its_runs(real: Any) -> None:
     assert [json.loads(lines[number - 1])["seed"] for number in found.lines] == list(range(5))
     assert experiment.machine["crg"] == [provenance.surroundings()["versions"]["crg"]]
     assert set(measured(share(3), 0)) <= set(runs["b", 0].metrics)  # made metrics are like these
-
-
-def test_zero_shot_is_paired_within_each_run(real: Any) -> None:
-    """The interval is that of the answers of each run beside zero-shot in the same run."""
-    path, runs = real
-    [experiment] = read_experiments([path])
     own = [runs["b", seed] for seed in range(5)]
     right = np.stack([unpacked_bits(each.metrics["correct"], 60) for each in own])
     base = np.stack([unpacked_bits(each.zero_shot["correct"], 60) for each in own])
-    found = experiment.comparisons[0].of("b").gain
-    assert found is not None and found.against == "z"
-    assert found.interval == metrics.paired_interval(right, base, n_resamples=10_000)
+    assert found.gain is not None and found.gain.against == "z"
+    assert found.gain.interval == metrics.paired_interval(right, base, n_resamples=10_000)
     assert metrics.RESAMPLES == 10_000  # with fewer, the seed would decide close comparisons
     assert experiment.comparisons[0].of("z").gain is None
 
@@ -123,8 +116,11 @@ def test_methods_have_a_status_and_a_reason(tmp_path: Path) -> None:
     assert table.of("a").accuracy is None and not table.of("c").best
 
 
-def test_the_latest_outline_counts(tmp_path: Path) -> None:
-    """An outline replaces the one before it; the runs stay."""
+def test_the_latest_outline_and_all_files_of_a_folder_count(tmp_path: Path) -> None:
+    """An outline replaces the one before it; a folder is all its files, and one without is refused.
+
+    The runs stay.
+    """
     first = Book([A, B])
     first.add("a", share(9))
     first.write(tmp_path / "toys.jsonl")
@@ -135,16 +131,12 @@ def test_the_latest_outline_counts(tmp_path: Path) -> None:
     assert experiment.outline.title == "Again"
     assert [each.row.label for each in experiment.comparisons[0].results] == ["zero_shot", "a"]
     assert experiment.comparisons[0].of("a").status == "measured"
-
-
-def test_a_folder_is_all_its_results_files(tmp_path: Path) -> None:
-    """Each file is an experiment; a place without any is refused in one sentence."""
     for name in ("b", "a"):
         book = Book([A], name=name)
         book.add("a", share(9))
         book.write(tmp_path / f"{name}.jsonl")
     (tmp_path / "other.txt").write_text("not read")
-    assert [each.outline.name for each in read_experiments([tmp_path])] == ["a", "b"]
+    assert [each.outline.name for each in read_experiments([tmp_path])] == ["a", "b", "toys"]
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="holds no experiment: run one with crg bench"):
         read_experiments([tmp_path / "empty"])
@@ -180,30 +172,30 @@ def test_runs_without_labels_have_no_accuracy(tmp_path: Path) -> None:
 
 
 def test_methods_are_paired_by_order_and_image(tmp_path: Path) -> None:
-    """By hand: four images, two orders; only differences at the same image count."""
+    """By hand, differences at the same image count; a single run is paired with every order."""
     book = Book([A, B], orders=2)
     book.add("a", [np.array([1, 1, 0, 1], bool), np.array([1, 0, 0, 0], bool)])
     book.add("b", [np.array([0, 1, 0, 0], bool), np.array([1, 1, 0, 0], bool)])
     found = book.read(tmp_path).comparisons[0].of("a").rival
     assert found is not None and found.against == "b"
     assert found.interval.mean == pytest.approx(((1 + 0 + 0 + 1) + (0 - 1 + 0 + 0)) / 8)
-
-
-def test_a_single_run_is_paired_with_every_order(tmp_path: Path) -> None:
-    """A method run once is compared with all runs of another, and has no spread."""
-    book = Book([A, B])
+    book = Book([A, B], name="second")
     book.add("a", [share(150)], base=share(100))
     book.add("b", [share(90 + seed) for seed in range(5)], base=share(100))
-    table = book.read(tmp_path).comparisons[0]
+    [second] = read_experiments([book.write(tmp_path / "second.jsonl")])
+    table = second.comparisons[0]
     one, other = table.of("a"), table.of("b")
-    assert one.accuracy is not None and one.accuracy.std is None
+    assert one.accuracy and one.accuracy.std is None and one.gain
     assert one.status == "measured" and len(one.lines) == 1
     assert one.rival is not None and other.rival is not None
     gain = 0.75 - statistics.fmean((90 + seed) / 200 for seed in range(5))
     assert one.rival.interval.mean == pytest.approx(gain)
     assert other.rival.interval.mean == pytest.approx(-gain)
-    assert (one.rival.verdict, other.rival.verdict) == ("better", "worse")
-    assert one.gain is not None and one.gain.verdict == "better"
+    assert (one.gain.verdict, one.rival.verdict, other.rival.verdict) == (
+        "better",
+        "better",
+        "worse",
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
-"""The report page and its figures: self-contained, escaped, small, and one colour per method."""
+"""The report: one model of tables for all formats, and a page that is self-contained and small."""
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 from html.parser import HTMLParser
@@ -11,27 +12,22 @@ from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from crg.cli import main
 from crg.methods.registry import get_method, list_methods
-from crg.report import page
+from crg.metrics import Interval
+from crg.report import layout, page, tables
+from crg.report.contrasts import Spread, judged, tally
 from crg.report.figures import CAPTIONS, drawings_of, save_pdf, styles_of
-from crg.report.layout import tables_of
+from crg.report.tables import Column, Table, to_latex, to_markdown
 from crg.results.schema import Setting, Source, Variant
 from crg.types import InputError
-from made_reports import every_experiment, every_page, noise
+from made_reports import NASTY, ablation, every_experiment, every_page, noise, streams, table
 from made_results import Book, share
 
 A = Variant("a", "tda")
-
-
 ALL = every_experiment()
-
-
-@pytest.fixture(scope="module")
-def html() -> str:
-    """The page of all of them."""
-    return every_page()
 
 
 class Outline(HTMLParser):
@@ -55,8 +51,9 @@ class Outline(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_the_page_needs_nothing_but_itself(html: str) -> None:
+def test_the_page_needs_nothing_but_itself() -> None:
     """No script, no external address, a policy that forbids both, and all tags closed."""
+    html = every_page()
     outline = Outline(html)
     assert outline.open == [] and html.startswith("<!doctype html>")
     assert "script" not in {tag for tag, _ in outline.tags}
@@ -69,18 +66,16 @@ def test_the_page_needs_nothing_but_itself(html: str) -> None:
     assert "red <b>star" not in html and "red &lt;b&gt;star" in html
 
 
-def test_the_first_screen_says_what_was_compared(html: str) -> None:
-    """Counts, the main tables and the grid come before the first experiment."""
-    first = html[: html.index("<section")]
+def test_the_page_says_what_was_compared_before_the_experiments() -> None:
+    """Counts, main tables and grid come first; an experiment has a caption and folded details."""
+    html = every_page()
+    first, titles = (
+        html[: html.index("<section")],
+        ("Feature files", "Rendered shapes", "Win / tie"),
+    )
     assert "<b>2</b> datasets" in first and "<b>7</b> experiments" in first
-    places = [
-        first.index(word) for word in ("Feature files", "Rendered shapes", "Win / tie / loss")
-    ]
+    places = [first.index(word) for word in titles]
     assert places == sorted(places)
-
-
-def test_a_section_opens_with_its_figure(html: str) -> None:
-    """Each experiment has one fixed caption, folded details, and one line on what was not run."""
     sections = re.findall(r'<section id="(\w+)">(.*?)</section>', html, re.S)
     kinds = {each.outline.name: each.outline.figure for each in ALL}
     assert [name for name, _ in sections] == [*kinds, "rules"]
@@ -90,9 +85,9 @@ def test_a_section_opens_with_its_figure(html: str) -> None:
     assert html.count("Not run: ") == 1 and "<details open" not in html
 
 
-def test_figures_are_valid_and_take_the_colour_of_the_page(html: str) -> None:
+def test_figures_are_valid_and_take_the_colour_of_the_page() -> None:
     """Every SVG parses, has text in the colour of the page, and shares no id with another."""
-    figures = re.findall(r'<svg role="img".*?</svg>', html, re.S)
+    figures = re.findall(r'<svg role="img".*?</svg>', every_page(), re.S)
     assert len(figures) >= len(ALL)
     ids = [name for svg in figures for name in set(re.findall(r' id="([^"]+)"', svg))]
     assert ids and len(set(ids)) == len(ids)
@@ -126,22 +121,18 @@ def test_one_panel_shows_a_dataset_with_two_sets_of_names(tmp_path: Path) -> Non
         book.add("zero_shot", share(100), share(100), source=place, setting=place)
         book.add("a", share(120), share(100), source=place, setting=place)
     experiment = book.read(tmp_path)
-    [(title, _)], [table] = drawings_of(experiment), tables_of(experiment)
+    [(title, _)], [table] = drawings_of(experiment), layout.tables_of(experiment)
     assert title == table.title == "pets; names of 2 files (simulated text)"
     assert [column.title for column in table.columns][1:3] == ["own names", "all names"]
 
 
-def test_the_noise_figure_shows_accuracy_against_wrong_labels(tmp_path: Path) -> None:
-    """The heights of the line are the made accuracies."""
+def test_figures_show_the_made_accuracies_and_are_saved_as_pdf(tmp_path: Path) -> None:
+    """Heights are accuracies; a PDF file is named after its experiment and dataset."""
     [(_, figure)] = drawings_of(noise().read(tmp_path))
     axes = figure.axes[0]
     lines = {c.get_label(): c.lines[0].get_xydata().tolist() for c in axes.containers}
     assert lines["crg"] == [[0.0, 60.0], [0.3, 45.0], [0.6, 30.0]]
     assert axes.get_xlabel() == "wrong labels, %"
-
-
-def test_figures_are_saved_as_pdf(tmp_path: Path) -> None:
-    """One file per experiment and dataset, named after both."""
     paths = save_pdf(ALL[:1], tmp_path / "figures")
     assert sorted(path.name for path in paths) == [
         "table-dtd-simulated-text.pdf", "table-shapes-night-3.pdf",
@@ -170,9 +161,135 @@ def test_the_command_writes_what_is_asked_for(tmp_path: Path) -> None:
     assert shown == {"noise.jsonl", "t.md", "t.tex", "f"}
     assert "crg" in (tmp_path / "t.md").read_text() and "tda" not in (tmp_path / "t.md").read_text()
     out = tmp_path / "page.html"
-    assert CliRunner().invoke(main, ["report", str(results), "--out", str(out)]).exit_code == 0
-    assert CliRunner().invoke(main, ["report", str(results), "--out", str(out)]).exit_code == 0
+    words = ["report", str(results), "--out", str(out)]
+    assert [CliRunner().invoke(main, words).exit_code for _ in range(2)] == [0, 0]
     out.write_text("mine")
-    refused = CliRunner().invoke(main, ["report", str(results), "--out", str(out)])
+    refused = CliRunner().invoke(main, words)
     assert refused.exit_code == 2 and "is not ours" in refused.stderr
     assert out.read_text() == "mine"
+
+
+def on_screen(shown: Table, width: int = 200) -> str:
+    """A table as a terminal shows it."""
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(tables.to_terminal(shown, width))
+    return console.export_text()
+
+
+def test_a_value_reads_the_same_everywhere() -> None:
+    """Accuracy and gain have two decimals, a sign and a mark; a missing contrast is no tie."""
+    gain = judged("zero_shot", Interval(0.03, 0.01, 0.05), 5, 99)
+    shown = Table(
+        (tables.METHOD, Column("a", tables.spread_text), Column("g", tables.gain_text)),
+        (("crg", Spread(0.5, 0.01, ()), gain), ("tda", None, None)),
+        best=frozenset({(0, 1)}),
+    )
+    for text in (on_screen(shown), to_markdown(shown), to_latex(shown).replace("$\\pm$", "±")):
+        assert "50.00 ± 1.00" in text and "+3.00 [+1.00, +5.00]" in text
+    assert "| crg | **50.00 ± 1.00** | +3.00 [+1.00, +5.00] ▲ |" in to_markdown(shown)
+    assert "| tda | - | - |" in to_markdown(shown)
+    ends = ((0.01, 0.02), (-0.01, 0.01), (-0.02, -0.01))
+    found = [judged("z", Interval(0.0, *each), 5, 30) for each in ends]
+    assert [each.mark for each in found] == ["▲", "", "▼"]
+    assert tally([*found, found[0], None]) == (2, 1, 1)
+
+
+def test_the_main_table_keeps_shapes_and_files_apart() -> None:
+    """A table each, simulated text flagged, the best without labels in bold, labels named."""
+    files, shapes = layout.main_tables(ALL)
+    assert (files.title, shapes.title) == ("Feature files", "Rendered shapes")
+    assert files.columns[1].title == "dtd (simulated text)"
+    names = [row[0] for row in files.cells()]
+    assert names[0] == "zero_shot" and names[-1] == "gda (uses labels)"
+    assert [names[row] for row, _ in files.best] == ["crg"]
+    cells = dict(zip(names, (row[1] for row in files.cells()), strict=True))
+    assert cells["zero_shot"] == "accuracy 50.00"
+    assert cells["crg"].startswith("+25.00 [") and cells["crg"].endswith("▲")
+    assert cells["tda"].startswith("-20.00 [") and cells["tda"].endswith("▼")
+
+
+def test_the_grid_counts_every_dataset_and_setting() -> None:
+    """Default options only; by hand from the made answers."""
+    shown = layout.tally_table(ALL)
+    row = next(row for row in shown.cells() if row[0] == "crg")
+    columns = [column.title for column in shown.columns]
+    assert columns[0] == "method" and columns[-1] == "all"
+    assert row[1:5] == ["2 / 0 / 0", "1 / 0 / 0", "0 / 1 / 2", "1 / 0 / 1"]
+    assert row[-1] == "4 / 1 / 3"
+
+
+def test_tuned_methods_and_text_kinds_are_flagged_everywhere() -> None:
+    """All formats show the flags."""
+    comparison = ALL[0].comparisons[1]
+    for shown in (layout.comparison_table(comparison), layout.short_table(comparison)):
+        for text in (to_markdown(shown), to_latex(shown), on_screen(shown) + shown.title):
+            assert "crg, tuned (tuned with labels)" in text and "simulated text" in text
+
+
+def test_settings_are_columns(tmp_path: Path) -> None:
+    """Accuracy and gain of each setting, the best of each in bold, and the lines to repeat."""
+    shown = layout.settings_table(streams().read(tmp_path).comparisons)
+    assert [column.title for column in shown.columns] == ["method", "shuffled", "by class", "lines"]
+    assert shown.cells()[2][1].startswith("70.00; +20.00 [")
+    assert {shown.rows[row][0] for row, column in shown.best if column == 2} == {"tda"}
+    assert re.fullmatch(r"[\d, -]+", shown.cells()[2][3])
+
+
+def test_ablations_and_cold_starts_have_columns_of_their_own(tmp_path: Path) -> None:
+    """A variant is compared with the one that it extends; a cold start shows its first images."""
+    shown = layout.comparison_table(ablation().read(tmp_path).comparisons[0], "waterfall")
+    place = [column.title for column in shown.columns].index("to the variant it extends")
+    assert shown.cells()[1][place].startswith("+20.00 [") and "(cache)" in shown.cells()[1][place]
+    start = layout.first_table(ALL[1].comparisons[0])
+    assert start is not None and layout.first_table(ALL[0].comparisons[0]) is None
+    titles = [each.title for each in start.columns]
+    assert titles == ["method", "first 50", "first 100", "first 200"]
+
+
+def test_missing_datasets_and_methods_are_one_line(tmp_path: Path) -> None:
+    """Missing datasets and refused methods, each reason once."""
+    line = layout.not_run_line(table().read(tmp_path))
+    assert line.count("\n") == 0 and "not found, RN50: sun397, eurosat, food101" in line
+    assert "tpt (needs a text encoder)" in line
+
+
+def test_nothing_in_a_name_is_markup() -> None:
+    """A label full of special characters keeps Markdown and LaTeX tables in shape."""
+    shown = layout.comparison_table(ALL[0].comparisons[0])
+    lines = to_markdown(shown).splitlines()
+    pipes = {len(re.findall(r"(?<!\\)\|", line)) for line in lines if line.startswith("|")}
+    assert len(pipes) == 1 and "<script>" not in to_markdown(shown)
+    row = next(line for line in to_latex(shown).splitlines() if "script" in line)
+    assert row.count(" & ") == len(shown.columns) - 1
+    assert tables.escape_latex(NASTY) in row and r"\%" in row and r"\_" in row
+
+
+def test_a_narrow_terminal_loses_optional_columns() -> None:
+    """Columns are left out whole, never cut."""
+    columns = (Column("m", is_text=True), Column("b"), Column("c", is_optional=True))
+    shown = Table(columns, (("x" * 20, "y" * 20, "z" * 20),))
+    assert "z" in on_screen(shown, 80) and "z" not in on_screen(shown, 60)
+    assert "y" * 20 in on_screen(shown, 60)
+
+
+def test_the_whole_text_has_every_experiment() -> None:
+    """Markdown and LaTeX hold the main tables, the grid and all tables of each experiment."""
+    count = len(layout.main_tables(ALL)) + 1 + sum(len(layout.tables_of(each)) for each in ALL)
+    text = layout.whole_text(ALL, to_latex, "% {}")
+    assert text.count(r"\begin{tabular}") == text.count(r"\end{table}") == count
+    assert layout.whole_text(ALL, to_markdown, "## {}").count("\n## ") == len(ALL)
+
+
+def test_label_noise_has_a_table_of_means_over_the_datasets(tmp_path: Path) -> None:
+    """Each cell is the plain mean of the datasets; a method that lacks one is left out."""
+    settings = [Setting(label=f"q = {q}", mislabelled=q) for q in (0.0, 0.3)]
+    rows, sources = [Variant("a", "tda"), Variant("b", "crg")], [Source("one"), Source("two")]
+    book = Book(rows, "noise", sources=sources, settings=settings)
+    for source in range(2):
+        for setting in range(2):
+            right = share(100 + 20 * source - 10 * setting)
+            book.add("a", right, share(90), source=source, setting=setting)
+    book.add("b", share(150), share(90))
+    first = layout.tables_of(book.read(tmp_path))[0]
+    assert first.title == "Accuracy in %, mean over 2 datasets"
+    assert first.cells() == [["a", "55.00", "50.00"]]

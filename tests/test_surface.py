@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import multiprocessing
 import re
 import subprocess
 import sys
@@ -18,7 +19,8 @@ import pytest
 import crg
 import crg.checks
 from crg.cli import COMMANDS, main
-from documents import DOCUMENTS, ROOT, code_blocks, commands, faults_of_python_blocks
+from documents import DOCUMENTS, ROOT, code_blocks, commands, run_python_blocks
+from synthetic import gaussian_stream
 
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 PYTHON_FILES = [*SOURCES, *sorted((ROOT / "tests").rglob("*.py"))]
@@ -26,6 +28,7 @@ PYTHON_FILES = [*SOURCES, *sorted((ROOT / "tests").rglob("*.py"))]
 
 def test_exported_names_are_listed() -> None:
     """Every exported name exists and is listed once, in order, and nothing else may be imported."""
+    assert set(dir(crg)) == {*crg.__all__, "__version__"}
     for module in (crg, crg.checks):
         assert len(set(module.__all__)) == len(module.__all__)
         assert set(module.__all__) <= set(dir(module))
@@ -74,16 +77,11 @@ def test_import_and_help_are_light(code: str, heavy: set[str]) -> None:
     assert done.stdout.splitlines()[-1] == "loaded"
 
 
-def test_torch_is_never_imported_at_module_level() -> None:
-    """No module of the package needs torch to be imported; it is looked up where it is used."""
-    offenders = [path for path in SOURCES if "torch" in _imported_at_module_level(path)]
-    assert not offenders
-
-
-def test_files_stay_small() -> None:
-    """No Python file is longer than 400 lines."""
-    long = {path.name: n for path in PYTHON_FILES if (n := path.read_text().count("\n")) > 400}
-    assert not long
+def test_files_stay_small_and_never_import_torch_at_module_level() -> None:
+    """No file is longer than 400 lines, no module needs torch, and the changelog is up to date."""
+    assert not [path for path in SOURCES if "torch" in _imported_at_module_level(path)]
+    assert not [path for path in PYTHON_FILES if path.read_text().count("\n") > 400]
+    assert f"## [{crg.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -102,29 +100,14 @@ def test_commands_explain_themselves(name: str) -> None:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_documented_commands_exist(path: Path) -> None:
-    """Every crg or make command in a document names a command, options and a target there is."""
+def test_documents_name_commands_that_exist(path: Path) -> None:
+    """Commands, options and targets exist; no placeholder is left, nor an empty generated block."""
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     for words in commands(path):
         if words[0] == "crg":
             _parse(words[1:])
         if words[0] == "make":
             assert all("=" in word or word in targets for word in words[1:]), words
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
-def test_documented_python_runs(tmp_path: Path) -> None:
-    """The Python blocks of each document run from top to bottom."""
-    faults = faults_of_python_blocks(tmp_path)
-    assert set(faults) == set(map(str, DOCUMENTS))
-    assert not any(faults.values()), "\n".join(
-        f"{path}:\n{fault[-3000:]}" for path, fault in faults.items() if fault
-    )
-
-
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_documents_are_filled_in(path: Path) -> None:
-    """No placeholder is left, and what a tool writes between markers is there."""
     text = path.read_text(encoding="utf-8")
     assert not re.findall(r"@[A-Z]+@|TODO|TBD", text)
     for name in re.findall(r"<!-- (\w+):begin -->", text):
@@ -132,17 +115,29 @@ def test_documents_are_filled_in(path: Path) -> None:
         assert block.strip(), f"{path.name} has an empty block {name}"
 
 
-def test_readme_shows_both_ways_in() -> None:
-    """The README has Python code, a crg command, `make demo` and `make test`."""
-    readme = ROOT / "README.md"
-    shown = [words[:2] for words in commands(readme)]
-    assert code_blocks(readme, "python")
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
+def test_documented_python_runs(tmp_path: Path) -> None:
+    """The Python blocks of each document run from top to bottom, beside a feature file.
+
+    The libraries are imported once; each document then runs in a fork of that process.
+    """
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload(["crg.features.files", "documents"])
+    stream = gaussian_stream(n=60, n_classes=4, width=16, n_views=2)
+    for number, path in enumerate(DOCUMENTS):
+        (place := tmp_path / str(number)).mkdir()
+        crg.write_features(place / "features.npz", stream)
+        child = server.Process(target=run_python_blocks, args=(path, place))
+        child.start()
+        child.join()
+        assert child.exitcode == 0, f"{path}:\n{(place / 'said.txt').read_text()[-3000:]}"
+
+
+def test_the_readme_shows_a_gain_and_both_ways_in(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its first example ends with about the numbers of its last comment; commands follow."""
+    shown = [words[:2] for words in commands(ROOT / "README.md")]
     assert any(words[0] == "crg" for words in shown)
     assert ["make", "demo"] in shown and ["make", "test"] in shown
-
-
-def test_the_first_example_shows_a_gain(capsys: pytest.CaptureFixture[str]) -> None:
-    """It ends with about the numbers that its last comment says, adaptation well ahead."""
     block = code_blocks(ROOT / "README.md", "python")[0]
     exec(block, {})
     printed, said = ([int(each) for each in re.findall(r"\d+", text.splitlines()[-1])]
@@ -160,21 +155,15 @@ def test_the_container_runs_what_is_documented() -> None:
     assert f"      - sessions:{data}" in (ROOT / "compose.yaml").read_text().splitlines()
     assert lines.index("USER crg") < lines.index('ENTRYPOINT ["crg"]')
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
     [wanted] = [line.partition("=")[2] for line in lines if line.startswith("ARG EXTRAS=")]
-    assert set(wanted.split(",")) <= set(extras)
+    assert set(wanted.split(",")) <= set(project["optional-dependencies"])
 
 
-@pytest.mark.parametrize("line", ["crg no-such-command", "crg demo --no-such-option"])
-def test_wrong_commands_would_be_found(line: str) -> None:
+def test_wrong_commands_would_be_found() -> None:
     """The check of documented commands refuses commands and options that do not exist."""
-    with pytest.raises(click.UsageError):
-        _parse(line.split()[1:])
-
-
-def test_changelog_knows_this_version() -> None:
-    """The changelog has a section for the version of the package."""
-    assert f"## [{crg.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
+    for words in (["no-such-command"], ["demo", "--no-such-option"]):
+        with pytest.raises(click.UsageError):
+            _parse(words)
 
 
 def _parse(words: list[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from crg import InputError
-from crg.images import augmix, pixel_kernels, preprocessing, resampling
+from crg.images import augmix, pixel_kernels, preprocessing
+from crg.images import views as cutting
 from crg.images.preprocessing import Preprocessing, original, random_crop
 from crg.images.views import Recipe, _random_numbers, iter_views, make_views
 from made_images import encoded, gradient, noise, same
@@ -41,7 +42,7 @@ draws = st.lists(st.floats(0, 1, exclude_max=True), min_size=64, max_size=64)
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Run the test with the compiled kernels and again without them."""
     if request.param == "plain":
-        for module in (augmix, preprocessing, resampling):
+        for module in (preprocessing, cutting):
             monkeypatch.setattr(module, "pixel_kernels", lambda: None)
     else:
         assert pixel_kernels() is not None, "numba is missing: install crg-tta[fast]"
@@ -53,55 +54,40 @@ def difference(one: Any, other: Any) -> int:
     return int(np.abs(np.asarray(one).astype(int) - np.asarray(other).astype(int)).max())
 
 
-@settings(max_examples=60, deadline=None)
-@given(width=sides, height=sides, side=st.integers(1, 70), how=st.sampled_from(sorted(FILTERS)))
-def test_originals(width: int, height: int, side: int, how: Any) -> None:
-    """Row 0 is torchvision's to a rounding, from one pixel to a tall or wide strip."""
-    image, wanted = noise(width, height), Preprocessing(side, (0, 0, 0), (1, 1, 1), how)
-    crop = original(width, height, side, how, squash=False)
-    assert difference(cut(image, crop, side, True), plain_original(image, wanted)) <= 1
-
-
-@pytest.mark.parametrize("compiled", [True, False])
-@pytest.mark.parametrize(
-    "size", [(500, 375), (375, 500), (223, 448), (300, 900), (90, 90), (224, 224)]
-)
-def test_usual_originals(compiled: bool, size: tuple[int, int]) -> None:
-    """Of usual sizes row 0 is what Pillow makes in one call, to the last bit."""
-    image, wanted = noise(*size), Preprocessing(224, (0, 0, 0), (1, 1, 1))
-    crop = original(*size, 224, "bicubic", squash=False)
-    assert difference(cut(image, crop, 224, compiled), plain_original(image, wanted)) == 0
-
-
-@settings(max_examples=60, deadline=None)
-@given(width=sides, height=sides, side=st.integers(1, 70), draws=draws)
-def test_crops(width: int, height: int, side: int, draws: list[float]) -> None:
-    """The other rows are torchvision's random crops to a rounding, enlarged or reduced."""
-    image = noise(width, height)
-    crop = random_crop(width, height, side, "bilinear", draws, 0.08)
-    assert (crop.left, crop.top, crop.width, crop.height) == crop_place(width, height, draws)
-    assert difference(cut(image, crop, side, True), plain_crop(image, draws, side)) <= 1
+def test_usual_originals() -> None:
+    """Of usual sizes row 0 is what Pillow makes in one call, to the last bit, compiled or not."""
+    for size in ((500, 375), (375, 500), (223, 448), (300, 900), (90, 90), (224, 224)):
+        image, crop = noise(*size), original(*size, 224, "bicubic", squash=False)
+        wanted = plain_original(image, Preprocessing(224, (0, 0, 0), (1, 1, 1)))
+        for compiled in (True, False):
+            assert difference(cut(image, crop, 224, compiled), wanted) == 0
 
 
 @settings(max_examples=100, deadline=None)
 @given(sides, sides, st.integers(1, 70), draws, st.sampled_from(sorted(FILTERS)), st.booleans())
 @example(220, 2, 39, [0.0] * 64, "bicubic", False)  # a strip
 @example(2, 220, 39, [0.0] * 64, "bicubic", False)
-def test_both_forms_agree(
+def test_originals_and_crops(
     width: int, height: int, side: int, draws: list[float], how: Any, squash: bool
 ) -> None:
-    """Compiled or not, the pixels are the same to the last bit, bicubic ones and strips too."""
-    image, places = noise(width, height), [random_crop(width, height, side, how, draws, 0.08)]
-    places.append(original(width, height, side, how, squash))
-    for crop in places:
+    """Both are torchvision's to a rounding, and the same to the last bit compiled or not."""
+    image, fit = noise(width, height), "squash" if squash else "shortest"
+    wanted: Any = Preprocessing(side, (0, 0, 0), (1, 1, 1), how, fit)  # type: ignore[arg-type]
+    place = random_crop(width, height, side, "bilinear", draws, 0.08)
+    assert (place.left, place.top, place.width, place.height) == crop_place(width, height, draws)
+    for crop, plain in (
+        (original(width, height, side, how, squash), plain_original(image, wanted)),
+        (place, plain_crop(image, draws, side)),
+        (replace(place, interpolation=how), None),
+    ):
         one, other = (cut(image, crop, side, compiled) for compiled in (True, False))
-        assert same(one, other)
+        assert same(one, other) and (plain is None or difference(one, plain) <= 1)
 
 
 def cut(image: Image.Image, crop: Any, side: int, compiled: bool) -> Any:
     """One view, in one of the two forms."""
     out = np.zeros((side, side, 3), np.uint8)
-    resampling.ViewSource(image, MANY if compiled else 1).cut(crop, out)
+    cutting.ViewSource(image, MANY if compiled else 1).cut(crop, out)
     return out
 
 
@@ -142,8 +128,8 @@ def test_both_forms_of_augmix_agree(draws: list[float], side: int) -> None:
     """Compiled or not, AugMix gives the same bits, on an image of a single pixel too."""
     mixture = augmix.random_mixture(draws, side)
     one, other = np.array(noise(side, side)), np.array(noise(side, side))
-    augmix.mix(one, mixture, compiled=True)
-    augmix.mix(other, mixture, compiled=False)
+    augmix.mix(one, mixture, pixel_kernels())
+    augmix.mix(other, mixture, None)
     assert same(one, other)
     assert sum(mixture[1]) == pytest.approx(1) and min(mixture[1]) >= 0
 
@@ -174,7 +160,7 @@ def test_random_numbers_are_fixed() -> None:
 
 
 def test_crops_are_spread_as_they_should_be() -> None:
-    """Areas fill the range that the recipe gives, half of the crops are flipped."""
+    """Areas fill the range of the recipe, to all of a square; half of the crops are flipped."""
     rows = _random_numbers(0, "x", 2001)[1:]
     places = [random_crop(400, 400, 8, "bilinear", row, 0.5) for row in rows]
     areas = np.array([place.width * place.height / 400**2 for place in places])

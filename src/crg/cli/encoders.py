@@ -13,7 +13,7 @@ from rich.text import Text
 from crg.atomic import locked_folder
 from crg.cli.shared import POSITIVE, json_option, note, options, output, print_json
 from crg.datasets import load_dataset
-from crg.encoders import list_encoders, open_clip_problem
+from crg.encoders import list_encoders, problem_with
 from crg.images.preprocessing import Fit, Interpolation
 
 _HINTS = (
@@ -80,7 +80,7 @@ def encoders(
 
 def _list(pattern: str | None, as_json: bool) -> None:
     rows = list_encoders(pattern)
-    if problem := open_clip_problem():
+    if problem := problem_with("open_clip", "openclip"):
         note(f"The models of open_clip cannot be used: {problem[0].lower()}{problem[1:]}")
     if as_json:
         print_json({"encoders": [dataclasses.asdict(row) for row in rows]})

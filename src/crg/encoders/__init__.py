@@ -7,20 +7,11 @@ import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from crg.encoders.base import Encoder
+from crg.encoders.base import Encoder as Encoder
 from crg.extras import library
 from crg.resources import TEXT_ENCODER, PromptableTextEncoder
 from crg.suggest import near
 from crg.types import InputError, Task
-
-__all__ = [
-    "Encoder",
-    "EncoderRow",
-    "equipped",
-    "list_encoders",
-    "load_encoder",
-    "load_text_encoder",
-]
 
 PAPER = ("RN50:openai", "ViT-B-16:openai")  # the backbones of the paper
 _HUB = "huggingface.co, or a folder, through transformers"
@@ -104,21 +95,17 @@ def list_encoders(pattern: str | None = None) -> list[EncoderRow]:
     """
     rows = [EncoderRow("mini", "mini", "bundled with crg", here=True), *_open_clip_rows(pattern)]
     for name, kind, source, module, extra in _FOLDERS:
-        needs = extra if _problem(module, extra) else None
+        needs = extra if problem_with(module, extra) else None
         rows.append(EncoderRow(name, kind, source, None, needs))
     rows = [row for row in rows if _matches(row.name, pattern)]
     if not rows:
         none = f"No model matches {pattern!r}: try a shorter pattern, such as vit or rn."
-        raise InputError(open_clip_problem() or none)  # most models are open_clip's
+        raise InputError(problem_with("open_clip", "openclip") or none)  # most models are its
     return rows
 
 
-def open_clip_problem() -> str | None:
-    """Why open_clip cannot be used, as a sentence; None if it can."""
-    return _problem("open_clip", "openclip")
-
-
-def _problem(module: str, extra: str) -> str | None:
+def problem_with(module: str, extra: str) -> str | None:
+    """Why the library of an extra cannot be used, as a sentence; None if it can."""
     try:
         library(module, extra)
     except InputError as error:
@@ -128,7 +115,7 @@ def _problem(module: str, extra: str) -> str | None:
 
 def _open_clip_rows(pattern: str | None) -> list[EncoderRow]:
     """The paper's models or, with a pattern, all of open_clip's that match it."""
-    if open_clip_problem():
+    if problem_with("open_clip", "openclip"):
         source = "huggingface.co, through open_clip"
         return [EncoderRow(name, "openclip", source, None, "openclip") for name in PAPER]
     from crg.encoders.weights import find_weights, published_at

@@ -24,7 +24,7 @@ from numpy.lib.stride_tricks import as_strided
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
-from crg.encoders.base import Vectors, check_pixels
+from crg.encoders.base import Vectors, check_pixels, encode_in_pieces
 from crg.extras import library
 from crg.images.preprocessing import Pixels, Preprocessing
 from crg.resources import PromptableTextEncoder
@@ -177,24 +177,17 @@ class Mini:
         check_pixels(pixels, self.preprocessing)
         std = np.asarray(self.preprocessing.std, np.float32)
         scale, shift = 1 / (255 * std), np.asarray(self.preprocessing.mean, np.float32) / std
+        stages = self.facts["stages"]
+        run = lambda part: image_features(part * scale - shift, self.weights, stages)  # noqa: E731
         with one_blas_thread():
-            parts = [
-                image_features(
-                    pixels[at : at + _CHUNK] * scale - shift, self.weights, self.facts["stages"]
-                )
-                for at in range(0, len(pixels), _CHUNK)
-            ]
-        return np.concatenate([np.zeros((0, self.width), np.float32), *parts])
+            return encode_in_pieces(pixels, run, _CHUNK, self.width, "images")
 
     def encode_texts(self, texts: Sequence[str]) -> Vectors:
         """Features (n, D) of unit length, one sentence each."""
         layers, heads = self.facts["layers"], self.facts["heads"]
+        run = lambda part: text_features(*self.embed(part), self.weights, layers, heads)  # noqa: E731
         with one_blas_thread():
-            parts = [
-                text_features(*self.embed(texts[at : at + _SENTENCES]), self.weights, layers, heads)
-                for at in range(0, len(texts), _SENTENCES)
-            ]
-        return np.concatenate([np.zeros((0, self.width), np.float32), *parts])
+            return encode_in_pieces(texts, run, _SENTENCES, self.width, "texts")
 
     def embed(self, texts: Sequence[str]) -> tuple[Numbers, Mask]:
         """Token embeddings (n, T, W) and a mask (n, T) that is true where there is a word.

@@ -15,13 +15,7 @@ from crg.suggest import nearest
 from crg.types import InputError
 
 _SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".safetensors", ".npz")
-_MISFITS = (
-    KeyError,
-    AttributeError,
-    TypeError,
-    IndexError,
-    AssertionError,
-)
+_MISFITS = (KeyError, AttributeError, TypeError, IndexError, AssertionError)
 _CLIP_CACHE = Path("~/.cache/clip")  # where both openai/CLIP and open_clip keep downloads
 
 

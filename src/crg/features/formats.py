@@ -26,10 +26,17 @@ MAX_BYTES = limit("CRG_MAX_FEATURES", 8_000_000_000)  # of compressed members, d
 
 def read_raw(path: Path, wanted: Iterable[str]) -> Raw:
     """The values stored under the ``wanted`` names, and ``None`` for every other name."""
-    _check_readable(path)
     reader: Callable[..., Raw] = _by_suffix(path, _READERS)
     try:
+        if not path.stat().st_size:
+            raise InputError(f"{path} is empty: write it again or restore it from a copy.")
         return reader(path, frozenset(wanted))
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist: check the path.") from None
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read ({error.strerror}): give a feature file that may be read."
+        ) from None
     except MemoryError:
         raise InputError(
             f"{path} holds an array that does not fit into memory: "
@@ -51,20 +58,6 @@ def _by_suffix(path: Path, table: Mapping[str, Callable[..., Any]]) -> Callable[
         raise InputError(
             f"{path} is not a feature file by its name: give one that ends in .npz or .safetensors."
         ) from None
-
-
-def _check_readable(path: Path) -> None:
-    try:
-        with path.open("rb") as file:
-            is_empty = not file.read(1)
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist: check the path.") from None
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be read ({error.strerror}): give a feature file that may be read."
-        ) from None
-    if is_empty:
-        raise InputError(f"{path} is empty: write it again or restore it from a copy.")
 
 
 def _read_npz(path: Path, wanted: frozenset[str]) -> Raw:
@@ -112,7 +105,7 @@ def _read_safetensors(path: Path, wanted: frozenset[str]) -> Raw:
             values = {key: _metadata(path, key, texts[key]) for key in wanted if key in texts}
             values |= {key: file.get_tensor(key) for key in wanted if key in keys}
             return dict.fromkeys([*texts, *keys]) | values
-    except (SafetensorError, OSError, UnicodeDecodeError) as error:
+    except (SafetensorError, UnicodeDecodeError) as error:
         raise _damaged(path, error) from None
     except (TypeError, AttributeError) as error:  # NumPy has no bfloat16
         raise InputError(

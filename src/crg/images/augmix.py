@@ -19,7 +19,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from PIL import Image, ImageOps
 
-from crg.images import pixel_kernels
 from crg.images.preprocessing import Pixels
 
 CHAINS, DEPTH = 3, 3
@@ -54,9 +53,8 @@ def random_mixture(draws: Sequence[float], side: int) -> Mixture:
     return chains, shares
 
 
-def mix(view: Pixels, mixture: Mixture, compiled: bool = True) -> None:
+def mix(view: Pixels, mixture: Mixture, kernels: ModuleType | None) -> None:
     """Turn a crop, (S, S, 3), into the view that a mixture makes of it."""
-    kernels = pixel_kernels() if compiled else None
     chains, shares = mixture[0], np.array(mixture[1], np.float32)
     total = view * shares[0]
     if kernels is not None:
@@ -110,17 +108,13 @@ def _shifted(crop: Image.Image, operation: Operation) -> Image.Image:
     return crop.crop((x, y, x + crop.width, y + crop.height))
 
 
-def _warped(crop: Image.Image, operation: Operation) -> Image.Image:
-    how = (Image.Transform.AFFINE, operation.matrix, Image.Resampling.BILINEAR)
-    return crop.transform(crop.size, *how)
-
-
+_AFFINE, _BILINEAR = Image.Transform.AFFINE, Image.Resampling.BILINEAR
 _BY_PILLOW: dict[str, Callable[[Image.Image, Operation], Image.Image]] = {
-    "autocontrast": lambda crop, operation: ImageOps.autocontrast(crop),
-    "equalize": lambda crop, operation: ImageOps.equalize(crop),
-    "posterize": lambda crop, operation: ImageOps.posterize(crop, operation.amount),
-    "solarize": lambda crop, operation: ImageOps.solarize(crop, operation.amount),
-    "affine": _warped,
+    "autocontrast": lambda crop, each: ImageOps.autocontrast(crop),
+    "equalize": lambda crop, each: ImageOps.equalize(crop),
+    "posterize": lambda crop, each: ImageOps.posterize(crop, each.amount),
+    "solarize": lambda crop, each: ImageOps.solarize(crop, each.amount),
+    "affine": lambda crop, each: crop.transform(crop.size, _AFFINE, each.matrix, _BILINEAR),
     "shift": _shifted,
 }
 

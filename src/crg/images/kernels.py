@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from crg.images import resampling
-from crg.images.resampling import TOGETHER as _TOGETHER
+from crg.images import views
+from crg.images.views import TOGETHER as _TOGETHER
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,arg-type"
 
@@ -26,7 +26,7 @@ from crg.images.resampling import TOGETHER as _TOGETHER
 compiled: Any = njit(cache=True, nogil=True, error_model="numpy")
 _BITS = 22
 _HALF = np.int32(1 << (_BITS - 1))
-axis_weights = compiled(resampling.axis_weights)
+axis_weights = compiled(views.axis_weights)
 
 
 @compiled
@@ -164,23 +164,20 @@ def affine(old, matrix, new):
     rows, columns = old.shape[0], old.shape[1]
     source, target = old.reshape(rows, -1), new.reshape(rows, -1)
     left, top = np.empty(columns, np.int32), np.empty(columns, np.int32)
-    dx, dy = np.empty(columns), np.empty(columns)
-    dx3, dy3 = np.empty(3 * columns), np.empty(3 * columns)
+    dx, dy = np.empty(3 * columns), np.empty(3 * columns)
     for i in range(rows):
         locate(i, matrix, rows, columns, left, top, dx, dy)
-        triple(dx, dx3)
-        triple(dy, dy3)
         j = 0
         while j < columns:
             end = end_of_run(left, top, j, columns)
             here = slice(3 * j, 3 * end)
-            fill(source, left[j], top[j], dx3[here], dy3[here], target[i, here])
+            fill(source, left[j], top[j], dx[here], dy[here], target[i, here])
             j = end
 
 
 @compiled
 def locate(i, matrix, rows, columns, left, top, dx, dy):
-    """For row i, the pixel to the upper left in the source and the distances from it."""
+    """For row i, the pixel to the upper left in the source; distances from it, per channel."""
     a, b, c = matrix[0], matrix[1], matrix[2]
     d, e, f = matrix[3], matrix[4], matrix[5]
     for j in range(columns):
@@ -191,14 +188,8 @@ def locate(i, matrix, rows, columns, left, top, dx, dy):
         floor_x, floor_y = np.floor(x), np.floor(y)
         left[j] = np.int32(floor_x) if inside else _OUTSIDE
         top[j] = np.int32(floor_y)
-        dx[j], dy[j] = x - floor_x, y - floor_y
-
-
-@compiled
-def triple(values, out):
-    """Each value three times, once per channel."""
-    for i in range(values.shape[0]):
-        out[3 * i] = out[3 * i + 1] = out[3 * i + 2] = values[i]
+        dx[3 * j] = dx[3 * j + 1] = dx[3 * j + 2] = x - floor_x
+        dy[3 * j] = dy[3 * j + 1] = dy[3 * j + 2] = y - floor_y
 
 
 @compiled

@@ -59,43 +59,29 @@ def original(width: int, height: int, side: int, how: Interpolation, squash: boo
 
 
 def random_crop(
-    width: int,
-    height: int,
-    side: int,
-    how: Interpolation,
-    draws: Sequence[float],
-    smallest: float,
+    width: int, height: int, side: int, how: Interpolation, draws: Sequence[float], smallest: float
 ) -> Crop:
     """Another row: torchvision's RandomResizedCrop and RandomHorizontalFlip.
 
     ``draws`` are numbers in [0, 1), always used at the same places, so that they need not be
     drawn one after the other.
     """
-    crop_width, crop_height = _random_size(width, height, draws, smallest)
-    if crop_width:
-        top = int(draws[_ROW] * (height - crop_height + 1))
-        left = int(draws[_COLUMN] * (width - crop_width + 1))
-    else:
-        narrowest, widest = _ASPECTS  # the most of an image that keeps within them
+    narrowest, widest = _ASPECTS
+    lowest, highest = math.log(narrowest), math.log(widest)
+    for i in range(0, 2 * _TRIES, 2):
+        area = width * height * (smallest + draws[i] * (1 - smallest))
+        aspect = math.exp(lowest + draws[i + 1] * (highest - lowest))
+        crop_width, crop_height = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+        if 0 < crop_width <= width and 0 < crop_height <= height:
+            top = int(draws[_ROW] * (height - crop_height + 1))
+            left = int(draws[_COLUMN] * (width - crop_width + 1))
+            break
+    else:  # none fits: the most of the image that keeps within the aspects
         crop_width = round(height * widest) if width / height > widest else width
         crop_height = round(width / narrowest) if width / height < narrowest else height
         top, left = (height - crop_height) // 2, (width - crop_width) // 2
     flipped = draws[_FLIP] < 0.5
     return Crop(left, top, crop_width, crop_height, (side, side), 0, 0, flipped, how)
-
-
-def _random_size(
-    width: int, height: int, draws: Sequence[float], smallest: float
-) -> tuple[int, int]:
-    """Width and height of a random fraction of the area, (0, 0) if ten tries do not fit."""
-    lowest, highest = (math.log(aspect) for aspect in _ASPECTS)
-    for i in range(0, 2 * _TRIES, 2):
-        area = width * height * (smallest + draws[i] * (1 - smallest))
-        aspect = math.exp(lowest + draws[i + 1] * (highest - lowest))
-        across, down = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
-        if 0 < across <= width and 0 < down <= height:
-            return across, down
-    return 0, 0
 
 
 Pixels: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]  # (B, S, S, 3), red, green, blue

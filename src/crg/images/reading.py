@@ -51,15 +51,9 @@ _FORMATS = (
 )
 _HEIC = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")  # brands
 _ORIENTATION = 0x0112  # the EXIF tag
-_UPRIGHT = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
+# What turns an image upright, for the orientations 2 to 8: FLIP_LEFT_RIGHT, ROTATE_180,
+# FLIP_TOP_BOTTOM, TRANSPOSE, ROTATE_270, TRANSVERSE and ROTATE_90.
+_UPRIGHT = dict(enumerate(map(Image.Transpose, (0, 3, 1, 5, 4, 6, 2)), start=2))
 _WHITE = (255, 255, 255, 255)
 _ANOTHER = "give another file or leave this one out"
 _ACCEPTED = "give a path, the bytes of a file, a PIL image or a NumPy array"

@@ -6,23 +6,35 @@ distorted copies of themselves, as in TPT (Shu et al., 2022). A view depends on 
 id of the image and its row, and on nothing else: neither on V, nor on the order of the
 images, nor on the thread. Generated variations of the image may follow, each prepared as
 row 0 is.
+
+Views are resized as Pillow does it: one direction, then the other. Of a long strip Pillow can
+resize the part that is seen, but keeps its place in single precision. So strips are resized by its
+arithmetic in NumPy, to the last bit, which is slow.
+
+Which direction comes first matters by a rounding, and more where bicubic values are cut off. It
+is always that of Pillow 13, so that the pixels are the same whatever version of Pillow is
+installed and whether or not the kernels are compiled.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from PIL import Image
 
+from crg.images import WORTH_COMPILING, pixel_kernels
 from crg.images.augmix import DRAWS_FOR_AUGMIX, mix, random_mixture
 from crg.images.preprocessing import (
     DRAWS_FOR_CROPS,
+    Crop,
     Interpolation,
     Pixels,
     Preprocessing,
@@ -30,7 +42,6 @@ from crg.images.preprocessing import (
     random_crop,
 )
 from crg.images.reading import reading
-from crg.images.resampling import ViewSource
 from crg.threads import processors
 from crg.types import InputError
 
@@ -73,6 +84,123 @@ class Recipe:
                 raise InputError(f"{name} is {getattr(self, name)!r}: give {known}.")
 
 
+_BITS = 22  # behind the point, of a weight
+TOGETHER = 4  # lines that the compiled kernels handle in one go
+
+
+def axis_weights(length: int, scaled: int, begin: int, side: int, bicubic: bool) -> Any:
+    """For each of ``side`` places from ``begin`` on, the first pixel and the weights from there.
+
+    The kernels are compiled with this function, too.
+    """
+
+    def kernel(distance: float) -> float:
+        x = abs(distance)
+        if not bicubic:
+            return max(1.0 - x, 0.0)
+        if x < 1.0:
+            return (1.5 * x - 2.5) * x * x + 1.0
+        return (((x - 5.0) * x + 8.0) * x - 4.0) * -0.5 if x < 2.0 else 0.0
+
+    step = length / scaled
+    stretch = max(step, 1.0)
+    reach = (2.0 if bicubic else 1.0) * stretch
+    n = min(length, math.ceil(reach) * 2 + 1)
+    n += -n % TOGETHER
+    first, weights = np.empty(side, np.int64), np.zeros((side, n), np.int32)
+    row = np.empty(n)
+    for i in range(side):
+        centre = (begin + i + 0.5) * step
+        low = max(int(centre - reach + 0.5), 0)
+        high = min(int(centre + reach + 0.5), length)
+        total = 0.0
+        for j in range(high - low):
+            row[j] = kernel((j + low - centre + 0.5) / stretch)
+            total += row[j]
+        for j in range(high - low):
+            weights[i, j] = math.floor(row[j] / total * float(1 << _BITS) + 0.5)
+        first[i] = low
+    return first, weights
+
+
+def cut_from_strip(part: Pixels, crop: Crop, side: int) -> Pixels:
+    """The square that ``crop`` describes, of its rectangle ``part``, (H, W, 3); not flipped."""
+    bicubic = crop.interpolation == "bicubic"
+    across = axis_weights(crop.width, crop.scaled[0], crop.x, side, bicubic)
+    down = axis_weights(crop.height, crop.scaled[1], crop.y, side, bicubic)
+    one, (first, weights), axis = (down, across, 0) if crop.down_first else (across, down, 1)
+    start, end = first[0], first[-1] + weights.shape[1]  # of the lines needed
+    needed = part[:, start:end] if crop.down_first else part[start:end]
+    return _combined(_combined(needed, one[0], one[1], axis), first - start, weights, 1 - axis)
+
+
+def _combined(pixels: Pixels, first: Any, weights: Any, axis: int) -> Pixels:
+    """One direction: 0 is down, 1 across."""
+    lines, sums = np.moveaxis(pixels, axis, 0), []
+    for low, each in zip(first, weights.astype(np.int64), strict=True):
+        group = lines[low : low + len(each)]
+        sums.append(np.tensordot(each[: len(group)], group, (0, 0)))
+    rounded = (np.stack(sums, axis=axis) + (1 << (_BITS - 1))) >> _BITS
+    whole: Pixels = np.clip(rounded, 0, 255).astype(np.uint8)
+    return whole
+
+
+_FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+_LARGE = 50_000_000  # pixels
+_LONG = 32  # an image scaled to more sides than these is not scaled whole
+
+
+class ViewSource:
+    """An image from which ``n_views`` views are cut, by several threads if need be."""
+
+    def __init__(self, image: Image.Image, n_views: int) -> None:
+        self._image = image
+        self.kernels = pixel_kernels() if n_views >= WORTH_COMPILING else None
+        if self.kernels is not None:  # both as lines of bytes
+            turned = image.transpose(Image.Transpose.TRANSPOSE)
+            self._rows = np.asarray(image).reshape(image.height, -1)
+            self._columns = np.asarray(turned).reshape(image.width, -1)
+
+    def cut(self, crop: Crop, out: Pixels) -> None:
+        """Write the square that ``crop`` describes into ``out``, (S, S, 3)."""
+        if self.kernels is None:
+            out[:] = np.asarray(_cut_by_pillow(self._image, crop, len(out)))
+            return
+        bicubic, lines = crop.interpolation == "bicubic", out.reshape(len(out), -1)
+        across = (crop.left, crop.width, crop.scaled[0], crop.x)
+        down = (crop.top, crop.height, crop.scaled[1], crop.y)
+        if crop.down_first:
+            standing = np.empty_like(lines)
+            self.kernels.resize(self._rows, down, across, bicubic, False, crop.flipped, standing)
+            self.kernels.transpose(standing, lines)
+        else:
+            self.kernels.resize(self._columns, across, down, bicubic, crop.flipped, False, lines)
+
+
+def _cut_by_pillow(image: Image.Image, crop: Crop, side: int) -> Image.Image:
+    left, top, right, bottom = crop.left, crop.top, crop.left + crop.width, crop.top + crop.height
+    part = image
+    if crop.width * crop.height >= _LARGE:  # of larger crops Pillow warns
+        part = Image.fromarray(np.asarray(image)[top:bottom, left:right])
+    elif (crop.width, crop.height) != image.size:
+        part = image.crop((left, top, right, bottom))
+    square = _resized(part, crop, side)
+    return square.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if crop.flipped else square
+
+
+def _resized(part: Image.Image, crop: Crop, side: int) -> Image.Image:
+    """One call, or two where older versions of Pillow would start with the other direction."""
+    how, (width, height) = _FILTERS[crop.interpolation], crop.scaled
+    if max(crop.scaled) > _LONG * side:
+        return Image.fromarray(cut_from_strip(np.asarray(part), crop, side))
+    if crop.down_first:
+        part = part.resize((part.width, height), how)
+    scaled = part.resize((width, height), how)
+    if crop.scaled == (side, side):
+        return scaled
+    return scaled.crop((crop.x, crop.y, crop.x + side, crop.y + side))
+
+
 def make_views(
     image: Any,
     preprocessing: Preprocessing,
@@ -113,9 +241,14 @@ def views_of(
             source.cut(crops[row], views[row])
             if row > 0 and recipe.augment == "augmix":
                 mixture = random_mixture(draws[row][DRAWS_FOR_CROPS:], side)
-                mix(views[row], mixture, compiled=source.is_compiled)
+                mix(views[row], mixture, source.kernels)
 
-    _share_out(make, recipe.views, threads or processors())
+    n = max(1, min(threads or processors(), recipe.views // _VIEWS_PER_THREAD))
+    if n == 1:
+        make(range(recipe.views))
+    else:
+        with ThreadPoolExecutor(n, "crg-views") as pool:
+            list(pool.map(make, [range(i, recipe.views, n) for i in range(n)]))
     return views
 
 
@@ -133,41 +266,31 @@ def iter_views(
     ``workers`` read ahead, by two images each; with none, each image is read on demand.
     Closing the iterator ends the threads.
     """
+
+    def views_or_error(source: Any, name: str) -> Pixels | InputError:
+        try:
+            views = make_views(source, preprocessing, recipe, name, None if workers < 1 else 1)
+            others = [] if variations is None else variations(name)
+            more = [make_views(each, preprocessing, Recipe(), name, 1) for each in others]
+            return np.concatenate([views, *more]) if more else views
+        except InputError as error:
+            return error
+
     tasks = zip(sources, ids, strict=True)
     if workers < 1:
-        for source, name in tasks:
-            yield _views_or_error(source, name, preprocessing, recipe, None, variations)
+        yield from starmap(views_or_error, tasks)
         return
     pool = ThreadPoolExecutor(workers, "crg-views")
     waiting: deque[Future[Pixels | InputError]] = deque()
     try:
         for source, name in tasks:
-            job = (source, name, preprocessing, recipe, 1, variations)
-            waiting.append(pool.submit(_views_or_error, *job))
+            waiting.append(pool.submit(views_or_error, source, name))
             if len(waiting) > _AHEAD * workers:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _views_or_error(
-    source: Any,
-    name: str,
-    preprocessing: Preprocessing,
-    recipe: Recipe,
-    threads: int | None,
-    variations: Callable[[str], Sequence[Any]] | None,
-) -> Pixels | InputError:
-    try:
-        views = make_views(source, preprocessing, recipe, name, threads)
-        if variations is None:
-            return views
-        others = [make_views(each, preprocessing, Recipe(), name, 1) for each in variations(name)]
-        return np.concatenate([views, *others])
-    except InputError as error:
-        return error
 
 
 def _random_numbers(seed: int, sample_id: str, views: int) -> list[list[float]]:
@@ -182,16 +305,3 @@ def _random_numbers(seed: int, sample_id: str, views: int) -> list[list[float]]:
     raw = np.random.Philox(key=key).random_raw((views - 1) * _DRAWS)
     rows: list[list[float]] = ((raw >> 11) * 2.0**-53).reshape(-1, _DRAWS).tolist()
     return [[], *rows]
-
-
-def _share_out(make: Callable[[range], None], n_views: int, threads: int) -> None:
-    """Call ``make`` for all rows, split among threads if there are enough of them."""
-    n = max(1, min(threads, n_views // _VIEWS_PER_THREAD))
-    parts = [range(i, n_views, n) for i in range(n)]
-    if n == 1:
-        return make(parts[0])
-    with ThreadPoolExecutor(n - 1, "crg-views") as pool:
-        others = [pool.submit(make, part) for part in parts[1:]]
-        make(parts[0])
-        for other in others:
-            other.result()

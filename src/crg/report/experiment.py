@@ -16,31 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from crg.methods.registry import BASELINE
-from crg.report.contrasts import (
-    Contrast,
-    Correctness,
-    Curve,
-    Spread,
-    contrast,
-    correctness,
-    figures_of,
-    first_gains,
-)
+from crg.report import contrasts
+from crg.report.contrasts import Contrast, Correctness, Curve, Spread
 from crg.results import ledger as results
+from crg.results import schema
 from crg.results.ledger import Ledger
 from crg.results.papers import Papers, Reported, bundled_papers
-from crg.results.schema import (
-    ENOUGH_ORDERS,
-    Cell,
-    Failure,
-    Gallery,
-    Outline,
-    Result,
-    Setting,
-    ShownImage,
-    Source,
-    Variant,
-)
+from crg.results.schema import ENOUGH_ORDERS, Outline, Result, Setting, Source, Variant
 from crg.types import InputError
 
 
@@ -105,7 +87,7 @@ class Experiment:
     outline: Outline
     comparisons: tuple[Comparison, ...]
     missing: tuple[Source, ...] = ()
-    gallery: Mapping[str, tuple[ShownImage, ...]] = field(default_factory=dict)  # by dataset
+    gallery: Mapping[str, tuple[schema.ShownImage, ...]] = field(default_factory=dict)  # by dataset
     machine: Mapping[str, Sequence[str]] = field(default_factory=dict)  # values by name
     notes: tuple[str, ...] = ()
     path: str = ""  # the results file
@@ -206,13 +188,13 @@ class _Reader:
         self.runs: dict[str, Result] = {}
         self.lines: dict[str, int] = {}
         self.failures: dict[str, str] = {}
-        self.gallery: dict[str, tuple[ShownImage, ...]] = {}
+        self.gallery: dict[str, tuple[schema.ShownImage, ...]] = {}
         for number, entry in ledger.entries.items():
             if isinstance(entry, Result) and entry.digest is None and entry.key in wanted:
                 self.runs[entry.key], self.lines[entry.key] = entry, number
-            elif isinstance(entry, Failure):
+            elif isinstance(entry, schema.Failure):
                 self.failures[entry.key] = entry.reason
-            elif isinstance(entry, Gallery) and entry.experiment == outline.name:
+            elif isinstance(entry, schema.Gallery) and entry.experiment == outline.name:
                 self.gallery[entry.source] = entry.images
 
     def experiment(self) -> Experiment:
@@ -228,7 +210,7 @@ class _Reader:
         )
 
     def _comparisons(self) -> Iterable[Comparison]:
-        cells: dict[tuple[int, int], list[Cell]] = defaultdict(list)
+        cells: dict[tuple[int, int], list[schema.Cell]] = defaultdict(list)
         for cell in self.outline.cells:
             cells[cell.source, cell.setting].append(cell)
         for place, source in enumerate(self.outline.sources):
@@ -241,7 +223,7 @@ class _Reader:
                 n_scored = min(scored, default=None)
                 yield Comparison(source, setting, tuple(self._with_rivals(rows)), n_scored)
 
-    def _row(self, source: Source, number: int, cells: Sequence[Cell]) -> MethodResult:
+    def _row(self, source: Source, number: int, cells: Sequence[schema.Cell]) -> MethodResult:
         """One method with its figures, against zero-shot on the same streams."""
         row, mine = self.outline.rows[number], [cell for cell in cells if cell.row == number]
         keys = tuple(dict.fromkeys(cell.key for cell in mine if cell.key is not None))
@@ -251,21 +233,21 @@ class _Reader:
         if not runs:
             return result
         once = len(keys) == 1 and self.n_orders > 1  # its answers do not depend on the order
-        right = correctness(runs, "metrics", once)
-        base = None if row.is_baseline else correctness(runs, "zero_shot", once)
+        right = contrasts.correctness(runs, "metrics", once)
+        base = None if row.is_baseline else contrasts.correctness(runs, "zero_shot", once)
         label = next((each.label for each in self.outline.rows if each.is_baseline), BASELINE)
         shows_start = self.outline.figure == "cold_start" and not once and base is not None
         return replace(
             result,
-            **figures_of(runs, once),
-            gain=contrast(right, base, label, self.n_orders),
-            first_gain=first_gains(runs, label) if shows_start else {},
+            **contrasts.figures_of(runs, once),
+            gain=contrasts.contrast(right, base, label, self.n_orders),
+            first_gain=contrasts.first_gains(runs, label) if shows_start else {},
             lines=tuple(self.lines[run.key] for run in runs),
             options=runs[0].options,
             right=right,
         )
 
-    def _status(self, cells: Sequence[Cell], keys: Sequence[str]) -> tuple[str, str]:
+    def _status(self, cells: Sequence[schema.Cell], keys: Sequence[str]) -> tuple[str, str]:
         if not keys:
             return "not run", " ".join(dict.fromkeys(cell.reason for cell in cells if cell.reason))
         absent = [key for key in keys if key not in self.runs]
@@ -294,7 +276,7 @@ class _Reader:
 
     def _against(self, mine: MethodResult, other: MethodResult | None) -> Contrast | None:
         label, right = (other.row.label, other.right) if other else ("", None)
-        return contrast(mine.right, right, label, self.n_orders)
+        return contrasts.contrast(mine.right, right, label, self.n_orders)
 
 
 def is_best(mine: MethodResult, rows: Iterable[MethodResult]) -> bool:

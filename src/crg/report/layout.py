@@ -7,19 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from crg.report import tables as formats
 from crg.report.contrasts import tally
 from crg.report.experiment import Comparison, Experiment, MethodResult, is_best
-from crg.report.tables import (
-    METHOD,
-    Column,
-    Table,
-    gain_text,
-    lines_text,
-    mean_percent,
-    percent,
-    rival_text,
-    spread_text,
-)
+from crg.report.tables import METHOD, Column, Table, gain_text, percent
 from crg.results.schema import Source, Variant
 from crg.streams import SHUFFLED
 from crg.types import counted
@@ -45,17 +36,17 @@ def sources_name(comparisons: Sequence[Comparison]) -> str:
 
 
 _FIGURES = {  # attributes of a MethodResult
-    "accuracy": Column("accuracy %", spread_text),
+    "accuracy": Column("accuracy %", formats.spread_text),
     "gain": Column("gain over zero-shot", gain_text),
-    "rival": Column("to best other", rival_text),
-    "step": Column("to the variant it extends", rival_text),
-    "ece": Column("ECE %", mean_percent, is_optional=True),
+    "rival": Column("to best other", formats.rival_text),
+    "step": Column("to the variant it extends", formats.rival_text),
+    "ece": Column("ECE %", formats.mean_percent, is_optional=True),
     "nll": Column("NLL", lambda each: f"{each.mean:.3f}", is_optional=True),
-    "worst_class_accuracy": Column("worst class %", mean_percent),
-    "purity": Column("cache purity %", mean_percent, is_optional=True),
+    "worst_class_accuracy": Column("worst class %", formats.mean_percent),
+    "purity": Column("cache purity %", formats.mean_percent, is_optional=True),
     "peak_bytes": Column("peak MB", lambda each: f"{each / 1e6:.0f}"),
     "reported": Column("in papers %", lambda each: f"{each.value:.2f}{'*' * bool(each.notes)}"),
-    "lines": Column("lines", lines_text),
+    "lines": Column("lines", formats.lines_text),
     "remark": Column("remarks", is_text=True),
 }
 _SHORT = ("accuracy", "gain", "ece", "nll", "purity", "remark")
