@@ -1,9 +1,9 @@
 """Adapter: a method at work. It checks what comes in, numbers samples and saves state.
 
 Checks happen before the method sees anything, so a refused sample changes nothing. Whatever
-changes the state happens wholly or not at all: signals wait for its end, and an exception is
-answered by going back to a copy of the method and taking the samples since then again. One
-thread at a time changes an adapter; another one waits.
+changes the state happens wholly or not at all: after an exception, and so after Ctrl-C, it goes
+back to a copy of the method and takes the samples since then again. One thread at a time changes
+an adapter; another one waits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -27,7 +27,6 @@ from crg.methods.registry import get_method
 from crg.parts.cache import Entry
 from crg.resources import TEXT_ENCODER, check_needs
 from crg.state_file import Saved
-from crg.threads import HeldSignals
 from crg.types import (
     Array,
     InputError,
@@ -93,6 +92,7 @@ def restored(saved: Saved, resources: Mapping[str, Any] | None = None) -> Adapte
 
 
 _STEPS_PER_COPY = 64  # samples that are taken again, at the most, when a step fails
+Safe: TypeAlias = tuple[Method, list[Sample]]  # a copy of the method, and its samples since
 
 
 class Adapter:
@@ -103,9 +103,8 @@ class Adapter:
         self.n_steps = 0
         self.about: Mapping[str, Any] = {}  # saved with the state, for the owner of the adapter
         self.lock = threading.RLock()  # held by changes; hold it to do several things in one turn
-        self._copy: Method | None = None  # the method as it was before the samples below
-        self._since: list[Sample] = []
-        self._steps_before: int | None = None  # n_steps before a change that is not over
+        self._copy: Safe | None = None
+        self._before: tuple[Safe | None, int, int] | None = None  # during a change: how to go back
 
     def __repr__(self) -> str:
         return f"<Adapter {self.name}: {self.task.n_classes} classes, {self.n_steps} images seen>"
@@ -144,7 +143,7 @@ class Adapter:
             prediction = self._method.step(sample)
             self.n_steps += 1
             if self._copy is not None:  # a copy of the views, too: a caller may write over them
-                self._since.append(Sample(copy.deepcopy(sample.views), sample.id))
+                self._copy[1].append(Sample(copy.deepcopy(sample.views), sample.id))
         return prediction
 
     def step_many(
@@ -154,12 +153,11 @@ class Adapter:
 
         If an image is refused or the call is interrupted, none has been taken.
         """
-        with self._changing() as signals:
+        with self._changing():
             samples = self._samples(stream, sample_ids)
             predictions = []
             for some in self._method.batches(samples):
                 predictions += self._method.step_many(some)
-                signals.deliver()
             self.n_steps += len(samples)
         return predictions
 
@@ -262,43 +260,44 @@ class Adapter:
             state_file.write(path, saved)
 
     @contextlib.contextmanager
-    def _changing(self, copy_age: int = 0) -> Iterator[HeldSignals]:
+    def _changing(self, copy_age: int = 0) -> Iterator[None]:
         """Whatever is done inside is done wholly or not at all.
 
         An earlier copy of the method serves if it is fewer than ``copy_age`` samples old. A method
-        that forgets has nothing to lose, and may train for minutes: signals do not wait.
+        that forgets has nothing to lose. Every line may be the last before an exception: a change
+        begins and ends with one assignment.
         """
-        forgets = self._method.forgets
-        with self.lock, HeldSignals(hold=not forgets) as signals:
+        with self.lock:
             self._undo()
-            self._steps_before = self.n_steps
+            safe = self._copy
             try:
-                if not forgets and (self._copy is None or len(self._since) >= copy_age):
-                    self._copy, self._since = copied(self._method), []
-                yield signals
+                if not self._method.forgets and (safe is None or len(safe[1]) >= copy_age):
+                    safe = copied(self._method), []
+                self._before = safe, len(safe[1]) if safe else 0, self.n_steps
+                self._copy = safe if copy_age else None
+                yield
+                self._before = None
             except BaseException:
                 self._undo()
                 raise
-            self._steps_before = None
-            if copy_age == 0:
-                self._copy, self._since = None, []
 
     def _undo(self) -> None:
         """Go back to before a change that failed; where that fails, the next use tries again."""
-        if self._steps_before is None:
+        if self._before is None:
             return
-        if self._copy is not None:
-            method = copied(self._copy)
-            for sample in self._since:
+        safe, n_since, n_steps = self._before
+        if safe is not None:
+            method = copied(safe[0])
+            for sample in safe[1][:n_since]:
                 method.step(sample)
-            self._method, self._copy, self._since = method, None, []
-        self.n_steps, self._steps_before = self._steps_before, None
+            self._method = method
+        self.n_steps, self._copy, self._before = n_steps, None, None
 
     def __getstate__(self) -> dict[str, Any]:
         with self.lock:
             self._undo()
             method = copied(self._method)  # it is pickled without the lock
-            return {**vars(self), "_method": method, "lock": None, "_copy": None, "_since": []}
+            return {**vars(self), "_method": method, "lock": None, "_copy": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, lock=threading.RLock())
