@@ -78,17 +78,21 @@ def test_an_exception_at_any_line_leaves_the_state_as_it_was(method: str) -> Non
     """The state is that of before, and the image is then answered as if nothing had happened."""
     adapter, left = fed(method)
     twin = copy.deepcopy(adapter)
-    expected = twin.step(left[0])
+    twin.step(left[0])
     n_lines = Interrupt(-1, MemoryError())
     interrupted(copy.deepcopy(adapter), left[0], n_lines)
     assert n_lines.seen > 30
     before = content(adapter._method)
-    for place in range(1, n_lines.seen, max(1, n_lines.seen // 60)):
+    early = range(1, n_lines.seen - 20, max(1, n_lines.seen // 60))
+    for place in (*early, *range(n_lines.seen - 20, n_lines.seen + 1)):
         error = MemoryError() if place % 2 else KeyboardInterrupt()
         assert interrupted(adapter, left[0], Interrupt(place, error))
+        if adapter.n_steps == 26:  # only the answer was still to be returned
+            break
         assert content(adapter._method) == before and adapter.n_steps == 25
-    assert adapter.step(left[0]).logits.tobytes() == expected.logits.tobytes()
+    assert place > n_lines.seen - 5
     assert content(adapter._method) == content(twin._method)
+    assert adapter.step(left[1]).logits.tobytes() == twin.step(left[1]).logits.tobytes()
 
 
 def failing_once(adapter: crg.Adapter, monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
