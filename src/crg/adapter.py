@@ -15,12 +15,13 @@ import operator
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from crg import state_file
+from crg.atomic import replacing
 from crg.methods.base import Method, copied
 from crg.methods.options import build_config
 from crg.methods.registry import get_method
@@ -48,11 +49,7 @@ def create(method: str, task: Task, **options: Any) -> Adapter:
     >>> create("zero_shot", task).step([0.9, 0.1, 0.0, 0.0]).class_name
     'cat'
     """
-    kind = get_method(method)
-    if not isinstance(task, Task):
-        raise InputError(f"The task is a {type(task).__name__}: make one with crg.Task.")
-    config = build_config(method, kind.Config, options)
-    check_needs(method, kind.needs, task)
+    kind, config = _configured(method, task, options)
     try:
         return Adapter(kind(task, config))
     except MemoryError:
@@ -60,6 +57,47 @@ def create(method: str, task: Task, **options: Any) -> Adapter:
             f"Method {method!r} does not fit into memory for {task.n_classes} classes of width "
             f"{task.width}: make its queues smaller."
         ) from None
+
+
+def _configured(method: str, task: Task, options: Mapping[str, Any]) -> tuple[type[Method], Any]:
+    kind = get_method(method)
+    if not isinstance(task, Task):
+        raise InputError(f"The task is a {type(task).__name__}: make one with crg.Task.")
+    config = build_config(method, kind.Config, options)
+    check_needs(method, kind.needs, task)
+    return kind, config
+
+
+def planned(method: str, task: Task, options: Mapping[str, Any]) -> tuple[Any, int]:
+    """The configuration of a method, and about how many bytes it would remember, before it does.
+
+    Sizes grow in proportion to whole numbers among the options: small ones are measured.
+    """
+    kind, config = _configured(method, task, options)
+    if kind.forgets:
+        return config, 0
+    asked = {name: each for name, each in vars(config).items() if type(each) is int}
+    few = {name: min(each, _FEW) for name, each in asked.items()}
+
+    def measured(**more: int) -> int:
+        return size_of(kind(task, replace(config, **{**few, **more})).state())
+
+    size = measured()
+    steps = {name: each - _FEW for name, each in asked.items() if each > _FEW}
+    return config, size + sum(
+        n * (measured(**{name: _FEW + 1}) - size) for name, n in steps.items()
+    )
+
+
+def size_of(state: Any) -> int:
+    """About how many bytes a state takes."""
+    if isinstance(state, (dict, list)):
+        return sum(map(size_of, state.values() if isinstance(state, dict) else state))
+    return int(getattr(state, "nbytes", _VALUE))
+
+
+_FEW = 4  # of a whole number whose size in memory is measured
+_VALUE = 40  # bytes of a plain value, with its place in a list
 
 
 def load(path: str | os.PathLike[str], resources: Mapping[str, Any] | None = None) -> Adapter:
@@ -91,7 +129,7 @@ def restored(saved: Saved, resources: Mapping[str, Any] | None = None) -> Adapte
     return adapter
 
 
-_STEPS_PER_COPY = 64  # samples that are taken again, at the most, when a step fails
+STEPS_PER_COPY = 64  # samples that are taken again, at the most, when a step fails
 Safe: TypeAlias = tuple[Method, list[Sample]]  # a copy of the method, and its samples since
 
 
@@ -138,7 +176,7 @@ class Adapter:
 
     def step(self, views: Array, sample_id: SampleId | None = None) -> Prediction:
         """Adapt to one image, (D,) or (V, D) with the original in row 0, and predict it."""
-        with self._changing(_STEPS_PER_COPY):
+        with self._changing(STEPS_PER_COPY):
             sample = self._sample(views, sample_id)
             prediction = self._method.step(sample)
             self.n_steps += 1
@@ -252,12 +290,22 @@ class Adapter:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file, at once or not at all."""
+        with replacing(path) as partial:
+            partial.write_bytes(self.content())
+
+    def content(self) -> bytes:
+        """The content of the file that ``save`` writes."""
         with self.lock:
             self._undo()
             method = self._method
             options, state = asdict(method.config), method.state()
             saved = Saved(method.name, options, method.task, self.n_steps, state, self.about)
-            state_file.write(path, saved)
+            return state_file.encoded(saved)
+
+    @property
+    def size(self) -> int:
+        """About how many bytes the method takes in memory."""
+        return size_of(self._method.state())
 
     @contextlib.contextmanager
     def _changing(self, copy_age: int = 0) -> Iterator[None]:

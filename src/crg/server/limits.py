@@ -30,11 +30,14 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     max_classes: Annotated[int, Meta(ge=2)] = 1_000  # of one session
     max_sessions: Positive = 10_000  # in memory or not
     max_loaded: Positive = 100  # sessions in memory
+    max_memory: Positive = 2_000_000_000  # bytes of all sessions in memory
+    max_session_memory: Positive = 500_000_000  # bytes of one session in memory
     max_queue: Positive = 256  # images that wait for their answers
     max_queue_bytes: Positive = 500_000_000  # of requests in memory
     max_watchers: Natural = 256  # open streams of events
     max_connections: Positive = 1_024
     body_timeout: Positive = 30  # seconds that the body of a request may take
+    stall: Positive = 120  # seconds without progress after which /healthz fails
     idle: Positive = 300  # seconds until an unused session leaves memory
     expire: Natural = 0  # seconds until an unused session is deleted; 0: never
     thumbnails: Natural = 200  # kept per session

@@ -97,7 +97,10 @@ export function createSession(about, leave) {
     } else if (kind === "correction") {
       corrections.push(passed);
       grid.correct(data.step, data.label);
-    } else if (data.event > info.event) info = {...info, classes: data.classes, event: data.event};
+    } else if (data.event > info.event) {
+      const others = info.classes.filter(name => name !== data.name);
+      info = {...info, classes: kind === "class_added" ? [...others, data.name] : others, event: data.event};
+    }
     refresh();
   }
 
@@ -209,11 +212,9 @@ export function createSession(about, leave) {
   async function change(answer) {
     const mine = id;
     try {
-      const {classes, event} = await answer;
+      await answer;  // the list changes with the event
       if (id !== mine) return false;
-      info = {...info, classes, event: Math.max(event, info.event)};
       complain("");
-      showClasses();
       return true;
     } catch (error) {
       complain(error.message);
