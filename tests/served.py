@@ -80,13 +80,19 @@ def refused(answer: Any, status: int, *words: str) -> dict[str, Any]:
 class Process:
     """``crg serve`` with the bundled model, as a separate process."""
 
-    def __init__(self, data: Path, *options: str, token: str = "", **config: Any) -> None:
+    def __init__(
+        self, data: Path, *options: str, token: str = "", disk: int = 0, **config: Any
+    ) -> None:
+        """``disk`` gives it a folder on a disk of so many MB, which nobody else sees."""
         data.mkdir(parents=True, exist_ok=True)
         lines = [f"{name} = {json.dumps(value)}\n" for name, value in config.items()]
-        (data / "serve.toml").write_text("".join(lines))
+        settings = data.with_name(f"{data.name}.toml")
+        settings.write_text("".join(lines))
+        mount = f'mount -t tmpfs -o size={disk}m tmpfs "$0" && exec "$@"'
         self._command = [
+            *(("unshare", "-Urm", "sh", "-c", mount, str(data)) if disk else ()),
             *(sys.executable, "-m", "crg", "serve", "--port", "0", "--data", str(data)),
-            *("--config", str(data / "serve.toml"), *options),
+            *("--config", str(settings), *options),
         ]
         self._environment = {**os.environ, "CRG_TOKEN": token}
         self.start()

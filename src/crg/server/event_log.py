@@ -223,7 +223,7 @@ class Log:
         return connection
 
     def _prepare(self) -> None:
-        for pragma in ("journal_mode = WAL", "foreign_keys = ON"):
+        for pragma in ("journal_mode = WAL", "foreign_keys = ON", "secure_delete = FAST"):
             self._writer.execute(f"PRAGMA {pragma}")
         [version] = self._writer.execute("PRAGMA user_version").fetchone()
         if version == 0:
@@ -296,6 +296,18 @@ def deleted(number: int) -> Change:
     """Delete a session and all that belongs to it."""
     query = "DELETE FROM sessions WHERE number = ?"
     return lambda connection: connection.execute(query, (number,))
+
+
+def shortened(number: int) -> Change:
+    """Delete the last events of a session: a little room on the disk is enough for it."""
+    query = """DELETE FROM {} WHERE session = ?1 AND seq > (SELECT max(seq) FROM events
+               WHERE session = ?1) - 256"""
+
+    def shorten(connection: sqlite3.Connection) -> int:
+        return sum(connection.execute(query.format(table), (number,)).rowcount
+                   for table in ("features", "events"))  # fmt: skip
+
+    return shorten
 
 
 def ran(seconds: float) -> Change:

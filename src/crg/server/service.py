@@ -29,7 +29,16 @@ from crg.atomic import locked, make_folder
 from crg.encoders.base import Encoder, Vectors
 from crg.prompts import encode_classes
 from crg.server.batching import Batcher, Encode, Gatherer
-from crg.server.event_log import Change, Event, Log, StoredSession, classes_of, deleted, ran
+from crg.server.event_log import (
+    Change,
+    Event,
+    Log,
+    StoredSession,
+    classes_of,
+    deleted,
+    ran,
+    shortened,
+)
 from crg.server.limits import ServerConfig
 from crg.server.schema import ProblemError
 from crg.server.session import Apply, Session, States, not_kept
@@ -42,7 +51,7 @@ _ID = re.compile(r"[0-9a-f]{32}")
 _WORTH_SAVING = 32  # events; fewer are replayed as fast as a snapshot is written
 _METHODS = ("GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH")
 _SWEEP = 15.0  # seconds between two looks for unused sessions
-_RESERVE = 1_000_000  # bytes kept on the disk, for deleting when it is full
+_RESERVE = 4_000_000  # bytes kept on the disk, for deleting when it is full
 
 
 @dataclass
@@ -322,8 +331,11 @@ class Service:
             await session.finish()
         try:
             await self.write(deleted(row.number))
-        except ProblemError:  # the disk is full
+        except ProblemError:  # the disk is full: make room, in small steps
             await self.run(self._set_reserve, False)
+            await self.run(self.states.delete, row.id)
+            while await self.write(shortened(row.number)):
+                pass
             await self.write(deleted(row.number))
         self.on_events(row.id, ())
         self._verified.discard(row.id)

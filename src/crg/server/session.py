@@ -272,13 +272,13 @@ class States:
         for some in self._log.events(row.number, known):
             for event in some:
                 before = times if event.seq == failed else 0
-                if before == _ATTEMPTS:
-                    raise ProblemError(500, f"This session failed {before} times at event {failed} "
-                                            "while it was loaded, and is set aside: download its "
-                                            "answers, and start another.")  # fmt: skip
                 with contextlib.suppress(OSError):  # on a full disk it is only not counted
                     mark.parent.mkdir(exist_ok=True)
                     mark.write_text(f"{event.seq} {before + 1}")
+                if before >= _ATTEMPTS:
+                    raise ProblemError(500, f"This session failed {_ATTEMPTS} times at event "
+                                            f"{failed} while it was loaded, and is set aside: "
+                                            "download its answers, and start another.")  # fmt: skip
                 beat()
                 differences += not learner.replay(event)
         mark.unlink(missing_ok=True)
