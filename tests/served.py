@@ -126,10 +126,10 @@ class Process:
         """A client of it."""
         return httpx.Client(base_url=self.address, timeout=60)
 
-    def request(self, line: str, headers: str = "") -> socket.socket:
-        """A connection on which the head of a request was sent."""
+    def request(self, line: str, headers: str = "", body: bytes = b"") -> socket.socket:
+        """A connection on which a request was sent, or its head and a part of its body."""
         made = socket.create_connection(("127.0.0.1", self.port), timeout=30)
-        made.sendall(f"{line}\r\nHost: localhost\r\n{headers}\r\n".encode())
+        made.sendall(f"{line}\r\nHost: localhost\r\n{headers}\r\n".encode() + body)
         return made
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:

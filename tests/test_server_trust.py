@@ -143,7 +143,8 @@ def test_memory_is_bounded_before_it_is_taken(tmp_path: Path) -> None:
         size, state = int(bytes_of(served)), served.get(f"{session}/state").content
         assert size > 2 * 50_000 * 7 * 4  # a copy, too; features of 4 numbers, counts of 3
     with client(tmp_path / "b", max_session_memory=size, max_memory=3 * size) as served:
-        for method, options in (("anchored", {"memory": 50_001}), ("tda", {"negative_size": 9999})):
+        queues = {"positive_size": 10_000, "negative_size": 10_000}
+        for method, options in (("anchored", {"memory": 50_001}), ("tda", queues)):
             body = {"classes": NAMES, "method": method, "options": options}
             limit = refused(served.post("/v1/sessions", json=body), 422, "smaller options")
             assert f"{size:,}" in limit["detail"]

@@ -13,6 +13,7 @@ from attacks.processes import (
     two_predicts,
 )
 from attacks.resumes import full_disk, odd_names, resumed
+from attacks.service import damaged_log, odd_requests
 from attacks.states import damaged, edited_state, odd_options
 
 FAMILIES = (
@@ -36,4 +37,6 @@ FAMILIES = (
     Family("two-encodes", two_encodes, 3),
     Family("killed-bench", killed_bench, 1),
     Family("two-compares", two_compares, 1),
+    Family("damaged-logs", damaged_log, 15),
+    Family("requests", odd_requests, 15),
 )
