@@ -71,7 +71,7 @@ def test_an_unused_session_leaves_the_memory(
 ) -> None:
     """Sessions that do not fit into memory are unloaded and reloaded, also those from a state."""
     monkeypatch.setattr("crg.server.service._WORTH_SAVING", 3)
-    with client(tmp_path, max_loaded=2) as served:
+    with client(tmp_path, max_memory=250_000) as served:
         state = served.get(f"{busy_session(served)}/state").content
         headers = {"Content-Type": "application/octet-stream"}
         made = [served.post("/v1/sessions", content=state, headers=headers) for _ in range(4)]
@@ -321,7 +321,7 @@ def test_a_full_disk_is_survived(tmp_path: Path) -> None:
         or subprocess.run([*NAMESPACE, tmp_path], check=False).returncode
     ):
         pytest.skip("needs a disk of its own")
-    with Process(tmp_path / "data", disk=16, keep_images=True) as server, server.client() as served:
+    with Process(tmp_path / "data", disk=40, keep_images=True) as server, server.client() as served:
         sessions = [start_shapes(served) for _ in range(2)]
         content, answered = os.urandom(400_000), 0
         image = png("red", (50, 50)) + content  # bytes after the end of a PNG are kept, too

@@ -149,7 +149,8 @@ def test_no_request_keeps_others_waiting(server: Process) -> None:
     def worst(work: Callable[[], object]) -> float:
         """The longest time in which another client was answered during some work."""
         with server.client() as client, ThreadPoolExecutor(1) as pool:
-            done, times = pool.submit(work), []
+            times: list[float] = []
+            done = pool.submit(work)
             while not done.done() or len(times) < 50:
                 begun = time.perf_counter()
                 assert client.get("/readyz").status_code == 200

@@ -114,7 +114,7 @@ async def test_sessions_are_counted_whatever_happens_at_once(tmp_path: Path) -> 
     No session is in memory twice, and every answer is kept.
     """
     dice = random.Random(5)
-    async with served(tmp_path, ColourEncoder(), max_sessions=4, max_loaded=1) as client:
+    async with served(tmp_path, ColourEncoder(), max_sessions=4, max_memory=150_000) as client:
         service: Service = client._transport.app.state.service  # type: ignore[attr-defined]
         loading: list[str] = []
         plain = service.states.load

@@ -13,6 +13,7 @@ import copy
 import hashlib
 import operator
 import os
+import pickle
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -69,35 +70,21 @@ def _configured(method: str, task: Task, options: Mapping[str, Any]) -> tuple[ty
 
 
 def planned(method: str, task: Task, options: Mapping[str, Any]) -> tuple[Any, int]:
-    """The configuration of a method, and about how many bytes it would remember, before it does.
+    """The configuration of a method, and about how many bytes it will remember, before it does.
 
     Sizes grow in proportion to whole numbers among the options: small ones are measured.
     """
     kind, config = _configured(method, task, options)
-    if kind.forgets:
-        return config, 0
-    asked = {name: each for name, each in vars(config).items() if type(each) is int}
-    few = {name: min(each, _FEW) for name, each in asked.items()}
+    few = {name: min(4, each) for name, each in vars(config).items() if type(each) is int}
 
     def measured(**more: int) -> int:
-        return size_of(kind(task, replace(config, **{**few, **more})).state())
+        return len(pickle.dumps(kind(task, replace(config, **few | more)).state()))
 
-    size = measured()
-    steps = {name: each - _FEW for name, each in asked.items() if each > _FEW}
-    return config, size + sum(
-        n * (measured(**{name: _FEW + 1}) - size) for name, n in steps.items()
-    )
-
-
-def size_of(state: Any) -> int:
-    """About how many bytes a state takes."""
-    if isinstance(state, (dict, list)):
-        return sum(map(size_of, state.values() if isinstance(state, dict) else state))
-    return int(getattr(state, "nbytes", _VALUE))
-
-
-_FEW = 4  # of a whole number whose size in memory is measured
-_VALUE = 40  # bytes of a plain value, with its place in a list
+    size = least = 0 if kind.forgets else measured()
+    for name, each in few.items() if size else ():
+        if each < (asked := getattr(config, name)):
+            size += (asked - each) * (measured(**{name: each + 1}) - least)
+    return config, size
 
 
 def load(path: str | os.PathLike[str], resources: Mapping[str, Any] | None = None) -> Adapter:
@@ -301,11 +288,6 @@ class Adapter:
             options, state = asdict(method.config), method.state()
             saved = Saved(method.name, options, method.task, self.n_steps, state, self.about)
             return state_file.encoded(saved)
-
-    @property
-    def size(self) -> int:
-        """About how many bytes the method takes in memory."""
-        return size_of(self._method.state())
 
     @contextlib.contextmanager
     def _changing(self, copy_age: int = 0) -> Iterator[None]:

@@ -20,7 +20,7 @@ from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from crg import state_file
-from crg.adapter import planned
+from crg.adapter import STEPS_PER_COPY, planned
 from crg.classifier import Classifier
 from crg.encoders.base import Vectors
 from crg.images.views import Recipe
@@ -30,8 +30,8 @@ from crg.server.batching import Encoded
 from crg.server.event_log import Event, started, summarise
 from crg.server.limits import ServerConfig
 from crg.server.schema import BINARY, TEXT, ProblemError, answers, body, problems
-from crg.server.service import Outcome, Service
-from crg.server.session import Learner, session_size
+from crg.server.service import Outcome, Service, size_of
+from crg.server.session import Learner
 from crg.types import InputError, Task, printable
 
 router = APIRouter(prefix="/v1")
@@ -180,7 +180,9 @@ def _start_of(
 ) -> dict[str, Any]:
     """What the log holds of a new session, which must fit into memory."""
     config, size = planned(method, task.with_resources(service.states.needed(method)), options)
-    _check_room(service.config, task.n_classes, views, size := session_size(size, task, views))
+    samples = STEPS_PER_COPY * views * task.width * 4
+    size = 2 * (size + task.text_features.nbytes) + samples  # with a copy, in case a step fails
+    _check_room(service.config, task.n_classes, views, size)
     return {
         "classes": task.class_names,
         "logit_scale": task.logit_scale,
@@ -258,9 +260,8 @@ async def add_class(request: Request, id: str) -> Response:
         [feature] = await service.encode_names([new.name])
 
         def apply(learner: Learner, _: Any) -> list[Event]:
-            adapter, n = learner.adapter, learner.adapter.task.n_classes + 1
-            size = session_size(adapter.size * n // (n - 1), adapter.task, row.start["views"])
-            _check_room(service.config, n, 1, size)
+            n = learner.adapter.task.n_classes + 1
+            _check_room(service.config, n, 1, size_of(row, n))
             return [learner.add_class(new.name, feature)]
 
         [event], repeated = await service.learn(id, apply, [content], key)

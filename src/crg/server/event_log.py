@@ -298,18 +298,6 @@ def deleted(number: int) -> Change:
     return lambda connection: connection.execute(query, (number,))
 
 
-def shortened(number: int) -> Change:
-    """Delete the last events of a session: a little room on the disk is enough for it."""
-    query = """DELETE FROM {} WHERE session = ?1 AND seq > (SELECT max(seq) FROM events
-               WHERE session = ?1) - 256"""
-
-    def shorten(connection: sqlite3.Connection) -> int:
-        return sum(connection.execute(query.format(table), (number,)).rowcount
-                   for table in ("features", "events"))  # fmt: skip
-
-    return shorten
-
-
 def ran(seconds: float) -> Change:
     """Note for how long servers have run on this log: the clock by which sessions expire."""
     return lambda connection: connection.execute("UPDATE clock SET seconds = ?", (seconds,))
@@ -349,34 +337,21 @@ def summarise(log: Log, row: StoredSession) -> dict[str, Any]:
     }
 
 
-_LINES = """SELECT number, id, created, json_extract(start, '$.method'),
-    json_extract(start, '$.views'), json_extract(start, '$.seen'),
+_LINE = ("id", "created", "last_used", "method", "views", "n_classes", "images")
+_LINES = """SELECT number, id, created, ifnull((SELECT at FROM events WHERE session = number
+        ORDER BY seq DESC LIMIT 1), created),
+    json_extract(start, '$.method'), json_extract(start, '$.views'),
     json_array_length(start, '$.classes') + (SELECT ifnull(sum(iif(kind = 'class_added', 1, -1)), 0)
         FROM events WHERE session = number AND kind IN ('class_added', 'class_removed')),
-    (SELECT max(step) FROM events WHERE session = number),
-    (SELECT at FROM events WHERE session = number ORDER BY seq DESC LIMIT 1)
+    ifnull((SELECT max(step) FROM events WHERE session = number)
+        - json_extract(start, '$.seen'), 0)
     FROM sessions WHERE number > ? AND number < ? ORDER BY number DESC LIMIT ?"""
 
 
 def listed(log: Log, before: int, limit: int, after: int = 0) -> list[tuple[int, dict[str, Any]]]:
     """Number and line of the sessions with numbers between two, newest first."""
-    return [
-        (
-            number,
-            {
-                "id": session_id,
-                "created": created,
-                "last_used": at or created,
-                "method": method,
-                "views": views,
-                "n_classes": n_classes,
-                "images": 0 if last is None else last - seen,
-            },
-        )
-        for number, session_id, created, method, views, seen, n_classes, last, at in log.rows(
-            _LINES, after, before, limit
-        )
-    ]
+    rows = log.rows(_LINES, after, before, limit)
+    return [(number, dict(zip(_LINE, line, strict=True))) for number, *line in rows]
 
 
 def classes_of(log: Log, row: StoredSession) -> list[str]:

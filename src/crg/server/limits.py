@@ -29,7 +29,6 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     max_views: Positive = 64  # per image
     max_classes: Annotated[int, Meta(ge=2)] = 1_000  # of one session
     max_sessions: Positive = 10_000  # in memory or not
-    max_loaded: Positive = 100  # sessions in memory
     max_memory: Positive = 2_000_000_000  # bytes of all sessions in memory
     max_session_memory: Positive = 500_000_000  # bytes of one session in memory
     max_queue: Positive = 256  # images that wait for their answers

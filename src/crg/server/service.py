@@ -37,7 +37,6 @@ from crg.server.event_log import (
     classes_of,
     deleted,
     ran,
-    shortened,
 )
 from crg.server.limits import ServerConfig
 from crg.server.schema import ProblemError
@@ -51,7 +50,8 @@ _ID = re.compile(r"[0-9a-f]{32}")
 _WORTH_SAVING = 32  # events; fewer are replayed as fast as a snapshot is written
 _METHODS = ("GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH")
 _SWEEP = 15.0  # seconds between two looks for unused sessions
-_RESERVE = 4_000_000  # bytes kept on the disk, for deleting when it is full
+_PATIENCE = 500  # times 10 ms that a session waits for others to leave memory
+_RESERVE = 16_000_000  # bytes kept on the disk, so that something can be deleted when it is full
 
 
 @dataclass
@@ -286,38 +286,26 @@ class Service:
             news.set()
 
     def _keep(self, session: Session) -> None:
-        """Note that a session was used last, and unload others where there are too many."""
+        """Note that a session was used last."""
         session.used = time.monotonic()
         self._live[session.row.id] = session
         self._live.move_to_end(session.row.id)
-        excess = max(0, len(self._live) - self.config.max_loaded)
-        for other in [each for each in self._idle() if each is not session][:excess]:
-            self._unload(other)
-
-    def _idle(self) -> list[Session]:
-        return [each for each in self._live.values() if not each.busy]
 
     async def _load(self, session_id: str) -> None:
         row = await self.row(session_id)
-        await self._reserve_memory(row)
+        size = size_of(row, len(await self.run(classes_of, self.log, row)))
+        for _ in range(_PATIENCE):
+            if sum(self._sizes.values()) + size <= self.config.max_memory:
+                break
+            if idle := [each for each in self._live.values() if not each.busy]:
+                self._unload(idle[0])
+            await asyncio.sleep(0.01)
+        else:
+            raise ProblemError(503, "The memory for sessions is in use: try again in a moment.")
+        self._sizes[session_id] = size
         learner, known, differences = await self.run(self.states.load, row, self._beat)
         self.metrics.replay_differences.inc(differences)
-        session = Session(self, row, learner, known)
-        self._sizes[session_id] = session.size
-        self._keep(session)
-
-    async def _reserve_memory(self, row: StoredSession) -> None:
-        """Make room for a session before it is loaded, by unloading those that are not used."""
-        classes = len(await self.run(classes_of, self.log, row))
-        size = row.start["size"] * max(1, classes / len(row.start["classes"]))
-        while sum(self._sizes.values()) + size > self.config.max_memory:
-            if not (idle := self._idle()):
-                raise ProblemError(503, "The memory for sessions is in use: try again in a moment.")
-            self._unload(idle[0])
-            await asyncio.sleep(0)
-            if idle[0].row.id in self._moving:
-                await asyncio.wait([self._moving[idle[0].row.id]])
-        self._sizes[row.id] = int(size)
+        self._keep(Session(self, row, learner, known))
 
     def _unload(self, session: Session) -> None:
         del self._live[session.row.id]
@@ -331,11 +319,9 @@ class Service:
             await session.finish()
         try:
             await self.write(deleted(row.number))
-        except ProblemError:  # the disk is full: make room, in small steps
+        except ProblemError:  # the disk is full: make room
             await self.run(self._set_reserve, False)
             await self.run(self.states.delete, row.id)
-            while await self.write(shortened(row.number)):
-                pass
             await self.write(deleted(row.number))
         self.on_events(row.id, ())
         self._verified.discard(row.id)
@@ -375,6 +361,11 @@ class Service:
                             await self.delete(session_id)
             except Exception:
                 _LOGGER.exception("unused sessions could not be unloaded or deleted")
+
+
+def size_of(row: StoredSession, n_classes: int) -> int:
+    """About how many bytes a session takes in memory."""
+    return int(row.start["size"] * max(1, n_classes / len(row.start["classes"])))
 
 
 def _digest(contents: Sequence[bytes]) -> bytes:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from crg.adapter import STEPS_PER_COPY, Adapter, create, load
+from crg.adapter import Adapter, create, load
 from crg.answer import answer_for
 from crg.atomic import replacing, sync
 from crg.encoders.base import Encoder, Vectors
@@ -133,12 +133,6 @@ class Session:
         return bool(self._requests)
 
     @property
-    def size(self) -> int:
-        """Bytes in memory."""
-        task, views = self.learner.adapter.task, self.row.start["views"]
-        return session_size(self.learner.adapter.size, task, views)
-
-    @property
     def unsaved(self) -> int:
         """How many events came after the last snapshot."""
         return self.learner.seq - self._saved
@@ -224,11 +218,6 @@ def not_kept(reason: object) -> ProblemError:
     return ProblemError(503, f"The answer could not be kept ({reason}): make room, and repeat.")
 
 
-def session_size(method: int, task: Task, views: int) -> int:
-    """Bytes of a session: its method and a copy, of ``method`` bytes each, texts and samples."""
-    return 2 * method + (2 * task.n_classes + STEPS_PER_COPY * views) * task.width * 4
-
-
 class States:
     """A folder per session, of snapshots and kept images: how it comes back to memory."""
 
@@ -267,7 +256,8 @@ class States:
         them, sets the session aside.
         """
         learner, mark = self._newest(row), self.folder / row.id / "replaying"
-        failed, times = map(int, mark.read_text().split()) if mark.exists() else (0, 0)
+        noted = mark.read_text().split() if mark.exists() else ()  # perhaps only half of it
+        failed, times = [*map(int, noted), 0, 0][:2]
         known, differences = learner.seq, 0
         for some in self._log.events(row.number, known):
             for event in some:
@@ -294,12 +284,11 @@ class States:
         """Write images, the first of which is ``step``; they are on the disk at the end."""
         for number, content in enumerate(contents, step):
             path = self.image_path(session_id, number)
-            if not path.parent.is_dir():
-                path.parent.mkdir(parents=True)
-                sync(path.parent.parent)
-                sync(self.folder)
+            path.parent.mkdir(parents=True, exist_ok=True)
             with replacing(path) as partial:
                 partial.write_bytes(content)
+        for folder in (self.folder, self.folder / session_id):
+            sync(folder)
 
     def delete(self, session_id: str) -> None:
         """Remove all files of a session."""
