@@ -202,6 +202,7 @@ def edit_log(folder: Path, *statements: str) -> None:
     "UPDATE features SET vectors = zeroblob(16) WHERE seq = 3",
     "DELETE FROM events WHERE seq = 3",
     "UPDATE sessions SET start = replace(start, 'red', 'ret')",
+    "UPDATE sessions SET start = x'7bff'",
     "UPDATE sessions SET text_features = zeroblob(48)",
 ])  # fmt: skip
 def test_a_damaged_log_is_refused(tmp_path: Path, statement: str) -> None:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -110,10 +111,10 @@ class Log:
 
     def find(self, session_id: str) -> StoredSession | None:
         """A session by its id."""
-        query = "SELECT number, id, created, start FROM sessions WHERE id = ?"
-        for number, _, created, start in self.rows(query, session_id):
-            return StoredSession(number, session_id, created, json.decode(start))
-        return None
+        query = """SELECT number, id, created, iif(json_valid(start), start, '{}') FROM sessions
+                   WHERE id = ?"""
+        rows = self.rows(query, session_id)
+        return StoredSession(*rows[0][:3], json.decode(rows[0][3])) if rows else None
 
     def text_features(self, number: int) -> Vectors | None:
         """The text features (K, D) that a session started with; None: it has them in a state."""
@@ -128,10 +129,9 @@ class Log:
 
     def digest(self, number: int, seq: int) -> bytes:
         """The checksum of an event, or of the session itself for 0; empty if there is none."""
-        queries = ("SELECT digest FROM sessions WHERE number = ?1",
-                   "SELECT digest FROM events WHERE session = ?1 AND seq = ?2")  # fmt: skip
-        rows = self.rows(queries[seq > 0], number, *[seq] * (seq > 0))
-        return bytes(rows[0][0]) if rows else b""
+        query = """SELECT digest FROM sessions WHERE number = ?1 AND ?2 = 0
+                   UNION ALL SELECT digest FROM events WHERE session = ?1 AND seq = ?2"""
+        return b"".join(digest for (digest,) in self.rows(query, number, seq))
 
     def verify(self, number: int, beat: Callable[[], None]) -> None:
         """Refuse a session that is not as it was written; ``beat`` is called at each page."""
@@ -218,6 +218,7 @@ class Log:
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        connection.text_factory = partial(str, encoding="utf-8", errors="replace")  # if damaged
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA busy_timeout = 10000")
         return connection
@@ -345,7 +346,7 @@ _LINES = """SELECT number, id, created, ifnull((SELECT at FROM events WHERE sess
         FROM events WHERE session = number AND kind IN ('class_added', 'class_removed')),
     ifnull((SELECT max(step) FROM events WHERE session = number)
         - json_extract(start, '$.seen'), 0)
-    FROM sessions WHERE number > ? AND number < ? ORDER BY number DESC LIMIT ?"""
+    FROM sessions WHERE json_valid(start) AND number > ? AND number < ? ORDER BY number DESC LIMIT ?"""
 
 
 def listed(log: Log, before: int, limit: int, after: int = 0) -> list[tuple[int, dict[str, Any]]]:

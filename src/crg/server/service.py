@@ -10,6 +10,7 @@ import hashlib
 import logging
 import math
 import re
+import shutil
 import sqlite3
 import threading
 import time
@@ -194,12 +195,12 @@ class Service:
         self._beats[threading.get_ident()] = self.now
 
     def _set_reserve(self, wanted: bool) -> None:
-        """Keep some room on the disk, or free it."""
-        with contextlib.suppress(OSError):
-            if not wanted:
-                (self.data / "reserve").unlink()
-            elif not (self.data / "reserve").exists():
-                (self.data / "reserve").write_bytes(bytes(_RESERVE))
+        """Keep some room on the disk, if there is enough for others too, or free it."""
+        reserve = self.data / "reserve"
+        if not wanted:
+            reserve.unlink(missing_ok=True)
+        elif not reserve.exists() and shutil.disk_usage(self.data).free > 2 * _RESERVE:
+            reserve.write_bytes(bytes(_RESERVE))
 
     async def encode_names(self, names: Sequence[str]) -> Vectors:
         """The text features of class names, (K, D)."""
