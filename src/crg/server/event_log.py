@@ -113,8 +113,9 @@ class Log:
         """A session by its id."""
         query = """SELECT number, id, created, iif(json_valid(start), start, '{}') FROM sessions
                    WHERE id = ?"""
-        rows = self.rows(query, session_id)
-        return StoredSession(*rows[0][:3], json.decode(rows[0][3])) if rows else None
+        for number, _, created, start in self.rows(query, session_id):
+            return StoredSession(number, session_id, created, json.decode(start))
+        return None
 
     def text_features(self, number: int) -> Vectors | None:
         """The text features (K, D) that a session started with; None: it has them in a state."""
@@ -346,7 +347,8 @@ _LINES = """SELECT number, id, created, ifnull((SELECT at FROM events WHERE sess
         FROM events WHERE session = number AND kind IN ('class_added', 'class_removed')),
     ifnull((SELECT max(step) FROM events WHERE session = number)
         - json_extract(start, '$.seen'), 0)
-    FROM sessions WHERE json_valid(start) AND number > ? AND number < ? ORDER BY number DESC LIMIT ?"""
+    FROM sessions WHERE json_valid(start) AND number > ? AND number < ?
+    ORDER BY number DESC LIMIT ?"""
 
 
 def listed(log: Log, before: int, limit: int, after: int = 0) -> list[tuple[int, dict[str, Any]]]:
