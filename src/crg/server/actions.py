@@ -147,10 +147,6 @@ async def start_session(request: Request, views: Annotated[int, Query(ge=1)] = 1
 async def _start(request: Request, session_id: str, views: int) -> None:
     """Log a new session; one from a state has its first snapshot before that."""
     service, most = service_of(request), service_of(request).config.max_sessions
-    full = ProblemError(429, f"There are {most} sessions already: delete one.")
-    [(there,)] = await service.run(service.log.rows, "SELECT count(*) FROM sessions")
-    if there >= most:
-        raise full
     if _kind_of(request, JSON, OCTETS) == JSON:
         async with content_of(request) as content:
             new = await parsed(service, schema.NewSession, content)
@@ -162,7 +158,7 @@ async def _start(request: Request, session_id: str, views: int) -> None:
             start, text = await read, None
     if not await service.write(started(session_id, start, text, service.now, most)):
         await service.run(service.states.delete, session_id)
-        raise full
+        raise ProblemError(429, f"There are {most} sessions already: delete one.")
 
 
 async def _planned(service: Service, new: schema.NewSession) -> tuple[dict[str, Any], Vectors]:
@@ -178,7 +174,7 @@ async def _planned(service: Service, new: schema.NewSession) -> tuple[dict[str, 
 def _start_of(
     service: Service, method: str, task: Task, options: Mapping[str, Any], views: int
 ) -> dict[str, Any]:
-    """What the log holds of a new session, which must fit into memory."""
+    """The record of a new session, which must fit into memory."""
     config, size = planned(method, task.with_resources(service.states.needed(method)), options)
     samples = STEPS_PER_COPY * views * task.width * 4
     size = 2 * (size + task.text_features.nbytes) + samples  # with a copy, in case a step fails
@@ -214,6 +210,7 @@ def _read_state(service: Service, state: bytes, session_id: str, views: int) -> 
             saved = state_file.read(path)
             if saved.model not in (None, service.encoder.name):
                 raise InputError(f"{path} was saved with the model {saved.model}: use that one.")
+            _check_room(service.config, saved.task.n_classes, views)
             start = _start_of(service, saved.method, saved.task, saved.options, views)
             templates = service.config.templates
             adapter = Classifier(service.encoder, state=path, templates=templates).adapter

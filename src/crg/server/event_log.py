@@ -274,7 +274,7 @@ def started(
 def happened(number: int, events: Sequence[Event], key: Key, thumbnails: int, now: float) -> Change:
     """Log new events of a session and the key of their request; keep ``thumbnails`` thumbnails."""
 
-    def write(connection: sqlite3.Connection) -> None:
+    def write(connection: sqlite3.Connection) -> bool:
         places = ", ".join("?" * 11)
         rows = [(*_columns(number, event), now) for event in events]
         connection.executemany(f"INSERT INTO events VALUES ({places})", rows)
@@ -290,6 +290,7 @@ def happened(number: int, events: Sequence[Event], key: Key, thumbnails: int, no
             connection.executemany("INSERT OR REPLACE INTO thumbnails VALUES (?, ?, ?, ?)", rows)
             older = "DELETE FROM thumbnails WHERE session = ? AND step <= ?"
             connection.execute(older, (number, shown[-1][0] - thumbnails))
+        return True
 
     return write
 

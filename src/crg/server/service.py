@@ -129,7 +129,7 @@ class Service:
         gauge("crg_waiting_images", "Images that wait.").set_function(lambda: self.queue.used)
         gauge("crg_waiting_bytes", "Bytes of requests.").set_function(lambda: self.bytes.used)
         gauge("crg_loaded_sessions", "Sessions in memory.").set_function(lambda: len(self._live))
-        gauge("crg_session_bytes", "Their bytes.").set_function(lambda: sum(self._sizes.values()))
+        gauge("crg_session_bytes", "Their bytes.").set_function(self._memory)
         gauge("crg_watchers", "Open streams of events.").set_function(lambda: self.watchers.used)
 
     def open(self) -> None:
@@ -150,7 +150,7 @@ class Service:
             self._threads = held.enter_context(ThreadPoolExecutor(processors() + 1, "crg-learn"))
             self.batcher = Batcher(self.encoder.preprocessing, self._encoders, self.config)
             held.callback(self.batcher.close)
-            self.writer: Gatherer[Change, None] = Gatherer("crg-write", self.log.commit)
+            self.writer: Gatherer[Change, Any] = Gatherer("crg-write", self.log.commit)
             held.callback(self.writer.close)
             self._held = held.pop_all()
         self._sweeper = asyncio.create_task(self._sweep())
@@ -296,7 +296,7 @@ class Service:
         row = await self.row(session_id)
         size = size_of(row, len(await self.run(classes_of, self.log, row)))
         for _ in range(_PATIENCE):
-            if sum(self._sizes.values()) + size <= self.config.max_memory:
+            if self._memory() + size <= self.config.max_memory:
                 break
             if idle := [each for each in self._live.values() if not each.busy]:
                 self._unload(idle[0])
@@ -308,12 +308,16 @@ class Service:
         self.metrics.replay_differences.inc(differences)
         self._keep(Session(self, row, learner, known))
 
+    def _memory(self) -> int:
+        """Bytes of the sessions that are in memory, come or go."""
+        there = self._live.keys() | self._moving.keys()
+        self._sizes = {name: size for name, size in self._sizes.items() if name in there}
+        return sum(self._sizes.values())
+
     def _unload(self, session: Session) -> None:
         del self._live[session.row.id]
         if session.unsaved >= _WORTH_SAVING:
             self._move(session.row.id, session.save())
-        else:
-            del self._sizes[session.row.id]
 
     async def _delete(self, row: StoredSession, session: Session | None) -> None:
         if session is not None:
@@ -331,15 +335,9 @@ class Service:
 
     def _move(self, session_id: str, coming: Coroutine[Any, Any, None]) -> None:
         """Load, unload or delete in the background; requests for this session wait."""
-
-        def on_done(_: object) -> None:
-            del self._moving[session_id]
-            if session_id not in self._live:
-                self._sizes.pop(session_id, None)
-
         assert session_id not in self._moving  # else it could be in memory twice
         task = self._moving[session_id] = asyncio.create_task(coming)
-        task.add_done_callback(on_done)
+        task.add_done_callback(lambda _: self._moving.pop(session_id))
 
     async def _sweep(self) -> None:
         """Unload unused sessions, and delete those that have expired."""

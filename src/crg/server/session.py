@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import shutil
-import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -125,7 +124,7 @@ class Session:
         self.broken, self.used = False, 0.0
         self._turn = asyncio.Lock()  # first come, first served
         self._requests: set[asyncio.Task[list[Event]]] = set()
-        self._unwritten: set[asyncio.Future[None]] = set()
+        self._unwritten: set[asyncio.Future[Any]] = set()
 
     @property
     def busy(self) -> bool:
@@ -169,21 +168,14 @@ class Session:
                 return events
             thumbnails, now = self._service.config.thumbnails, self._service.now
             write = happened(self.row.number, events, key, thumbnails, now)
-            kept = False
-
-            def write_unless_broken(connection: sqlite3.Connection) -> None:
-                nonlocal kept
-                kept = not self.broken  # else the log lacks what the events build on
-                if kept:
-                    write(connection)
-
-            written = self._service.writer.submit(write_unless_broken)
+            # Once it is broken, the log lacks what the events build on.
+            written = self._service.writer.submit(lambda log: not self.broken and write(log))
             self._unwritten.add(written)
             written.add_done_callback(self._on_written)
             if self.unsaved >= self._service.config.snapshot_every:
                 await self.save()
         try:
-            await written
+            kept = await written
         except Exception as error:
             raise not_kept(error) from None
         if not kept:
@@ -203,7 +195,7 @@ class Session:
                 self._break()
             raise
 
-    def _on_written(self, written: asyncio.Future[None]) -> None:
+    def _on_written(self, written: asyncio.Future[Any]) -> None:
         self._unwritten.discard(written)
         if written.exception() is not None:
             self._break()
