@@ -295,6 +295,7 @@ class Service:
     async def _load(self, session_id: str) -> None:
         row = await self.row(session_id)
         size = size_of(row, len(await self.run(classes_of, self.log, row)))
+        self._sizes.pop(session_id, None)  # of when it was there before
         for _ in range(_PATIENCE):
             if self._memory() + size <= self.config.max_memory:
                 break
