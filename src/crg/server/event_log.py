@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from msgspec import json
+from msgspec import json, msgpack
 
 from crg.encoders.base import Vectors
 from crg.server.schema import ProblemError
@@ -80,8 +80,7 @@ class StoredSession:
 
     number: int
     id: str
-    created: float
-    start: dict[str, Any]  # classes, logit_scale, model, method, options, views, seen
+    start: dict[str, Any]  # classes, logit_scale, model, method, options, views, seen, size
 
 
 class Log:
@@ -111,10 +110,9 @@ class Log:
 
     def find(self, session_id: str) -> StoredSession | None:
         """A session by its id."""
-        query = """SELECT number, id, created, iif(json_valid(start), start, '{}') FROM sessions
-                   WHERE id = ?"""
-        for number, _, created, start in self.rows(query, session_id):
-            return StoredSession(number, session_id, created, json.decode(start))
+        query = "SELECT number, iif(json_valid(start), start, '{}') FROM sessions WHERE id = ?"
+        for number, start in self.rows(query, session_id):
+            return StoredSession(number, session_id, json.decode(start))
         return None
 
     def text_features(self, number: int) -> Vectors | None:
@@ -245,14 +243,13 @@ class Log:
 
 def checksum(*parts: Any) -> bytes:
     """The digest of some values."""
-    told = [part if isinstance(part, bytes) else str(part).encode() for part in parts]
-    sizes = str([len(part) for part in told]).encode()
-    return hashlib.blake2b(b"".join((sizes, *told)), digest_size=16).digest()
+    return hashlib.blake2b(msgpack.encode(parts), digest_size=16).digest()
 
 
 def chained(before: bytes, event: Event) -> bytes:
     """The digest of an event that follows the one with the digest ``before``."""
-    return checksum(before, event.kind, json.encode(event.detail), _content(event.features))
+    detail = json.encode(event.detail).decode()
+    return checksum(before, event.kind, detail, _content(event.features))
 
 
 def _damaged(session_id: str, seq: int) -> ProblemError:
