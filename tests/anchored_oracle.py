@@ -21,19 +21,8 @@ class AnchoredOracle:
     """The anchored Gaussian, one plain step at a time."""
 
     text: Numbers  # t, (K, D), unit rows
-    scale: float = 100.0
-    power: float = 1.5
-    strictness: float = 0.5
-    growth: float = 0.05
-    firmest: float = 1000.0
-    ready: float = 3.0
-    rate: float = 0.02
-    first_weight: float = math.exp(-4.0)
-    balance: float = 0.5
-    refresh: float = 1.25
-    floor: float = 1e-3
-    half_life: float = 0.0
-    views: str = "blend"
+    scale: float
+    o: Any  # the options of the method, which it shares with the package
 
     def __post_init__(self) -> None:
         self.text = np.asarray(self.text, dtype=np.float64)
@@ -42,7 +31,7 @@ class AnchoredOracle:
         self.r, self.age = np.zeros((0, k)), np.zeros(0)
         self.whole = np.zeros(0)  # what each image counts for all classes, removed ones too
         self.final, self.zero_shot = np.zeros(k), np.zeros(k)  # F, Q
-        self.log_tau = math.log(self.first_weight)
+        self.log_tau = math.log(self.o.first_weight)
         self.n_views = self.n_agreed = 0
         self.first_counts: Numbers | None = None  # N before a second pass
         self.left: list[tuple[float, Numbers, float]] = []  # of classes that were removed
@@ -52,7 +41,7 @@ class AnchoredOracle:
     @property
     def weight(self) -> Numbers:
         """What each image still counts, (n,)."""
-        return 0.5 ** (self.age / self.half_life) if self.half_life else np.ones(len(self.age))
+        return 0.5 ** (self.age / self.o.half_life) if self.o.half_life else np.ones(len(self.age))
 
     @property
     def counts(self) -> Numbers:
@@ -70,22 +59,22 @@ class AnchoredOracle:
         z = self.scale * self.text @ x
         p, logits = softmax(z), z
         if self.counts.sum() > 0:
-            grown = self.since >= (self.refresh - 1) * self.refreshed_at - 1e-9
+            grown = self.since >= (self.o.refresh - 1) * self.refreshed_at - 1e-9
             if self.refreshed_at == 0.0 or grown:
                 self.refit()
             logits = self.answer(x, z, p)
-        r = p**self.power
-        self.learn(x, p, np.where(r < self.floor, 0.0, r))
+        r = p**self.o.power
+        self.learn(x, p, np.where(r < self.o.floor, 0.0, r))
         return logits
 
     def feature(self, views: Numbers) -> Numbers:
         """x."""
-        if len(views) == 1 or self.views == "original":
+        if len(views) == 1 or self.o.views == "original":
             return np.asarray(views[0])
         mean = unit(views.mean(axis=0))
         self.n_views += 1
         self.n_agreed += int((self.text @ views[0]).argmax() == (self.text @ mean).argmax())
-        if self.views == "blend" and self.n_agreed < 0.85 * self.n_views:
+        if self.o.views == "blend" and self.n_agreed < 0.85 * self.n_views:
             return np.asarray(views[0])
         return unit(views[0] + mean)
 
@@ -97,8 +86,8 @@ class AnchoredOracle:
         q = evidence[evidence > 0] / evidence.sum()
         self.u = math.exp(-float((q * np.log(q)).sum())) / float(np.sqrt(q).sum()) ** 2
         typical = float(counts @ counts / counts.sum())
-        kappa = self.strictness / self.u**2 + self.growth * (1 / self.u**2 - 1) * typical
-        self.kappa = min(self.firmest, kappa)
+        kappa = self.o.strictness / self.u**2 + self.o.growth * (1 / self.u**2 - 1) * typical
+        self.kappa = min(self.o.firmest, kappa)
         self.anchors = weight @ self.gap / n + self.text
         r = weight * self.whole
         scatter = (self.x.T * r) @ self.x - (sums[known].T / counts[known]) @ sums[known]
@@ -134,7 +123,7 @@ class AnchoredOracle:
         """Steps 4 to 7."""
         tau, g, logits = math.exp(self.log_tau), *self.logits(x, z)
         slope = float(((p - softmax(tau * g)) * tau * g).sum())
-        self.log_tau += self.rate * min(1.0, max(-1.0, slope))
+        self.log_tau += self.o.rate * min(1.0, max(-1.0, slope))
         self.final, self.zero_shot = self.final + softmax(logits), self.zero_shot + p
         return logits
 
@@ -144,8 +133,8 @@ class AnchoredOracle:
         own = (self.kappa**2 * self.psi + x.size * counts / 2) / (self.kappa + counts) ** 2
         g = -0.5 * (((d @ self.precision) * d).sum(axis=1) - self.u**2 * own)
         g = g - g.max()
-        e = min(1.0, (float(counts @ counts) / counts.sum() / self.ready) ** 3)
-        b = self.balance * e * np.log((self.final + 1) / (self.zero_shot + 1))
+        e = min(1.0, (float(counts @ counts) / counts.sum() / self.o.ready) ** 3)
+        b = self.o.balance * e * np.log((self.final + 1) / (self.zero_shot + 1))
         return g, z + b + e * tau * g + self.shifts @ self.centred(x)
 
     def centred(self, x: Numbers) -> Numbers:
@@ -154,8 +143,8 @@ class AnchoredOracle:
 
     def learn(self, x: Numbers, p: Numbers, r: Numbers) -> None:
         """Step 8, and step 3 for the classes that the image counts for."""
-        if self.half_life:
-            decay = 0.5 ** (1 / self.half_life)
+        if self.o.half_life:
+            decay = 0.5 ** (1 / self.o.half_life)
             self.final, self.zero_shot = decay * self.final, decay * self.zero_shot
             self.left = [(decay * faded, row, count) for faded, row, count in self.left]
         self.x, self.r = np.vstack([self.x, x]), np.vstack([self.r, r])
@@ -182,8 +171,8 @@ class AnchoredOracle:
         """Recount all images by their final answers, then answer all of them, (n, K)."""
         self.refit()
         self.first_counts, answers = self.counts, self.all_answers()
-        r = np.stack([softmax(each) for each in answers]) ** self.power
-        self.r = np.where(r < self.floor, 0.0, r)
+        r = np.stack([softmax(each) for each in answers]) ** self.o.power
+        self.r = np.where(r < self.o.floor, 0.0, r)
         self.whole = self.r.sum(axis=1)
         self.refit()
         return self.all_answers()

@@ -1,19 +1,49 @@
-"""Methods and adapters that each fail one check, and nothing else if it can be helped."""
+"""A good method, and methods and adapters that each fail one check, and no other if possible."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, make_dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from array_api_compat import array_namespace
 
-from crg import Adapter, Diagnostics, InputError, Prediction, Sample, option
+from crg import Adapter, Diagnostics, InputError, Method, Prediction, Sample, option
 from crg.ops import softmax
+from crg.parts.cache import Cache
 from crg.types import Array
-from outside_methods import Nearest
+
+
+class Nearest(Method):
+    """A good method: zero-shot plus the similarity to each class's cached images."""
+
+    name = "nearest"
+    paper = "none, it serves the tests"
+
+    @dataclass(frozen=True)
+    class Config:
+        """One weight and one size."""
+
+        weight: float = option(2.0, "weight of the cached images", at_least=0)
+        queue_size: int = option(4, "slots per queue", at_least=1)
+
+    def reset(self) -> None:
+        self.cache = Cache(self.task.text_features, self.config.queue_size, seeded=True)
+
+    def step(self, sample: Sample) -> Prediction:
+        feature = sample.views[0, :]
+        nearness = self.task.text_features @ feature
+        label = int(array_namespace(nearness).argmax(nearness))
+        changed = self.cache.offer(label, feature, 1.0 - float(nearness[label]), sample.id)
+        return self._answer(feature, Diagnostics(0.0, label, changed is not None))
+
+    def _answer(self, feature: Array, facts: Diagnostics) -> Prediction:
+        xp = array_namespace(feature)
+        means = xp.stack([self.cache.mean(k) for k in range(self.task.n_classes)])
+        text = self._zero_shot(feature)
+        return self._predicted(text + self.config.weight * (means @ feature), facts)
 
 
 class Answering(Nearest):
@@ -22,7 +52,6 @@ class Answering(Nearest):
     spoil: ClassVar[Callable[[Any, Any], Any]] = lambda self, logits: logits
 
     def reset(self) -> None:
-        """Start to count."""
         super().reset()
         self.count = 0
 
@@ -92,6 +121,10 @@ RemembersAll = spoiled("RemembersAll", _remembered)
 ForgetsToSave = spoiled("ForgetsToSave", _counted, _not_saved=Nearest._not_saved | {"count"})
 PrefersFirst = spoiled("PrefersFirst", _first_preferred)
 FallsBackToNumpy = spoiled("FallsBackToNumpy", lambda self, logits: np.asarray(logits))
+DiffersOnTorch = spoiled(  # it rounds differently there
+    "DiffersOnTorch", lambda self, z: z if isinstance(z, np.ndarray) else z * (1.0 + 1e-6)
+)
+FailsInSingle = spoiled("FailsInSingle", lambda self, z: z if z.dtype in (np.float64,) else -z)
 
 
 class WrongLabel(Nearest):
@@ -102,15 +135,13 @@ class WrongLabel(Nearest):
     ) -> Prediction:
         good = super()._predicted(logits, diagnostics, probs)
         label = (good.label + 1) % self.task.n_classes
-        name = self.task.class_names[label]
-        return Prediction(good.logits, good.probs, label, name, diagnostics)
+        return Prediction(good.logits, good.probs, label, self.task.class_names[label], diagnostics)
 
 
 class ForgetsToReset(spoiled("Counting", _counted)):  # type: ignore[misc]
     """Goes on counting after reset."""
 
     def reset(self) -> None:
-        """Keep the count of before."""
         count = vars(self).get("count", 0)
         super().reset()
         self.count = count
@@ -123,7 +154,6 @@ class ForgetsCorrections(Answering):
     spoil = lambda self, logits: logits * (1.0 + 1e-9 * self.count)  # noqa: E731
 
     def correct(self, sample: Sample, label: int) -> None:
-        """Count one more."""
         self.count += 1
         super().correct(sample, label)
 
@@ -134,16 +164,14 @@ class DividesByCorrections(Answering):
     spoil = lambda self, logits: logits * vars(self).get("weight", 1.0)  # noqa: E731
 
     def correct(self, sample: Sample, label: int) -> None:
-        """From now on the weight is no number."""
         super().correct(sample, label)
         self.weight = float("nan")
 
 
 class RefusesCorrections(Nearest):
-    """Learns from images, and yet cannot be corrected."""
+    """Learns from images, and yet cannot be corrected, in a sentence that does not say why."""
 
     def correct(self, sample: Sample, label: int) -> None:
-        """The sentence does not say that the method does not learn."""
         raise InputError("Not today: come back tomorrow.")
 
 
@@ -153,7 +181,6 @@ class NotPicklable(Nearest):
     _not_saved = Nearest._not_saved | {"_scale"}
 
     def reset(self) -> None:
-        """Keep it from the start."""
         super().reset()
         self._scale = lambda logits: logits
 
@@ -164,7 +191,6 @@ class IgnoresClassChanges(Answering):
     spoil = lambda self, logits: logits + self.bias  # noqa: E731
 
     def reset(self) -> None:
-        """One number per class."""
         super().reset()
         self.bias = 0.0 * self.task.text_features[:, 0]
 
@@ -173,7 +199,6 @@ class RemovesWrongClass(Nearest):
     """Drops the last queue whichever class is removed."""
 
     def remove_class(self, index: int) -> None:
-        """The queues of the classes behind are one off."""
         super().remove_class(self.task.n_classes)
 
     def _answer(self, feature: Array, facts: Diagnostics) -> Prediction:
@@ -185,33 +210,17 @@ class RemovesWrongClass(Nearest):
 class RemembersFirstTask(Answering):
     """Puts classes that were added later, even before the first sample, at a disadvantage."""
 
+    spoil = lambda self, z: z + 0.1 * (self.n_first - self.task.n_classes) * z**2  # noqa: E731
+
     def reset(self) -> None:
-        """Note how many classes there are."""
         super().reset()
         self.n_first = self.task.n_classes
-
-    def _answer(self, feature: Array, facts: Diagnostics) -> Prediction:
-        z = super()._answer(feature, facts).logits
-        return self._predicted(z + 0.1 * (self.n_first - self.task.n_classes) * z**2, facts)
-
-
-class DiffersOnTorch(Answering):
-    """Rounds differently on torch."""
-
-    spoil = lambda self, z: z if isinstance(z, np.ndarray) else z * (1.0 + 1e-6)  # noqa: E731
-
-
-class FailsInSingle(Answering):
-    """Makes the largest logit the smallest in single precision."""
-
-    spoil = lambda self, z: z if z.dtype in (np.float64,) else -z  # noqa: E731
 
 
 class LearnsFromAnswering(Nearest):
     """Takes every question for a step."""
 
     def answer(self, sample: Sample) -> Prediction:
-        """The image is cached."""
         return self.step(sample)
 
 
@@ -219,40 +228,21 @@ class LosesOnFinishing(Nearest):
     """Draws its second pass at random."""
 
     def finish(self, samples: Iterable[Sample]) -> None:
-        """Another cache each time."""
         noise = np.random.default_rng().standard_normal(self.cache.features.shape)
         self.cache.features = self.cache.features + 1e-3 * noise
 
 
-class NoHelp(Nearest):
-    """Has an option without help."""
-
-    @dataclass(frozen=True)
-    class Config(Nearest.Config):
-        """One option without a word."""
-
-        depth: int = 3
+def configured(name: str, option_of: tuple[Any, ...], frozen: bool = True) -> type[Nearest]:
+    """Nearest with one more option, in a Config that may be changed unless it is ``frozen``."""
+    known = [] if frozen else [(f.name, f.type, f) for f in fields(Nearest.Config)]
+    bases = (Nearest.Config,) if frozen else ()
+    config = make_dataclass("Config", [*known, option_of], bases=bases, frozen=frozen)
+    return type(name, (Nearest,), {"__doc__": name, "Config": config})
 
 
-class Thawed(Nearest):
-    """Has a configuration that can be changed."""
-
-    @dataclass
-    class Config:
-        """Not frozen."""
-
-        weight: float = option(2.0, "weight of the cached images")
-        queue_size: int = option(4, "slots per queue", at_least=1)
-
-
-class ListOption(Nearest):
-    """Has an option that cannot be written on a command line."""
-
-    @dataclass(frozen=True)
-    class Config(Nearest.Config):
-        """A tuple."""
-
-        layers: tuple[int, ...] = option((1, 2), "no text can give this")
+NoHelp = configured("NoHelp", ("depth", int, 3))
+Thawed = configured("Thawed", ("depth", int, option(3, "how deep")), frozen=False)
+ListOption = configured("ListOption", ("layers", tuple, option((1, 2), "no text can give this")))
 
 
 def stepping(name: str, change: Callable[[Any], Any]) -> type[Adapter]:
@@ -288,7 +278,6 @@ class CountsBeforeChecking(Adapter):
     """An adapter that counts a sample before it knows that it is good."""
 
     def step(self, views: Array, sample_id: Any = None) -> Prediction:
-        """Counts refused samples too."""
         self.n_steps += 1
         prediction = super().step(views, sample_id)
         self.n_steps -= 1
@@ -299,7 +288,6 @@ class ForgetsBeforeChecking(Adapter):
     """An adapter that starts over for a class before it knows that the class is good."""
 
     def add_class(self, name: str, text_feature: Array) -> None:
-        """Too early."""
         self._method.reset()
         super().add_class(name, text_feature)
 
@@ -308,7 +296,6 @@ class RemovesLastTwo(Adapter):
     """An adapter that forgets a class even when it must stay."""
 
     def remove_class(self, name: str) -> None:
-        """The refusal comes too late."""
         self._method.cache.remove_class(0)  # type: ignore[attr-defined]
         super().remove_class(name)
 
@@ -317,7 +304,6 @@ class BackwardsInBulk(Adapter):
     """An adapter that takes a stream from its end."""
 
     def step_many(self, stream: Array, sample_ids: Any = None) -> Any:
-        """The answers come in the wrong order."""
         return [self.step(views) for views in stream[::-1]]
 
 
@@ -325,6 +311,5 @@ class CountsCorrections(Adapter):
     """An adapter that takes a correction for a sample."""
 
     def correct(self, image: Any, class_name: str, sample_id: Any = None) -> None:
-        """One step more."""
         super().correct(image, class_name, sample_id)
         self.n_steps += 1

@@ -29,13 +29,11 @@ class Dot:
     number: int
 
     def draw(self) -> Image.Image:
-        """The image."""
         image = Image.new("RGB", (12, 10), (self.number * 5 % 256, 90, 200))
         image.putpixel((self.number % 12, self.number % 10), (255, self.number % 256, 0))
         return image
 
     def describe(self) -> str:
-        """What decides how it looks."""
         return f"dot {self.number}"
 
 
@@ -53,12 +51,10 @@ class HashEncoder:
         self.encoded = 0  # images
 
     def encode_images(self, pixels: Pixels) -> Vectors:
-        """Unit features (B, D)."""
         self.encoded += len(pixels)
         return _unit_rows([row.tobytes() for row in pixels])
 
     def encode_texts(self, texts: Sequence[str]) -> Vectors:
-        """Unit features (n, D)."""
         return _unit_rows([text.encode() for text in texts])
 
 
@@ -70,7 +66,6 @@ class StoppedAfter(HashEncoder):
         self.left = images * 3
 
     def encode_images(self, pixels: Pixels) -> Vectors:
-        """Unit features (B, D), until it is enough."""
         self.left -= len(pixels)
         if self.left < 0:
             raise KeyboardInterrupt

@@ -11,36 +11,24 @@ import os
 import shutil
 import signal
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from crg.encoders.base import Vectors
 from crg.encoding import Wording, encode, job
 from crg.images.image_set import ImageSet
-from crg.images.preprocessing import Pixels
 from crg.images.views import Recipe
 from encoding_fakes import HashEncoder, contents, dot_files
 
 _OPERATIONS = ("open", "write", "fsync", "replace", "unlink", "mkdir", "chmod", "close")
 
 
-class SlowEncoder(HashEncoder):
-    """Takes its time, so that it can be caught at work."""
-
-    def encode_images(self, pixels: Pixels) -> Vectors:
-        """Unit features (B, D), a little later."""
-        time.sleep(0.02)
-        return super().encode_images(pixels)
-
-
-def run_job(images: ImageSet, folder: Path, encoder: HashEncoder) -> None:
+def run_job(images: ImageSet, folder: Path) -> None:
     """Encode in blocks of five."""
     with mock.patch.object(job, "images_per_block", lambda views: 5):
         encode(
-            *(images, encoder, Recipe(views=2), folder),
+            *(images, HashEncoder(), Recipe(views=2), folder),
             wording=Wording(cache=None),
             batch=4,
             workers=0,
@@ -74,7 +62,7 @@ def survives(moment: int, images: ImageSet, folder: Path) -> bool:
     if child == 0:
         try:
             kill_at(moment)
-            run_job(images, folder, HashEncoder())
+            run_job(images, folder)
         except BaseException:
             sys.excepthook(*sys.exc_info())
             os._exit(1)
@@ -86,13 +74,13 @@ def survives(moment: int, images: ImageSet, folder: Path) -> bool:
 
 def kill_at_every_moment(images: ImageSet, place: Path) -> int:
     """How many different moments there were; every resumed store is as if nothing had been."""
-    run_job(images, place / "whole", HashEncoder())
+    run_job(images, place / "whole")
     whole, folder = contents(place / "whole"), place / "killed"
     for moment in range(1, 10_000):
         shutil.rmtree(folder, ignore_errors=True)
         if survives(moment, images, folder):
             return moment - 1
-        run_job(images, folder, HashEncoder())
+        run_job(images, folder)
         assert contents(folder) == whole, f"killed at operation {moment}"
     raise AssertionError("the job never ends")
 

@@ -107,9 +107,10 @@ class Page:
         return next(name for name in CLASSES if name != self.cards(".label")[card])
 
     def texts(self, selector: str) -> list[str]:
-        """Texts of visible elements."""
+        """Texts of visible elements, also of cards that are not drawn yet."""
         script = """return [...document.querySelectorAll(arguments[0])]
-          .filter(each => each.checkVisibility()).map(each => each.innerText.trim())"""
+          .filter(each => each.checkVisibility())
+          .map(each => (each.innerText || each.textContent).trim())"""
         return list(self.run(script, selector))
 
     def text(self, selector: str) -> str:

@@ -33,7 +33,6 @@ class Deadly(crg.get_method("tda")):
     n_seen = 0
 
     def step(self, sample):
-        """One more image."""
         self.n_seen += 1
         struck = len(list(Path({folder!r}).glob("struck-*")))
         if self.n_seen == 12 and struck < {times}:

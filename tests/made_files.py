@@ -28,16 +28,12 @@ class Constant(crg.Method):
 
     @dataclass(frozen=True)
     class Config:
-        """What to answer."""
-
         answer: int = crg.option(0, "the class that is predicted", at_least=0)
         seconds: float = crg.option(0.0, "how long a step takes", at_least=0)
 
-    def reset(self):
-        """Nothing is kept."""
+    def reset(self): ...
 
     def step(self, sample):
-        """The answer, whatever the image."""
         time.sleep(self.config.seconds)
         logits = 0.0 * self.task.text_features[:, 0]
         logits[self.config.answer] = 1.0

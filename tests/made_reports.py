@@ -13,7 +13,6 @@ from PIL import Image
 from crg.report import page
 from crg.report.experiment import Experiment, read_experiments
 from crg.results.schema import LABELLED_IMAGES, Setting, Source, Variant
-from crg.streams import Scenario
 from made_results import Book, share
 
 NASTY = "<script>alert(1)</script> 50% | a_b & {c} $d"
@@ -72,7 +71,7 @@ def cold_start() -> Book:
 def noise() -> Book:
     """Injected label noise in three strengths."""
     shares = (0.0, 0.3, 0.6)
-    settings = [Setting(f"q = {q:g}", Scenario(mislabelled=q), q) for q in shares]
+    settings = [Setting(label=f"q = {q:g}", mislabelled=q, x=q) for q in shares]
     book = Book(METHODS, "noise", name="noise", sources=(SHAPES,), settings=settings,
                 x_title="wrong labels, %")  # fmt: skip
     for place in range(3):
@@ -83,7 +82,7 @@ def noise() -> Book:
 
 def streams() -> Book:
     """Two kinds of stream."""
-    settings = [Setting("shuffled"), Setting("by class", Scenario("by_class"))]
+    settings = [Setting(label="shuffled"), Setting("by_class", "by class")]
     book = Book(METHODS, "streams", name="streams", sources=(TEXTURES,), settings=settings)
     for place in (0, 1):
         for label, n in (("zero_shot", 100), ("tda", 110), ("crg", 140 - 60 * place)):

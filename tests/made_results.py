@@ -19,7 +19,7 @@ from crg.streams.orders import shuffled
 Bits = np.ndarray[Any, Any]
 BASE = Variant("zero_shot", "zero_shot")
 PLAIN = Source("toy", dataset="toy", n_samples=200, n_classes=4, n_views=1, model="mini")
-SHUFFLED = Setting("shuffled")
+SHUFFLED = Setting(label="shuffled")
 
 
 def share(n_right: int, n: int = 200, first: int = 0) -> Bits:

@@ -1,7 +1,8 @@
 """The plain form of CRG: recompute everything, torch autograd, an inverse from scratch.
 
-It is written to be obviously right and shares no code with the package. The two agree to
-rounding, which is what the tests that import it prove; the benchmarks measure against it.
+It is written to be obviously right and shares nothing with the package but the names and defaults
+of options. The tests that import it prove that the two agree to rounding; the benchmarks measure
+against it.
 """
 
 from __future__ import annotations
@@ -13,34 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from crg import get_method
+
 torch.set_num_threads(1)  # its tensors are small, and two threads only fight over them
-
-
-@dataclass
-class Options:
-    """The method's options by their paper names; see crg.methods.crg for what they mean."""
-
-    queue_size: int = 12
-    view_share: float = 0.1
-    beta: float = 5.0
-    lambda1: float = 7.0
-    lambda2: float = 0.3
-    xi1: float = 1.0
-    xi2: float = 10.0
-    gamma: float = 2.0
-    lr: float = 5e-4
-    eps: float = 1e-3
-    tau_t: float = 0.1
-    reduction: str = "sum"
-    predict_on: str = "original"
-    text_cache: bool = True
-    positive: bool = True
-    negative: bool = True
-    gaussian: bool = True
-    text_separation: bool = True
-    cache_separation: bool = True
-    residual: bool = True
-    evolve: bool = True
 
 
 @dataclass
@@ -58,7 +34,7 @@ class Oracle:
 
     text: Tensor  # (K, D), unit rows
     scale: float = 100.0
-    options: Options = field(default_factory=Options)
+    options: Any = field(default_factory=get_method("crg").Config)
     invert: Any = torch.linalg.inv
 
     def __post_init__(self) -> None:
@@ -178,11 +154,11 @@ class Oracle:
             if float((self.t - self.reference).norm(dim=1).max()) > 1e-3:
                 self.reference = self.t
 
-    def attraction(self, cosine: Tensor) -> Tensor:
+    def attraction(self, cosine: Tensor) -> Any:
         """A(c)."""
         return self.options.lambda1 * torch.exp(-self.options.beta * (1 - cosine))
 
-    def repulsion(self, cosine: Tensor) -> Tensor:
+    def repulsion(self, cosine: Tensor) -> Any:
         """B(c)."""
         return self.options.lambda2 * torch.exp(self.options.beta * (1 - cosine))
 

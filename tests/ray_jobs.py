@@ -39,7 +39,6 @@ class OnceDeadlyEncoder(HashEncoder):
         self._marker = marker
 
     def encode_images(self, pixels: Pixels) -> Vectors:
-        """Unit features (B, D)."""
         if not self._marker.exists():
             self._marker.touch()
             os.kill(os.getpid(), signal.SIGKILL)

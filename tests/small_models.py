@@ -21,44 +21,18 @@ from crg.images.preprocessing import Pixels, Preprocessing
 
 _TEXT = {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2}
 MODELS: dict[str, dict[str, Any]] = {
-    "small-vit": {
-        "embed_dim": 24,
-        "vision_cfg": {
-            "image_size": 32,
-            "layers": 2,
-            "width": 64,
-            "patch_size": 8,
-            "head_width": 32,
-        },
-        "text_cfg": _TEXT,
-    },
-    "small-resnet": {
-        "embed_dim": 24,
-        "vision_cfg": {"image_size": 64, "layers": [1, 1, 1, 1], "width": 16, "patch_size": None},
-        "text_cfg": _TEXT,
-    },
+    "small-vit": {"embed_dim": 24, "text_cfg": _TEXT, "vision_cfg": {
+        "image_size": 32, "layers": 2, "width": 64, "patch_size": 8, "head_width": 32}},
+    "small-resnet": {"embed_dim": 24, "text_cfg": _TEXT, "vision_cfg": {
+        "image_size": 64, "layers": [1, 1, 1, 1], "width": 16, "patch_size": None}},
     "small-sigmoid": {  # built like SigLIP
-        "embed_dim": 64,
-        "init_logit_bias": -10,
-        "custom_text": True,
-        "vision_cfg": {
-            "image_size": 160,
-            "timm_model_name": "test_vit",
-            "timm_model_pretrained": False,
-            "timm_pool": "map",
-            "timm_proj": "none",
-        },
-        "text_cfg": {
-            **_TEXT,
-            "context_length": 16,
-            "width": 64,
-            "no_causal_mask": True,
-            "proj_bias": True,
-            "pool_type": "last",
-            "tokenizer_kwargs": {"clean": "canonicalize"},
-        },
-    },
-}
+        "embed_dim": 64, "init_logit_bias": -10, "custom_text": True,
+        "vision_cfg": {"image_size": 160, "timm_model_name": "test_vit", "timm_pool": "map",
+                       "timm_model_pretrained": False, "timm_proj": "none"},
+        "text_cfg": {**_TEXT, "context_length": 16, "width": 64, "no_causal_mask": True,
+                     "proj_bias": True, "pool_type": "last",
+                     "tokenizer_kwargs": {"clean": "canonicalize"}}},
+}  # fmt: skip
 
 
 def open_clip() -> Any:

@@ -43,18 +43,14 @@ def _reasons(outline: Outline, label: str) -> list[str]:
 
 
 def test_every_row_has_a_cell_for_every_order(tmp_path: Path) -> None:
-    """Zero-shot is among the rows, every cell has a key, and every key a run."""
+    """Zero-shot is among the rows, every cell has a key, every key a run, and data has facts."""
+    save_raw(_data(tmp_path) / "dtd.npz", text_kind="simulated")
     made = planned(tmp_path)
     assert [row.label for row in made.outline.rows] == ["zero_shot", "tda", "crg"]
     assert Counter(cell.seed for cell in made.outline.cells) == dict.fromkeys(range(5), 3)
     assert {cell.key for cell in made.outline.cells} == {each.key for each in made.specs}
     assert decode(encode(made.outline)) == made.outline
-
-
-def test_a_source_describes_its_data(tmp_path: Path) -> None:
-    """Numbers of images, classes and views, the digest, and where text features come from."""
-    save_raw(_data(tmp_path) / "dtd.npz", text_kind="simulated")
-    [source] = planned(tmp_path).outline.sources
+    [source] = made.outline.sources
     assert (source.name, source.dataset, source.text_kind) == ("dtd", "dtd", "simulated")
     assert (source.n_samples, source.n_classes, source.n_views) == (12, 3, 1)
     assert len(source.sha256) == 64 and source.missing is None
@@ -129,28 +125,16 @@ def test_luck_in_training_is_part_of_the_spread(tmp_path: Path) -> None:
     assert [(spec.seed, spec.given["seed"]) for spec in same_luck] == [(0, 3)]
 
 
-@pytest.mark.parametrize(
-    "line",
-    ['preset = "published"', "per_dataset = { dtd = { positive_size = 9 } }", "tuned = true"],
-)
-def test_options_that_labels_had_a_part_in_are_marked(line: str, tmp_path: Path) -> None:
-    """A preset, a setting for one dataset and a row that says so are tuned; others are not."""
-    outline = planned(tmp_path, f'[[row]]\nmethod = "tda"\n{line}\n{FILES}').outline
-    assert [row.tuned for row in outline.rows] == [False, True]
-
-
-def test_presets_and_options_for_one_dataset_hold_there_only(tmp_path: Path) -> None:
-    """The file called dtd has a published preset; on others the row has its own options."""
+def test_presets_hold_for_their_dataset_and_are_marked(tmp_path: Path) -> None:
+    """The file called dtd has a published preset; rows of presets, or that say so, are tuned."""
     _data(tmp_path, "dtd", "mine")
     made = planned(tmp_path, f'[[row]]\nmethod = "tda"\npreset = "published"\n{FILES}')
     assert _reasons(made.outline, "tda") == ["There is no published preset of tda for mine."]
     [options] = {tuple(each.given.items()) for each in made.specs if each.method == "tda"}
     assert dict(options) == {"positive_weight": 2.0, "positive_sharpness": 3.0}
-    row = '[[row]]\nmethod = "tda"\noptions = { positive_size = 2 }\n'
-    row += "per_dataset = { dtd = { positive_size = 9 } }\n"
-    made = planned(tmp_path, row + FILES)
-    used = {Path(each.data.path).stem: each.given for each in made.specs if each.given}
-    assert used == {"dtd": {"positive_size": 9}, "mine": {"positive_size": 2}}
+    other = planned(tmp_path, f'[[row]]\nmethod = "tda"\ntuned = true\n{FILES}')
+    for outline in (made.outline, other.outline):
+        assert [row.tuned for row in outline.rows] == [False, True]
 
 
 def test_domains_run_on_sequences_and_all_else_on_single_sources(tmp_path: Path) -> None:
@@ -166,21 +150,15 @@ def test_domains_run_on_sequences_and_all_else_on_single_sources(tmp_path: Path)
 
 
 def test_equal_cells_are_one_run(tmp_path: Path) -> None:
-    """Two rows of the same options share their runs; settings that differ do not."""
+    """Rows of the same options share their runs; settings do not. Memory is measured once."""
     rows = '[[row]]\nmethod = "crg"\n[[row]]\nlabel = "M = 12"\nmethod = "crg"\n'
     rows += "options = { queue_size = 12 }\n"
     assert len(planned(tmp_path, rows + FILES).specs) == 10
     settings = "".join(f'[[setting]]\nlabel = "{q}"\nmislabelled = {q}\n' for q in (0.0, 0.5))
-    assert len(planned(tmp_path, rows + settings + FILES).specs) == 20
-
-
-def test_memory_is_measured_once_per_row_and_source(tmp_path: Path) -> None:
-    """In the first order of the first setting, if the file asks for it."""
-    settings = '[[setting]]\n[[setting]]\norder = "by_class"\n'
-    made = planned(tmp_path, "memory = true\n" + ROWS + settings + FILES)
-    measured = [each for each in made.specs if each.memory]
-    assert len(measured) == 3 and {spec.seed for spec in measured} == {0}
-    assert {spec.scenario.order for spec in measured} == {"shuffled"}
+    made = planned(tmp_path, "memory = true\n" + rows + settings + FILES)
+    assert len(made.specs) == 20
+    measured = [(each.method, each.seed) for each in made.specs if each.memory]
+    assert measured == [("zero_shot", 0), ("crg", 0)]  # of the first order and setting
 
 
 def test_shapes_are_rendered_once(tmp_path: Path) -> None:

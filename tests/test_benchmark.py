@@ -41,7 +41,7 @@ def record() -> dict[str, Any]:
 
 
 def test_every_row_is_there(record: dict[str, Any]) -> None:
-    """Goals, contenders, ratios and shares."""
+    """All rows are there, all forms of CRG agree, and queues are full on warm streams."""
     text = report.tables(record)
     for name in report.STEP_ROWS:
         assert f"| {name} |" in text
@@ -51,17 +51,9 @@ def test_every_row_is_there(record: dict[str, Any]) -> None:
                   "anchored / CRG without numba, at most"):  # fmt: skip
         assert words in text
     assert "nan" not in text.lower()
-
-
-def test_contenders_agree(record: dict[str, Any]) -> None:
-    """All forms of CRG give the same logits from the same state."""
     for case in record["cases"]["1"]:
         assert set(case["agreement"]) == {c.PLAIN, c.TORCH, c.ORACLE}
         assert max(case["agreement"].values()) < report.AGREEMENT
-
-
-def test_streams_are_warm(record: dict[str, Any]) -> None:
-    """Queues are full, and images replace entries and evolve the text."""
     queues = warm_adapter("crg", make_scene(SIZES[0], 20)).cache
     assert all(len(queue) == 12 and np.isfinite(queue[-1].entropy) for queue in queues.values())
     for case in record["cases"]["1"]:

@@ -55,8 +55,10 @@ def images(tmp_path: Path) -> Path:
     return tmp_path / "images"
 
 
-def test_the_answers_are_those_of_the_text_encoder(file: Path, images: Path) -> None:
-    """With the features that the text encoder would give, a classifier answers the same."""
+def test_the_answers_are_those_of_the_text_encoder(
+    file: Path, images: Path, tmp_path: Path
+) -> None:
+    """A classifier answers the same; names choose among the file's, others are another encoder."""
     whole = Classifier("mini", NAMES)
     parts = Classifier(_ImagesOnly(), text_features=file)
     assert parts.task.class_names == NAMES
@@ -65,13 +67,11 @@ def test_the_answers_are_those_of_the_text_encoder(file: Path, images: Path) -> 
         ours, theirs = parts.predict(path), whole.predict(path)
         assert ours.label == theirs.label
         assert ours.probability == pytest.approx(theirs.probability, abs=1e-5)
-
-
-def test_some_of_the_classes_in_any_order(file: Path) -> None:
-    """Class names choose among those of the file; templates do not matter."""
     chosen = Classifier(_ImagesOnly(), NAMES[::-2], text_features=file, templates=["a {}"])
-    every = Classifier(_ImagesOnly(), text_features=file)
-    assert np.allclose(chosen.task.text_features, every.task.text_features[[2, 0], :])
+    assert np.allclose(chosen.task.text_features, parts.task.text_features[[2, 0], :])
+    other = _write(tmp_path / "other.npz", class_names=np.array(NAMES[::-1]))
+    prints = {load_with_classes("mini", each).fingerprint for each in (file, other, None)}
+    assert len(prints) == 3
 
 
 def test_names_match_whatever_their_spelling(file: Path, tmp_path: Path) -> None:
@@ -104,13 +104,6 @@ def test_the_service_takes_the_classes_of_the_file(file: Path, images: Path) -> 
             assert answer["label"] in ("Blue_Square", *NAMES)
         refused(browser.post("/v1/sessions", json={"classes": ["cat", "dog"]}), 422, "no class")
         assert answer["step"] == 2
-
-
-def test_the_fingerprint_is_of_the_features_too(file: Path, tmp_path: Path) -> None:
-    """Other features make another encoder, so that nothing is mixed up in a store."""
-    other = _write(tmp_path / "other.npz", class_names=np.array(NAMES[::-1]))
-    prints = {load_with_classes("mini", each).fingerprint for each in (file, other, None)}
-    assert len(prints) == 3
 
 
 def test_predict_takes_names_from_the_file(file: Path, images: Path, tmp_path: Path) -> None:

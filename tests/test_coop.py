@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,6 @@ from crg.parts import context
 from crg.parts.context import (
     TrainingPlan,
     batches,
-    cross_entropy,
     learn_context,
     learning_rates,
     starting_context,
@@ -38,10 +36,9 @@ CHECKS: list[Check] = [
     answers.reset_returns_to_the_start,
     state.saved_state_continues,
     state.order_of_classes_does_not_matter,
-    state.class_added_at_once_counts_as_given,
-    state.class_removed_at_once_counts_as_never_given,
+    state.classes_changed_at_once_count_as_given,
     state.classes_may_come_and_go,
-    answers.torch_classes_may_come_and_go,
+    answers.torch_agrees_with_numpy,
 ]
 
 
@@ -114,7 +111,7 @@ def test_logits_are_those_of_the_learnt_prompt() -> None:
 @pytest.fixture
 def trainings(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The plan of each training from now on."""
-    context.forget()
+    context._learnt.clear()
     done: list[Any] = []
     real = context.descend
 
@@ -133,7 +130,7 @@ def test_training_waits_for_the_first_image(tmp_path: Path, trainings: list[Any]
     assert trainings == []
     before = logits_of(adapter, stream)
     adapter.save(tmp_path / "state")
-    context.forget()
+    context._learnt.clear()
     adapter.reset()
     adapter.step(stream[0])
     resources = {TEXT_ENCODER: task.resources[TEXT_ENCODER]}
@@ -176,16 +173,6 @@ def test_shots_limit_what_is_learnt_from() -> None:
     assert not np.array_equal(one, logits_of(crg.create("coop", task, epochs=9), stream))
 
 
-def test_removed_images_are_reported() -> None:
-    """If all classes with images are removed before training, the first step says so."""
-    task = check_task(n_classes=8)
-    adapter = crg.create("coop", task, epochs=2)
-    for k in range(5):
-        adapter.remove_class(f"class {k}")
-    with refused_in_one_sentence("labelled images"):
-        adapter.step(make_stream(task, 1)[0])
-
-
 def test_what_does_not_fit_is_refused_before_any_work() -> None:
     """No labelled images, no words, another width and too long a context are refused at once."""
     with refused_in_one_sentence("labelled images"):
@@ -198,6 +185,12 @@ def test_what_does_not_fit_is_refused_before_any_work() -> None:
         crg.create("coop", narrow.with_resources({FEW: few}))
     with refused_in_one_sentence("no room"):
         crg.create("coop", night_task(), context_length=24)
+    task = check_task(n_classes=8)
+    adapter = crg.create("coop", task, epochs=2)
+    for k in range(5):  # which are all that have labelled images
+        adapter.remove_class(f"class {k}")
+    with refused_in_one_sentence("labelled images"):
+        adapter.step(make_stream(task, 1)[0])
 
 
 def problem(n: int = 12) -> tuple[Callable[[Any], Any], Any, Any, list[int]]:
@@ -245,22 +238,6 @@ def test_training_is_plain_sgd() -> None:
         moved = moved - lr * speed
     learnt = learn_context(encode, start, images, labels, 20.0, TrainingPlan(4, lr=0.05))
     np.testing.assert_allclose(learnt, moved, rtol=1e-10)
-    eye = torch.eye(2, dtype=torch.float64)
-    loss = float(cross_entropy(eye, eye[:1], torch.tensor([0]), 3.0))
-    assert loss == pytest.approx(math.log1p(math.exp(-3.0)), rel=1e-12)
-
-
-def test_loss_falls() -> None:
-    """On mini's text encoder the loss of one image per class falls with the epochs."""
-    encoder, labels = Mini().promptable(), [0, 1, 2]
-    encode = partial(prompt_features, encoder, endings=NAMES)
-    targets = encoder.encode(encoder.context_of("itap of a large"), NAMES).detach()
-    start = torch.tensor(starting_context(encoder, (), "", 16, 0))
-    losses = []
-    for epochs in (1, 6, 12):
-        learnt = learn_context(encode, start, targets, labels, 19.0, TrainingPlan(epochs, 0.05))
-        losses.append(float(cross_entropy(encode(learnt), targets, torch.tensor(labels), 19.0)))
-    assert losses == sorted(losses, reverse=True) and losses[-1] < 0.9 * losses[0]
 
 
 def test_training_depends_on_its_seed_alone() -> None:
@@ -268,7 +245,7 @@ def test_training_depends_on_its_seed_alone() -> None:
     encode, start, images, labels = problem(40)
 
     def trained(seed: int) -> Any:
-        context.forget()
+        context._learnt.clear()
         plan = TrainingPlan(epochs=3, lr=0.05, batch=8, seed=seed)
         return learn_context(encode, start, images, labels, 20.0, plan)
 

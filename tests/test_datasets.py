@@ -17,13 +17,8 @@ from made_datasets import put, put_all
 from sentences import check_refused
 
 IMAGENET = (
-    "itap of a {}.",
-    "a bad photo of the {}.",
-    "a origami {}.",
-    "a photo of the large {}.",
-    "a {} in a video game.",
-    "art of the {}.",
-    "a photo of the small {}.",
+    *("itap of a {}.", "a bad photo of the {}.", "a origami {}.", "a photo of the large {}."),
+    *("a {} in a video game.", "art of the {}.", "a photo of the small {}."),
 )
 PAPER = {  # classes, test images, whether 2,000 are drawn, templates
     "Caltech101": (100, 2465, False, ("a photo of a {}.",)),
@@ -43,15 +38,11 @@ PAPER = {  # classes, test images, whether 2,000 are drawn, templates
 
 
 def test_the_catalogue_is_that_of_the_paper() -> None:
-    """Thirteen datasets with the paper's numbers and templates, word for word."""
+    """Thirteen datasets with the paper's numbers and templates; published hashes are our draws."""
     entries = catalogue().values()
     found = {e.title: (e.classes, e.test, e.sampled, e.templates) for e in entries}
     assert found == PAPER
     assert list(found) == list(PAPER)
-
-
-def test_the_catalogue_is_consistent() -> None:
-    """Class names are distinct and as many as said; published hashes are those of our draws."""
     for entry in catalogue().values():
         assert len(set(entry.class_names)) == len(entry.class_names)
         assert len(entry.class_names) in (0, entry.classes)
@@ -175,11 +166,9 @@ def test_a_table_without_labels_and_with_a_root(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("", "no column path"),
-        ("file,label\n1.jpg,a\n", "no column path"),
+        *((start, "no column path") for start in ("", "file,label\n1.jpg,a\n")),
         ("path,label\n", "lists no images"),
-        ("path,label\n1.jpg,\n", "no label in line 2"),
-        ("path,label\n1.jpg\n", "no label in line 2"),
+        *((f"path,label\n1.jpg{end}\n", "no label in line 2") for end in (",", "")),
         ("path,label\n,a\n", "no path in line 2"),
         ("path,label\n1.jpg,a\n2.jpg,a\n./1.jpg,b\n", "1.jpg in line 2 and again in line 4"),
         ("path,label\n1.jpg,a\nx.jpg,a\n", "an image that does not exist (first x.jpg in line 3)"),

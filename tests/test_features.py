@@ -43,55 +43,35 @@ def test_reads_what_a_stranger_wrote_with_savez(tmp_path: Path) -> None:
     assert (features.n_views, features.views(3).shape) == (1, (1, 8))
 
 
-@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_writing_and_reading_gives_the_same(tmp_path: Path, suffix: str, dtype: type) -> None:
-    """Both formats give back every value in the precision it was stored in."""
-    raw = raw_values()
-    task = Task(raw["class_names"], raw["text_features"])
-    features = Features(
-        raw["image_features"].astype(dtype),
-        task,
-        labels=raw["labels"],
-        ids=tuple(f"image {i}" for i in range(12)),
-        few_features=raw["image_features"][:3],
-        few_labels=np.array([0, 1, 2]),
-    )
-    path = tmp_path / f"a{suffix}"
-    write_features(path, features)
-    again = read_features(path)
-    assert again.image_features.dtype == dtype
-    np.testing.assert_array_equal(again.image_features, features.image_features)
-    np.testing.assert_allclose(again.task.text_features, task.text_features, rtol=1e-6)
-    assert again.task.class_names == task.class_names
-    assert again.ids == features.ids
-    assert again.few_labels is not None and again.labels is not None
-    np.testing.assert_array_equal(again.labels, raw["labels"])
-    np.testing.assert_array_equal(again.few_labels, [0, 1, 2])
-    computed_in = np.float64 if dtype is np.float64 else np.float32
-    assert again.views(0).dtype == again.task.text_features.dtype == computed_in
-
-
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     n=st.integers(1, 6),
     v=st.integers(1, 3),
     names=st.lists(st.text("aé字 ,=\"'").filter(str.strip), min_size=2, max_size=4, unique=True),
     suffix=st.sampled_from([".npz", ".safetensors"]),
+    dtype=st.sampled_from([np.float16, np.float32, np.float64]),
 )
-def test_any_names_and_shapes_survive(
-    tmp_path_factory: pytest.TempPathFactory, n: int, v: int, names: list[str], suffix: str
+def test_writing_and_reading_gives_the_same(
+    tmp_path_factory: Any, n: int, v: int, names: list[str], suffix: str, dtype: Any
 ) -> None:
-    """Whatever the class names and the number of views, reading gives what was written."""
+    """Both formats give back every value in the precision it was stored in, whatever the names."""
     rng = np.random.default_rng(n)
-    task = Task(tuple(names), rng.standard_normal((len(names), 5)))
-    images = rng.standard_normal((n, v, 5)).astype(np.float32)
+    task = Task(tuple(names), rng.standard_normal((len(names), 5)).astype(np.float32))
+    images, labels = rng.standard_normal((n, v, 5)).astype(dtype), np.arange(n) % len(names)
+    few: dict[str, Any] = {"few_features": images[:, 0], "few_labels": labels}
+    ids = tuple(f"image {i}" for i in range(n))
     path = tmp_path_factory.mktemp("any") / f"a{suffix}"
-    write_features(path, Features(images, task))
+    write_features(path, Features(images, task, labels=labels, ids=ids, **few))
     again = read_features(path)
-    assert again.task.class_names == tuple(names)
+    assert (again.task.class_names, again.ids) == (tuple(names), ids)
     assert (len(again), again.n_views, again.views(0).shape) == (n, v, (v, 5))
+    assert again.image_features.dtype == dtype
     np.testing.assert_array_equal(again.image_features, images)
+    np.testing.assert_allclose(again.task.text_features, task.text_features, rtol=1e-6)
+    for kept in (again.labels, again.few_labels):
+        np.testing.assert_array_equal(kept, labels)
+    computed_in = np.float64 if dtype is np.float64 else np.float32
+    assert again.views(0).dtype == again.task.text_features.dtype == computed_in
 
 
 def test_names_and_scales_may_be_stored_in_several_ways(tmp_path: Path) -> None:
@@ -125,12 +105,7 @@ _VIEWS[7, 1] = 0.0
         ({"class_names": np.array(["a", "b"])}, ["2 class names", "3 text features"]),
         ({"class_names": np.array(["a", "b", "b"])}, ["'b'", "more than once"]),
         ({"class_names": np.arange(3)}, ["class_names", "strings"]),
-        (
-            {"class_names": np.array(["a"]), "text_features": np.ones((1, 8), np.float32)},
-            ["at least two"],
-        ),
         ({"labels": np.arange(12)}, ["Row 3 of labels is 3", "0 to 2"]),
-        ({"labels": -np.ones(12, int)}, ["Row 0 of labels is -1"]),
         ({"labels": np.arange(4)}, ["labels has shape (4,)", "12 images"]),
         ({"labels": np.zeros(12)}, ["labels holds float64", "whole numbers"]),
         ({"image_features": _NAN}, ["Row 4 of image_features", "NaN"]),
@@ -146,10 +121,8 @@ _VIEWS[7, 1] = 0.0
         ({"logit_scale": np.float32(-1)}, ["logit_scale is -1.0", "positive"]),
         ({"logit_scale": np.ones(2)}, ["logit_scale is not one number"]),
         ({"ids": np.array(["a"] * 12)}, ["The id 'a'", "more than once"]),
-        ({"ids": np.arange(3)}, ["ids has shape (3,)"]),
         ({"ids": np.zeros(12)}, ["ids holds float64"]),
-        ({"text_kind": np.array(3)}, ["text_kind"]),
-        ({"text_kind": np.array(["a", "b"])}, ["text_kind"]),
+        *(({"text_kind": np.array(odd)}, ["text_kind"]) for odd in (3, ["a", "b"])),
         ({"few_features": np.ones((2, 8), np.float32)}, ["belong together"]),
         (
             {"few_features": np.ones((2, 8), np.float32), "few_labels": np.array([0, 9])},
@@ -178,10 +151,20 @@ def test_bad_values_are_refused_in_one_sentence(
 def test_other_files_are_refused(
     tmp_path: Path, name: str, content: bytes | None, words: str
 ) -> None:
-    """Missing, empty, misnamed and foreign files each have their own sentence."""
+    """Missing, empty, misnamed and foreign files have a sentence each, and no pickle is run."""
     if content is not None:
         (tmp_path / name).write_bytes(content)
     _refused(tmp_path / name, words)
+    tensors = {key: raw_values()[key] for key in ("image_features", "text_features")}
+    save_file(tensors, tmp_path / "a.safetensors", {"class_names": "cat dog"})
+    _refused(tmp_path / "a.safetensors", "json.dumps")
+
+    class Bomb:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return (Path.touch, (tmp_path / "ran",))
+
+    _refused(save_raw(tmp_path / "inside.npz", labels=np.array([Bomb()] * 12, dtype=object)))
+    assert not (tmp_path / "ran").exists()
 
 
 @settings(max_examples=25, deadline=None)
@@ -196,29 +179,6 @@ def test_a_truncated_file_is_refused_wherever_it_was_cut(
     content = whole.read_bytes()
     cut.write_bytes(content[: max(3, int(share * len(content)))])
     _refused(cut, "truncated or damaged")
-
-
-def test_damage_inside_a_file_is_refused(tmp_path: Path) -> None:
-    """Flipped bytes in an archive are noticed by its checksum, metadata must be JSON."""
-    path = save_raw(tmp_path / "a.npz")
-    content = bytearray(path.read_bytes())
-    content[200:220] = bytes(20)
-    path.write_bytes(content)
-    _refused(path, "truncated or damaged")
-    tensors = {key: raw_values()[key] for key in ("image_features", "text_features")}
-    save_file(tensors, tmp_path / "a.safetensors", {"class_names": "cat dog"})
-    _refused(tmp_path / "a.safetensors", "json.dumps")
-
-
-def test_a_pickle_is_never_run(tmp_path: Path) -> None:
-    """A pickle inside an archive does not get to run code."""
-
-    class Bomb:
-        def __reduce__(self) -> tuple[Any, ...]:
-            return (Path.touch, (tmp_path / "ran",))
-
-    _refused(save_raw(tmp_path / "inside.npz", labels=np.array([Bomb()] * 12, dtype=object)))
-    assert not (tmp_path / "ran").exists()
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
@@ -253,25 +213,21 @@ def part(names: str, n: int = 6, seed: int = 0, views: int | None = None, **more
 
 
 def test_images_follow_each_other_over_all_classes() -> None:
-    """Rows keep their order, labels their class, and shared classes the first file's text."""
-    first, second = part("abc"), part("cbd", n=4, seed=1)
-    whole = joined([first, second])
+    """Rows keep order and label, shared classes the first text; ids of two files stay apart."""
+    few: dict[str, Any] = {"few_features": np.eye(2, 8), "few_labels": np.array([0, 1])}
+    names = tuple(f"photo {i}" for i in range(4))
+    first, second = part("abc", n=4, ids=names, **few), part("cbd", n=4, seed=1, ids=names, **few)
+    whole = joined([first, second, part("ab", n=2)])
     assert whole.task.class_names == ("a", "b", "c", "d")
-    np.testing.assert_array_equal(whole.image_features[:6], first.image_features)
-    np.testing.assert_array_equal(whole.image_features[6:], second.image_features)
-    assert whole.labels is not None
-    assert whole.labels.tolist() == [0, 1, 2, 0, 1, 2, 2, 1, 3, 2]
+    np.testing.assert_array_equal(whole.image_features[:4], first.image_features)
+    np.testing.assert_array_equal(whole.image_features[4:8], second.image_features)
+    assert whole.labels is not None and whole.labels.tolist() == [0, 1, 2, 0, 2, 1, 3, 2, 0, 1]
     np.testing.assert_array_equal(whole.task.text_features[:3], first.task.text_features)
     np.testing.assert_array_equal(whole.task.text_features[3], second.task.text_features[2])
-
-
-def test_ids_are_distinct() -> None:
-    """Two images of one name, or of one row, in two files stay two."""
-    names = tuple(f"photo {i}" for i in range(6))
-    whole = joined([part("ab", ids=names), part("ab", ids=names), part("ab")])
-    assert len(set(whole.sample_ids)) == 18
-    assert whole.sample_ids[6] == "1/photo 0" and whole.sample_ids[12] == "2/1"
-    assert whole.domains is not None and whole.domains.tolist() == [0] * 6 + [1] * 6 + [2] * 6
+    assert len(set(whole.sample_ids)) == 10
+    assert whole.sample_ids[4] == "1/photo 0" and whole.sample_ids[8] == "2/1"
+    assert whole.domains is not None and whole.domains.tolist() == [0] * 4 + [1] * 4 + [2] * 2
+    assert whole.task.resources[FEW].labels == (0, 1, 2, 1)
 
 
 def test_views_are_cut_to_the_fewest() -> None:
@@ -286,13 +242,6 @@ def test_views_are_cut_to_the_fewest() -> None:
     flat = joined([first, part("ab")])
     assert flat.image_features.shape == (12, 8)
     np.testing.assert_array_equal(flat.image_features[:6], first.image_features[:, 0])
-
-
-def test_labelled_images_are_joined() -> None:
-    """Those of all files that have some, in the numbers of the joined classes."""
-    few: dict[str, Any] = {"few_features": np.eye(2, 8), "few_labels": np.array([0, 1])}
-    whole = joined([part("ab", **few), part("cd"), part("cb", **few)])
-    assert whole.task.resources[FEW].labels == (0, 1, 2, 1)
 
 
 def test_where_it_comes_from_is_reported() -> None:

@@ -1,28 +1,57 @@
-"""Stores whose last views were generated; crops in other light stand in for a diffusion model."""
+"""Folders of generated variations, the example that fills one, and stores of such views."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import runpy
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from PIL import Image, ImageEnhance
 
 from crg.cli import main
 from crg.encoding.variations import Variations
 from crg.features.files import read_features, write_features
 from crg.features.store import read_header
+from crg.images.image_set import ImageSet
+from crg.images.reading import read_image
 from crg.images.views import Recipe, make_views
 from crg.shapes import shape_images
-from encoding_fakes import HashEncoder, dots, is_as_in_one_go, run, small_blocks, stop_after
-from made_variations import make_variations
+from encoding_fakes import (
+    HashEncoder,
+    dot_files,
+    dots,
+    is_as_in_one_go,
+    run,
+    small_blocks,
+    stop_after,
+)
 from sentences import refused_in_one_sentence
 
 __all__ = ["small_blocks"]  # a fixture
 pytestmark = pytest.mark.usefixtures("small_blocks")
+
+
+def _variation(image: Image.Image, number: int) -> Image.Image:
+    """One of them: the larger its number, the smaller the part and the stronger the light."""
+    margin = min(image.size) * (number + 1) // 20
+    part = image.crop((margin, margin, image.width - margin, image.height - margin))
+    return ImageEnhance.Brightness(part).enhance(0.9 + 0.1 * number)
+
+
+def make_variations(images: ImageSet, folder: Path, count: int, first: int = 0) -> Path:
+    """A folder of ``count`` variations for each image."""
+    for name, source in zip(images.ids, images.sources, strict=True):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for number in range(first, first + count):
+            _variation(read_image(source), number).save(folder / name / f"{number:04d}.png")
+    return folder
 
 
 @pytest.fixture
@@ -127,3 +156,85 @@ def test_from_images_to_difftpt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def _crg(*words: str) -> str:
     return CliRunner().invoke(main, list(words)).output
+
+
+SCRIPT = Path(__file__).parents[1] / "examples" / "generate.py"
+
+
+class Pipeline:
+    """Stands in for the diffusion pipeline: a colour drawn from the given noise."""
+
+    made = 0
+
+    @classmethod
+    def from_pretrained(cls, weights: str) -> Pipeline:
+        """A pipeline, from any folder."""
+        return cls()
+
+    def to(self, device: str) -> Pipeline:
+        """The pipeline itself."""
+        return self
+
+    def __call__(self, image: Image.Image, generator: Any, **options: Any) -> Any:
+        """One image."""
+        Pipeline.made += 1
+        colour = tuple(generator.initial_seed() >> shift & 255 for shift in (0, 8, 16))
+        return SimpleNamespace(images=[Image.new("RGB", image.size, colour)])
+
+
+def test_the_example_fills_one_folder_per_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each image gets different variations, and a second run makes only the missing ones."""
+    pytest.importorskip("torch")
+    monkeypatch.setitem(
+        sys.modules,
+        "diffusers",
+        SimpleNamespace(StableDiffusionImageVariationPipeline=Pipeline),
+    )
+    for name in ("cat", "dog"):
+        (tmp_path / "photos").mkdir(exist_ok=True)
+        dot_files(tmp_path / "photos" / name, 2)
+    out = tmp_path / "made"
+    words = [str(tmp_path / "photos"), "--weights", "w", "--count", "2", "--out", str(out)]
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), *words])
+    runpy.run_path(str(SCRIPT), run_name="__main__")
+    found = [
+        Variations(out, 2).of(f"{name}/dot 0{k}.png") for name in ("cat", "dog") for k in (0, 1)
+    ]
+    assert len({path.read_bytes() for paths in found for path in paths}) == 8 == Pipeline.made
+    found[0][1].unlink()
+    runpy.run_path(str(SCRIPT), run_name="__main__")
+    assert Pipeline.made == 9 and found[0][1].exists()
+
+
+def test_variations_are_found_with_and_without_the_ending(tmp_path: Path) -> None:
+    """The folder may be named like the file or without its ending; others are not looked at."""
+    for place, names in {"cat/1.jpg": "ba", "cat/2": "dc", "cat/1": "z"}.items():
+        (tmp_path / place).mkdir(parents=True)
+        for name in names:
+            Image.new("RGB", (4, 4)).save(tmp_path / place / f"{name}.png")
+    (tmp_path / "cat/1.jpg/.hidden.png").write_bytes(b"")
+    (tmp_path / "cat/1.jpg/about.txt").write_text("none")
+    found = Variations(tmp_path, 2)
+    assert [path.name for path in found.of("cat/1.jpg")] == ["a.png", "b.png"]
+    assert [path.name for path in found.of("cat/2.png")] == ["c.png", "d.png"]
+    with refused_in_one_sentence("cat/1.gif has 1 variations", "--generated"):
+        found.of("cat/1.gif")
+    for outside in ("../secret.png", "/etc/hostname", ""):
+        with refused_in_one_sentence("leads out of the folder"):
+            found.of(outside)
+    with refused_in_one_sentence("is not a folder"):
+        Variations(tmp_path / "nowhere", 2)
+
+
+def test_the_fingerprint_follows_the_files(tmp_path: Path) -> None:
+    """It changes with the files of these images and their number, and with nothing else."""
+    images = dots(3)
+    folder = make_variations(images, tmp_path / "v", 3)
+    before = Variations(folder, 2).fingerprint(images.ids)
+    (folder / "dot 0" / "0002.png").write_bytes(b"not among the first two")
+    assert Variations(folder, 2).fingerprint(images.ids) == before
+    assert Variations(folder, 3).fingerprint(images.ids) != before
+    (folder / "dot 0" / "0001.png").write_bytes(b"another")
+    assert Variations(folder, 2).fingerprint(images.ids) != before

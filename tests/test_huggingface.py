@@ -12,6 +12,7 @@ from urllib.error import URLError
 import numpy as np
 import pytest
 
+import crg
 from crg.encoders import load_encoder, torch_encoder
 from crg.extras import library
 from crg.images.views import Recipe, make_views
@@ -105,6 +106,25 @@ def _unit(rows: Any) -> Any:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
+def test_a_pipeline_scores_as_that_of_transformers(folders: dict[str, Path]) -> None:
+    """One image and several get the same scores in the same form, where nothing is learnt."""
+    folder, task = folders["clip"], "zero-shot-image-classification"
+    model = transformers.CLIPModel.from_pretrained(folder).eval()
+    words = transformers.AutoTokenizer.from_pretrained(folder)
+    parts = {"model": model, "tokenizer": words, "image_processor": _processor("clip")}
+    theirs = transformers.pipeline(task, **parts)
+    ours: Any = crg.pipeline(task, model=str(folder), device="cpu", adapt=False)
+    images, labels = [some_image(96, 64), some_image(40, 60, seed=1)], ["cat", "a dog", "bee"]
+    for given in (images[0], images):
+        for more in ({}, {"hypothesis_template": "art of a {}."}):
+            scores = [pipe(given, candidate_labels=labels, **more) for pipe in (ours, theirs)]
+            alone, known = (each if given is images else [each] for each in scores)
+            for mine, other in zip(alone, known, strict=True):
+                assert [each["label"] for each in mine] == [each["label"] for each in other]
+                for one, two in zip(mine, other, strict=True):
+                    assert one.keys() == two.keys() and abs(one["score"] - two["score"]) < 1e-5
+
+
 @pytest.mark.parametrize("kind", ["clip", "siglip"])
 def test_features_are_those_of_transformers(folders: dict[str, Path], kind: str) -> None:
     """Images and texts have the features of the library's own processor, tokenizer and model."""
@@ -140,13 +160,6 @@ def test_images_have_the_same_features_alone_and_together(
     check_alone_and_together(load_encoder(f"hf:{folders[kind]}", device="cpu"))
 
 
-def test_old_preprocessor_files_are_read(clip: Path) -> None:
-    """Sizes that are plain numbers, as in OpenAI's published folders, mean the shorter side."""
-    before = load_encoder(f"hf:{clip}").preprocessing
-    _change(clip, "preprocessor_config.json", size=32, crop_size=32)
-    assert load_encoder(f"hf:{clip}").preprocessing == before
-
-
 def _change(folder: Path, name: str, **changes: Any) -> None:
     about = json.loads((folder / name).read_text())
     (folder / name).write_text(json.dumps(about | changes))
@@ -155,17 +168,10 @@ def _change(folder: Path, name: str, **changes: Any) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"resample": 1},
-        {"do_center_crop": False},
-        {"size": {"shortest_edge": 40}},
-        {"size": {"height": 32, "width": 40}},
-        {"do_normalize": False},
-        {"do_rescale": False},
-        {"rescale_factor": 1.0},
-        {"image_mean": [0.5]},
-        {"image_std": [0.5, 0, 0.5]},
-        {"image_std": None},
-        {"size": "large"},
+        *({"size": odd} for odd in ({"shortest_edge": 40}, {"height": 32, "width": 40}, "large")),
+        *({f"do_{step}": False} for step in ("center_crop", "normalize", "rescale")),
+        *({"image_std": odd} for odd in ([0.5, 0, 0.5], None)),
+        *({"resample": 1}, {"rescale_factor": 1.0}, {"image_mean": [0.5]}),
         {"crop_size": {"longest": 5}},
     ],
     ids=str,
@@ -178,8 +184,10 @@ def test_other_ways_to_prepare_images_are_refused(clip: Path, changes: dict[str,
 
 
 def test_the_fingerprint_is_of_the_contents(folders: dict[str, Path], clip: Path) -> None:
-    """A copy has the same fingerprint, other weights or another preparation another one."""
+    """A copy has the same one, another preparation another; plain sizes are the shorter side."""
     first = load_encoder(f"hf:{folders['clip']}").fingerprint
+    assert load_encoder(f"hf:{clip}").fingerprint == first
+    _change(clip, "preprocessor_config.json", size=32, crop_size=32)  # as OpenAI published them
     assert load_encoder(f"hf:{clip}").fingerprint == first
     _change(clip, "preprocessor_config.json", image_mean=[0.1, 0.2, 0.3])
     assert load_encoder(f"hf:{clip}").fingerprint != first

@@ -37,37 +37,22 @@ def _mini() -> Mini:
 
 
 def test_it_is_a_small_encoder() -> None:
-    """Mini has all that the protocol asks for, and takes less than 5 MB of the package."""
+    """Mini has all that the protocol asks for, takes less than 5 MB, and runs without torch."""
     mini: Encoder = _mini()
     assert mini.name == "mini" and 128 <= mini.width <= 256
     assert 1 < mini.logit_scale <= 100.01 and mini.logit_bias == 0
     assert len(mini.fingerprint) == 64 and mini.source
     assert WEIGHTS.stat().st_size < 5_000_000
-
-
-def test_it_runs_without_torch() -> None:
-    """Images and sentences are encoded where torch cannot be imported."""
     command = [sys.executable, "-c", _WITHOUT_TORCH]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "True"]
 
 
-def test_held_out_combinations_are_recognised() -> None:
-    """Zero-shot on clean images of combinations never seen in training is above 85%."""
-    assert _accuracy(None, 1) > 0.85
-
-
 @pytest.mark.parametrize("shift", ["sketch", "night", "noise"])
-def test_shifts_are_harder(shift: str) -> None:
-    """Shifted images are recognised clearly less often, but better than by chance."""
+def test_held_out_combinations_are_recognised(shift: str) -> None:
+    """Of clean images never seen in training over 85%; of shifted ones fewer, but not by chance."""
+    assert _accuracy(None, 1) > 0.85
     assert 0.1 < _accuracy(shift, 5) < _accuracy(None, 1) - 0.1
-
-
-def test_word_order_and_background_do_not_mislead() -> None:
-    """A red star on green is nearer to its own sentence than to one with the colours swapped."""
-    texts = ["a red plain star on a green background", "a green plain star on a red background"]
-    rows = _mini().encode_texts([*texts, "a picture of a red plain star"])
-    assert rows[2] @ rows[0] > rows[2] @ rows[1]
 
 
 def test_unknown_words_resemble_known_ones() -> None:
@@ -75,6 +60,9 @@ def test_unknown_words_resemble_known_ones() -> None:
     for unknown, meant, other in [("stars", "star", "house"), ("hexagons", "hexagon", "heart")]:
         rows = _mini().encode_texts([f"a red {word}" for word in (unknown, meant, other)])
         assert rows[0] @ rows[1] > rows[0] @ rows[2]
+    texts = ["a red plain star on a green background", "a green plain star on a red background"]
+    rows = _mini().encode_texts([*texts, "a picture of a red plain star"])
+    assert rows[2] @ rows[0] > rows[2] @ rows[1]  # word order and background do not mislead
 
 
 @pytest.mark.parametrize(

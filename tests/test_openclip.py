@@ -8,45 +8,36 @@ from typing import Any
 import numpy as np
 import pytest
 
+import small_models
 from crg.encoders import load_encoder
 from crg.encoders.openclip import OpenClip
 from sentences import refused_in_one_sentence
-from small_models import (
-    MODELS,
-    make_model,
-    open_clip,
-    plain_pixels,
-    saved,
-    some_features,
-    some_image,
-    some_pixels,
-)
 
 TEXTS = ["a photo of a cat.", "", "Ünïcode & 'quotes'", "word " * 300]
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _usable() -> None:
-    open_clip()
+    small_models.open_clip()
 
 
 @pytest.fixture(scope="module")
 def vit() -> OpenClip:
     """The small vision transformer."""
-    return OpenClip(saved("small-vit"), device="cpu")
+    return OpenClip(small_models.saved("small-vit"), device="cpu")
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", small_models.MODELS)
 @pytest.mark.parametrize("size", [(97, 75), (40, 131), (160, 160)])
 def test_features_are_those_of_open_clip(name: str, size: tuple[int, int]) -> None:
     """Images and texts get the features that open_clip's own transform and model give."""
-    encoder = load_encoder(saved(name), device="cpu")
-    image = some_image(*size)
-    images, texts = some_features(make_model(name), name, image, TEXTS)
-    pixels = plain_pixels(image, encoder.preprocessing)
+    encoder = load_encoder(small_models.saved(name), device="cpu")
+    image = small_models.some_image(*size)
+    images, texts = small_models.some_features(small_models.make_model(name), name, image, TEXTS)
+    pixels = small_models.plain_pixels(image, encoder.preprocessing)
     assert np.allclose(encoder.encode_images(pixels), images, atol=2e-6)
     assert np.allclose(encoder.encode_texts(TEXTS), texts, atol=2e-6)
-    assert encoder.width == images.shape[1] == MODELS[name]["embed_dim"]
+    assert encoder.width == images.shape[1] == small_models.MODELS[name]["embed_dim"]
 
 
 def test_scale_and_bias_are_the_models_own(tmp_path: Path, vit: OpenClip) -> None:
@@ -55,7 +46,7 @@ def test_scale_and_bias_are_the_models_own(tmp_path: Path, vit: OpenClip) -> Non
 
     assert vit.logit_bias == 0.0 and vit.logit_scale == pytest.approx(1 / 0.07, rel=1e-5)
 
-    model = make_model("small-sigmoid")
+    model = small_models.make_model("small-sigmoid")
     with torch.no_grad():
         model.logit_scale.fill_(4.7)
         model.logit_bias.fill_(-12.9)
@@ -71,7 +62,7 @@ def test_every_form_of_checkpoint_is_read(form: str, tmp_path: Path, vit: OpenCl
     import torch
     from safetensors.torch import save_file
 
-    state = make_model("small-vit").state_dict()
+    state = small_models.make_model("small-vit").state_dict()
     file = tmp_path / f"other.{form if form in ('bin', 'safetensors') else 'pt'}"
     if form == "safetensors":
         save_file(state, file)
@@ -81,21 +72,14 @@ def test_every_form_of_checkpoint_is_read(form: str, tmp_path: Path, vit: OpenCl
     else:
         torch.save({k: v.half() if form == "half" else v for k, v in state.items()}, file)
     other = OpenClip(f"small-vit:{file}", device="cpu")
-    pixels = some_pixels(2, 32)
+    pixels = small_models.some_pixels(2, 32)
     tolerance = 5e-3 if form == "half" else 0.0
     difference = np.abs(other.encode_images(pixels) - vit.encode_images(pixels)).max()
     assert difference <= tolerance
     assert (other.fingerprint == vit.fingerprint) == (form != "half")
-
-
-def test_the_fingerprint_follows_the_weights(tmp_path: Path, vit: OpenClip) -> None:
-    """A weight that differs by a millionth makes another fingerprint."""
-    import torch
-
-    state = make_model("small-vit").state_dict()
     state["ln_final.bias"][3] += 1e-6
-    torch.save(state, tmp_path / "changed.pt")
-    assert OpenClip(f"small-vit:{tmp_path / 'changed.pt'}").fingerprint != vit.fingerprint
+    torch.save(state, file := tmp_path / "changed.pt")
+    assert OpenClip(f"small-vit:{file}").fingerprint not in (vit.fingerprint, other.fingerprint)
 
 
 def test_a_processor_encodes_one_image_at_a_time(vit: OpenClip, monkeypatch: Any) -> None:
@@ -107,14 +91,14 @@ def test_a_processor_encodes_one_image_at_a_time(vit: OpenClip, monkeypatch: Any
         return encode(piece)
 
     monkeypatch.setattr(vit.model, "encode_image", watched)
-    vit.encode_images(some_pixels(3, 32))
+    vit.encode_images(small_models.some_pixels(3, 32))
     assert sizes == [1, 1, 1]
 
 
 def test_lower_precision_comes_close(vit: OpenClip) -> None:
     """bf16 gives nearly the features of fp32, and not exactly them."""
     lower = load_encoder(vit.name, device="cpu", precision="bf16")
-    pixels = some_pixels(4, 32)
+    pixels = small_models.some_pixels(4, 32)
     difference = np.abs(lower.encode_images(pixels) - vit.encode_images(pixels)).max()
     assert 1e-5 < difference < 0.05
     assert lower.fingerprint == vit.fingerprint

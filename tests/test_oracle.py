@@ -15,7 +15,7 @@ from crg import parts
 from streams import clustered
 
 torch = pytest.importorskip("torch")
-from oracle import Options, Oracle  # noqa: E402  (needs torch)
+from oracle import Oracle  # noqa: E402  (needs torch)
 
 assert parts._kernels() is not None, "numba is missing: install crg-tta[fast]"
 FORMS: dict[str, Callable[[], Any]] = {"compiled": parts._kernels, "array code": lambda: None}
@@ -59,7 +59,8 @@ def assert_agree(
     task = crg.Task([f"class {k}" for k in range(len(text))], np.asarray(text, dtype), scale)
     adapters = {form: crg.create("crg", task, **options) for form in FORMS}
     adapter = adapters["compiled"]
-    plain = Oracle(torch.tensor(task.text_features, dtype=torch.float64), scale, Options(**options))
+    text = torch.tensor(task.text_features, dtype=torch.float64)
+    plain = Oracle(text, scale, adapter.config)
     changes = 0
     for views in np.asarray(stream, dtype):
         # The adapter's own normalisation, so that both see the same bits.

@@ -33,7 +33,7 @@ DATA: dict[str, Any] = tomllib.loads(
     resources.files("crg.results").joinpath("papers.toml").read_text("utf-8")
 )
 PAPERS = bundled_papers()
-NOTES = [*DATA["slip"], *DATA["protocol"], *DATA["statement"]]
+NOTES = [*DATA["slip"], *DATA["protocol"]]
 BEYOND = {"imagenet-r", "imagenet-sketch", AVERAGE}  # columns that are no datasets of ours
 BESIDE = {"zero_shot_one_prompt"}  # rows that are no methods of ours
 
@@ -106,16 +106,6 @@ def test_the_paper_of_crg_is_there() -> None:
         assert rows <= {row.get("label") for row in design["row"]}
 
 
-def test_a_statement_stands_in_for_a_number_that_is_not_printed(tmp_path: Path) -> None:
-    """TDA's cache errors are only in a figure: the statement goes when a file has the number."""
-    (sentence,) = PAPERS.stated("cache_error", "RN50:openai", "imagenet", "tda")
-    assert "20%" in sentence and "CRG paper" in sentence
-    assert PAPERS.stated("cache_error", "RN50", "imagenet", "crg") == ()
-    file = OWN.replace('"robustness"', '"cache_error"').replace("ViT-B/16", "RN50")
-    entry = ("cache_error", "RN50", "imagenet-a", "tda")
-    assert PAPERS.stated(*entry) and not with_papers(own(tmp_path, file)).stated(*entry)
-
-
 def test_only_averages_noted_as_slips_do_not_follow() -> None:
     """Every printed average is the mean of its row, but for exactly those that a slip names."""
     slips = {
@@ -156,7 +146,7 @@ def test_every_note_concerns_something() -> None:
         assert note.get("experiment") in {*known_experiments(), None}
         assert note.get("backbone") in {*backbones, None}
         assert set(note.get("datasets", ())) <= columns
-        assert set(note.get("methods", ())) <= {*methods, "tip_adapter"}  # only in a figure
+        assert set(note.get("methods", ())) <= methods
 
 
 OWN = """

@@ -385,7 +385,8 @@ def test_documented_commands_run(monkeypatch: pytest.MonkeyPatch) -> None:
     page = ROOT / "docs" / "command-line.md"
     exec(code_blocks(page, "python")[0], {})
     shown = [words[1:] for words in commands(page) if words[1:3] == ["predict", "shapes"]]
-    for words in shown[:3]:  # the others are those of crg review
+    for words in shown[:5]:  # the others are those of crg review
         outcome = CliRunner().invoke(main, words)
         assert outcome.exit_code == 0 and "40 images answered" in outcome.stderr, outcome.output
     assert sum(path.is_symlink() for path in Path("sorted").rglob("*.png")) == 40
+    assert Path("first.csv.label-studio.xml").exists() and Path("first.npy").exists()

@@ -48,15 +48,11 @@ def test_words_as_context_give_the_features_of_the_sentence(
 
 
 def test_short_endings_alone_give_the_same_as_beside_long_ones(text: Any) -> None:
-    """One batch of all endings is as good as each by itself, however long the others are."""
+    """A batch equals each ending alone, and each class may have its own context (K, M, E)."""
     context = text.context_of("a photo of a")
     together = text.encode(context, ENDINGS)
     alone = torch.cat([text.encode(context, [ending]) for ending in ENDINGS])
     torch.testing.assert_close(together, alone, atol=1e-6, rtol=0)
-
-
-def test_each_class_may_have_its_own_context(text: Any) -> None:
-    """A context (K, M, E) gives each ending its own, and (M, E) is the same for all."""
     one, other = text.context_of("a photo of a"), text.context_of("a photo of the")
     both = text.encode(torch.stack([one, other]), ["red star."] * 2)
     expected = [text.encode(each, ["red star."])[0] for each in (one, other)]

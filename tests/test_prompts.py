@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +20,26 @@ from crg.prompts import (
     make_task,
     read_descriptions,
 )
-from letter_counts import LetterCounts
+from encoding_fakes import HashEncoder
 from sentences import check_refused
 
 NAMES = ["sea_lion", "Red Fox"]
 TEMPLATES = ["a photo of a {}.", "art of the {}."]
 SENTENCES = {"Sea Lion": ["It barks."], "red_fox": ["It is red.", "It runs."]}
+
+
+class LetterCounts(HashEncoder):
+    """Counts of the letters, not scaled, so that scaling shows."""
+
+    def __init__(self, fingerprint: str = "one") -> None:
+        super().__init__("letters", fingerprint)
+        self.width, self.calls = 26, list[list[str]]()
+
+    def encode_texts(self, texts: Sequence[str]) -> Vectors:
+        self.calls.append(list(texts))
+        letters = "abcdefghijklmnopqrstuvwxyz"
+        counts = [[text.lower().count(letter) for letter in letters] for text in texts]
+        return np.asarray(counts, np.float32)
 
 
 def _unit(row: Vectors) -> Vectors:
@@ -53,14 +68,10 @@ def test_features_are_what_the_field_computes(mode: Mode, prompts: list[list[str
 
 
 def test_a_long_prompt_weighs_no_more_than_a_short_one() -> None:
-    """Prompts are averaged at unit length; raw features would give another direction."""
+    """Prompts are averaged at unit length; each is encoded once, and many come in several calls."""
     texts = ["aaaaaaaaaaaa", "b"]
     features = encode_classes(LetterCounts(), ["x"], [], {"x": texts}, "descriptions", None)
     np.testing.assert_allclose(features[0, :2], [0.5**0.5, 0.5**0.5], rtol=1e-6)
-
-
-def test_each_sentence_is_encoded_once_and_in_batches() -> None:
-    """Prompts that classes share are not repeated, and many prompts come in several calls."""
     encoder = LetterCounts()
     names = [f"thing {'a' * n}" for n in range(1, 301)]
     shared = {name: ["Shared.", f"Its name has {len(name)} letters."] for name in names}

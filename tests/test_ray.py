@@ -33,14 +33,10 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_ray_gives_the_same_results_even_if_a_worker_is_killed(printed: dict[str, Any]) -> None:
-    """Workers die in mid-job, their jobs are done again, and results and bytes are the same."""
+    """Jobs of lost workers are done again or given up; our clusters end, others are left alone."""
     assert printed["killed"] >= 1 and printed["the same"]
     assert (printed["lost"], printed["corrected"]) == ("", "") and printed["same bytes"]
     assert printed["started"] == list(range(10))  # each run is reported
-
-
-def test_what_fails_on_ray_is_not_the_end(printed: dict[str, Any]) -> None:
-    """Two runs fail with the sentences of this machine, one is given up, others are done."""
     missing, unknown = sorted(printed["failures"], key=lambda reason: "no method" in reason)
     assert "none.npz does not exist" in missing
     assert unknown.startswith("There is no method 'no_such'")
@@ -48,10 +44,6 @@ def test_what_fails_on_ray_is_not_the_end(printed: dict[str, Any]) -> None:
     assert reason.startswith("Ray lost the worker") and "try fewer --workers" in reason
     assert "weights of hash" in printed["weights"] and printed["weights"].endswith("on each.")
     assert "dot 33.png" in printed["unreadable"] and "--skip-unreadable" in printed["unreadable"]
-
-
-def test_our_clusters_end_and_others_are_left_alone(printed: dict[str, Any]) -> None:
-    """A cluster started for the jobs is shut down; stopping early frees that of the user."""
     assert printed["ended"] and printed["left alone"]
     assert printed["first"] == "crg" and printed["free again"]
 

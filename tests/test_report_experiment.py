@@ -58,7 +58,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[str
         for (label, seed), record in zip(runs, records, strict=True)
     ]
     outline = Outline("real", "Real", "", "table", rows, (Source("s", n_samples=60),),
-                      (Setting("shuffled"),), tuple(range(5)), tuple(cells))  # fmt: skip
+                      (Setting(label="shuffled"),), tuple(range(5)), tuple(cells))  # fmt: skip
     path.write_text('{"schema": 1, "key": "truncated\n')
     ledger.append(path, outline)
     for record in records:

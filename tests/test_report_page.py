@@ -18,7 +18,6 @@ from crg.report import page
 from crg.report.figures import CAPTIONS, drawings_of, save_pdf, styles_of
 from crg.report.layout import tables_of
 from crg.results.schema import Setting, Source, Variant
-from crg.streams import Scenario
 from crg.types import InputError
 from made_reports import every_experiment, every_page, noise
 from made_results import Book, share
@@ -121,7 +120,7 @@ def test_a_method_has_one_style_everywhere() -> None:
 def test_one_panel_shows_a_dataset_with_two_sets_of_names(tmp_path: Path) -> None:
     """The names of further files make another source of the same dataset, whose text is flagged."""
     more = Source("pets, names of 2 files", "pets", then=("b.npz",), text_kind="simulated")
-    settings = [Setting("own names"), Setting("all names", Scenario("many_names"))]
+    settings = [Setting(label="own names"), Setting("many_names", "all names")]
     book = Book([A], "streams", sources=[Source("pets", "pets"), more], settings=settings)
     for place in range(2):
         book.add("zero_shot", share(100), share(100), source=place, setting=place)

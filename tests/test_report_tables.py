@@ -32,7 +32,6 @@ from crg.report.tables import (
     to_terminal,
 )
 from crg.results.schema import Setting, Source, Variant
-from crg.streams import Scenario
 from made_reports import NASTY, ablation, every_experiment, streams, table
 from made_results import Book, share
 
@@ -161,7 +160,7 @@ def test_the_whole_text_has_every_experiment() -> None:
 
 def test_label_noise_has_a_table_of_means_over_the_datasets(tmp_path: Path) -> None:
     """Each cell is the plain mean of the datasets; a method that lacks one is left out."""
-    settings = [Setting(f"q = {q}", Scenario(mislabelled=q)) for q in (0.0, 0.3)]
+    settings = [Setting(label=f"q = {q}", mislabelled=q) for q in (0.0, 0.3)]
     rows, sources = [Variant("a", "tda"), Variant("b", "crg")], [Source("one"), Source("two")]
     book = Book(rows, "noise", sources=sources, settings=settings)
     for source in range(2):

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 from crg.bench.design import DataDesign
-from crg.bench.rerun import changed_since, find_line
+from crg.bench.rerun import changed_since, find_run
 from crg.bench.sources import render_store, shape_names, shapes_in
 from crg.cli import main
 from crg.results import ledger, provenance
@@ -27,29 +27,14 @@ from made_experiments import FILES, lines_of, save_experiment
 from made_files import raw_values, save_plugin, save_raw, save_stream
 
 EXPERIMENT = f"""orders = 1
-[[row]]
-method = "crg"
-options = {{ queue_size = 3 }}
-[[row]]
-method = "gda"
-[[setting]]
-[[setting]]
-order = "by_class"
-mislabelled = 0.3
-[[setting]]
-order = "domains"
+row = [{{ method = "crg", options = {{ queue_size = 3 }} }}, {{ method = "gda" }}]
+setting = [{{}}, {{ order = "by_class", mislabelled = 0.3 }}, {{ order = "domains" }}]
 {FILES}"""
 
 SHAPES = """orders = 1
-[[row]]
-method = "gda"
-[[setting]]
-order = "domains"
-[[data]]
-shapes = ["night", "clean"]
-images = 32
-views = 2
-shots = 1
+row = [{ method = "gda" }]
+setting = [{ order = "domains" }]
+data = [{ shapes = ["night", "clean"], images = 32, views = 2, shots = 1 }]
 """
 
 
@@ -98,10 +83,10 @@ def _numbers(path: Path) -> list[int]:
 
 def _edited(path: Path, edit: Callable[[dict[str, Any]], Any]) -> str:
     """A results file with one line, that of the third one after an edit."""
-    line = lines_of(path)[2]
+    line, number = lines_of(path)[2], len(list(Path().glob("edited*")))
     edit(line)
-    Path("edited.jsonl").write_text(json.dumps(line) + "\n")
-    return "edited.jsonl:1"
+    Path(f"edited{number}.jsonl").write_text(json.dumps(line) + "\n")
+    return f"edited{number}.jsonl:1"
 
 
 def test_every_kind_of_run_is_the_same_again(made: Path) -> None:
@@ -116,29 +101,19 @@ def test_every_kind_of_run_is_the_same_again(made: Path) -> None:
     assert len(counted) < 160 and "values, among them accuracy, predicted, ece" in counted
 
 
-def test_a_run_is_found_by_the_start_of_its_key(made: Path) -> None:
-    """Keys are looked for wherever results usually are, and the latest line counts."""
-    with made.open("a") as file:
-        file.write(made.read_text().splitlines()[3] + "\n")
-    key, count = lines_of(made)[3]["key"], len(lines_of(made))
-    found = _rerun(key[:12])
-    assert found.exit_code == 0 and found.stdout.startswith(f"results/small.jsonl:{count}: ")
-    assert find_line(key[:12], [made])[0] == f"{made}:{count}"
-
-
 def test_what_is_no_run_is_refused(made: Path) -> None:
-    """Lines of other kinds, lines and files that are not there, and keys that fit none."""
+    """Lines of other kinds or in parts, and lines and files that are not there."""
     count = len(lines_of(made))
-    which = f"Which line of {made}: write {made}:NUMBER, counted from 1."
+    which = f"names no run: write {made}:NUMBER, its line counted from 1."
     for line, said in (
         (f"{made}:1", "is not a run: name the line of one, such as 2."),
         (f"{made}:99", f"has no line 99: it has {count} lines, which count from 1."),
         (f"{made}:-3", f"has no line -3: it has {count} lines, which count from 1."),
         (f"{made}:x", which),
         (str(made), which),
-        ("nothing.jsonl:1", "There is no file nothing.jsonl"),
-        ("zzz", "No run has a key that begins with 'zzz'"),
-        ("", "give more of it"),
+        ("nothing.jsonl:1", "nothing.jsonl:1 names no run: write FILE:NUMBER"),
+        (_edited(made, lambda line: line.pop("metrics")), "`metrics`"),
+        (_edited(made, lambda line: line.pop("data")), "`data`"),
     ):
         refused = _rerun(line)
         assert refused.exit_code == 2 and said in refused.output, refused.output
@@ -180,13 +155,6 @@ def test_a_library_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     run = Run(data=Data("a"), method="crg", given={}, seed=0, metrics={}, versions=versions)
     notes = [note for note in changed_since(run) if "code" not in note]
     assert notes == ["numba was 0.68.1 and is not installed."]
-
-
-def test_lines_that_lack_something_are_refused(made: Path) -> None:
-    """Whatever is needed to repeat a run is named."""
-    for part in ("metrics", "data"):
-        refused = _rerun(_edited(made, lambda line, part=part: line.pop(part)))  # type: ignore[misc]
-        assert refused.exit_code == 2 and f"`{part}`" in refused.output, refused.output
 
 
 def test_a_line_loads_no_plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,6 +243,5 @@ def test_the_documented_lines_are_what_the_documents_say(document: str) -> None:
     commands = re.findall(r"^crg bench --rerun (docs/results/\S+)( --data)?", text, re.MULTILINE)
     assert commands
     for line, with_data in commands:
-        _, run = find_line(str(ROOT / line), [])
-        name = Path(run.data.path).name
+        name = Path(find_run(str(ROOT / line)).data.path).name
         assert name.endswith(".npz") if with_data else shapes_in(name) is not None

@@ -1,4 +1,4 @@
-"""What some methods need beyond a task."""
+"""What some methods need beyond a task; GDA and Tip-Adapter by hand and by formula."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from crg.cli import main
 from crg.encoders import equipped, load_text_encoder
 from crg.features.joining import with_few
 from crg.methods import registry
+from crg.parts.precision import on_grid
 from crg.resources import FEW, TEXT_ENCODER, FewShot
 from crg.results import ledger
-from sentences import check_refused, refused_in_one_sentence
-from streams import clustered
+from sentences import check_refused
+from streams import Floats, clustered
 
 NAMES = ("cat", "dog", "fox")
 METHODS = ("tip_adapter", "gda")
@@ -45,7 +46,6 @@ class FirstImages(Method):
         """There is no state."""
 
     def step(self, sample: Sample) -> Prediction:
-        """The largest cosine with an image of each class."""
         few = self.task.resources[FEW]
         logits = np.full(self.task.n_classes, -1.0)
         np.maximum.at(logits, list(few.labels), few.features @ sample.views[0])
@@ -78,12 +78,6 @@ def test_shots_are_the_first_of_each_class() -> None:
     assert few.labels == (0, 1, 0, 1)
     assert few.features.argmax(axis=1).tolist() == [0, 1, 2, 4]
     check_refused("one label each", FewShot, np.eye(3), (0, 1))
-
-
-def test_a_missing_need_is_told_before_any_work(nearest: None) -> None:
-    """A task without labelled images is refused with where to get some."""
-    with refused_in_one_sentence("'first_images'", "few_features"):
-        crg.create("first_images", Task(NAMES, np.eye(3, 8)))
 
 
 def test_labelled_images_reach_the_method(nearest: None) -> None:
@@ -128,6 +122,7 @@ def test_the_command_line_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyP
     words = ["compare", "stream.npz", "--methods", "tip_adapter", "--orders", "1", "--json"]
     refused = CliRunner().invoke(main, words)
     assert refused.exit_code == 2 and "labelled images" in refused.stderr
+    assert not Path("crg-results.jsonl").exists()  # no run is begun
     done = CliRunner().invoke(main, [*words, "--few", "few.npz"])
     rows = json.loads(done.stdout)["files"]["stream.npz"]
     assert rows["tip_adapter"]["accuracy"]["mean"] == 1.0
@@ -135,27 +130,10 @@ def test_the_command_line_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [Path(each.path).name for each in recorded] == ["few.npz"]
 
 
-def test_a_comparison_is_refused_as_a_whole(
-    nearest: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If one method's need is not met, no run is begun."""
-    monkeypatch.chdir(tmp_path)
-    crg.write_features("stream.npz", features())
-    words = ["compare", "stream.npz", "--methods", "zero_shot,first_images"]
-    refused = CliRunner().invoke(main, words)
-    assert refused.exit_code == 2 and "'first_images'" in refused.stderr
-    assert not Path("crg-results.jsonl").exists()
-
-
-def test_text_encoders_are_loaded_where_they_are_needed() -> None:
-    """A task gets the text encoder of its model only if the method needs one."""
-    task = Task(NAMES, np.eye(3, 8))
-    assert equipped(task, (), "mini") is task
-    assert equipped(task, (TEXT_ENCODER,), None) is task
-
-
 def test_models_without_embeddings_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A text encoder that takes no embeddings is refused by name."""
+    """A text encoder is loaded only where one is needed, and refused if it takes no embeddings."""
+    task = Task(NAMES, np.eye(3, 8))
+    assert equipped(task, (), "mini") is task and equipped(task, (TEXT_ENCODER,), None) is task
     load_text_encoder.cache_clear()
     monkeypatch.setattr("crg.encoders.load_encoder", lambda name: object())
     check_refused(("onnx:here", "open_clip"), load_text_encoder, "onnx:here")
@@ -194,21 +172,15 @@ def test_bad_input_is_refused(method: str) -> None:
         check_refused(repr(name), crg.create, method, task, **{name: value})
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_order_of_labelled_images_does_not_matter(method: str) -> None:
-    """All shots in another order give the same logits up to rounding."""
-    order = np.random.default_rng(1).permutation(len(LABELS))
-    shuffled = task_with(ROWS[order], [LABELS[row] for row in order])
-    expected = logits_of(crg.create(method, task_with(ROWS, LABELS)))
-    np.testing.assert_allclose(logits_of(crg.create(method, shuffled)), expected, rtol=1e-10)
-
-
 def test_labelled_images_are_used_and_others_leave_no_trace(adapter: crg.Adapter) -> None:
-    """The logits are not those of zero-shot, and the same to the last bit when seen again."""
+    """Logits are not zero-shot's, repeat to the last bit, and ignore a class without images."""
     first = logits_of(adapter)
     assert np.abs(first - zero_shot([0, 1, 2])).max() > 0.1
     np.testing.assert_array_equal(logits_of(adapter), first)
     assert adapter.cache == {}
+    before = logits_of(adapter)
+    adapter.add_class("d", -TEXT[0])
+    np.testing.assert_allclose(logits_of(adapter)[:, :3], before, rtol=1e-12)
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
@@ -223,13 +195,6 @@ def test_a_removed_class_takes_its_images_along(adapter: crg.Adapter, comes_back
     names, text = ("cat", "fox", "dog")[: 2 + comes_back], TEXT[[0, 2, 1][: 2 + comes_back]]
     fresh = crg.create(adapter.name, crg.Task(names, text, 20.0, few))
     np.testing.assert_array_equal(logits_of(adapter), logits_of(fresh))
-
-
-def test_an_added_class_leaves_the_others_alone(adapter: crg.Adapter) -> None:
-    """The logits of classes that have images do not feel one that has none."""
-    before = logits_of(adapter)
-    adapter.add_class("d", -TEXT[0])
-    np.testing.assert_allclose(logits_of(adapter)[:, :3], before, rtol=1e-12)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -248,3 +213,102 @@ def test_images_are_taken_in_the_precision_of_the_task(method: str) -> None:
     assert single.step(STREAM[0]).logits.dtype == np.float32
     double = logits_of(crg.create(method, task_with(ROWS, LABELS)))
     np.testing.assert_allclose(logits_of(single), double, rtol=0, atol=1e-3)
+    reverse = logits_of(crg.create(method, task_with(ROWS[::-1], LABELS[::-1])))
+    np.testing.assert_allclose(reverse, double, rtol=1e-10)  # their order does not matter
+
+
+K, D, SCALE = 4, 10, 25.0
+
+
+def images(seed: int = 0, each: int = 12) -> tuple[Floats, Floats, Floats, Any]:
+    """Text (K, D), a stream (30, D), labelled images, ``each`` of every class, and labels."""
+    text, views = clustered(seed=seed, n=30, n_classes=K, width=D)
+    rng = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(K), each)
+    shift = 0.5 * rng.normal(size=(K, D))
+    rows = text[labels] + shift[labels] + 0.2 * rng.normal(size=(len(labels), D))
+    return text, views[:, 0], rows / np.linalg.norm(rows, axis=1, keepdims=True), labels
+
+
+def create(text: Any, rows: Any, labels: Any, method: str = "gda", **options: Any) -> crg.Adapter:
+    """The method with these labelled images."""
+    few = {FEW: FewShot(rows, tuple(labels.tolist()))}
+    task = crg.Task([f"c{k}" for k in range(len(text))], text, SCALE, few)
+    return crg.create(method, task, **options)
+
+
+def discriminant(stream: Any, rows: Any, labels: Any, grid: bool = True, means: Any = None) -> Any:
+    """f . P mu - 1/2 mu . P mu with P = D (S + r I)^-1, straight from the paper."""
+    centred = [rows[labels == k] - rows[labels == k].mean(0) for k in sorted(set(labels))]
+    scatter = sum(part.T @ part for part in centred)
+    ridge = np.trace(scatter) / (len(rows) - 1)
+    ridge = on_grid(ridge) if grid else ridge
+    if means is None:
+        means = np.stack([rows[labels == k].mean(0) for k in range(K)])
+    weights = D * means @ np.linalg.inv(scatter + ridge * np.eye(D))
+    return stream @ weights.T - 0.5 * np.sum(weights * means, axis=1)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.1, 1.0])
+def test_logits_equal_the_formula(alpha: float) -> None:
+    """logits = s f.t + alpha (w.f + b), with numbers of shots that differ between classes."""
+    text, stream, rows, labels = images(seed=1)
+    rows, labels = rows[5:40], labels[5:40]
+    expected = SCALE * stream @ text.T + alpha * discriminant(stream, rows, labels)
+    got = logits_of(create(text, rows, labels, alpha=alpha), stream)
+    np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_the_ridge_and_a_single_shot() -> None:
+    """The grid of r moves logits by 1% at most; one shot has no scatter and is zero-shot."""
+    for seed in range(10):
+        text, stream, rows, labels = images(seed)
+        exact = discriminant(stream, rows, labels, grid=False)
+        got = logits_of(create(text, rows, labels), stream) - SCALE * stream @ text.T
+        assert np.abs(got - exact).max() <= 0.011 * np.abs(exact).max()
+    text, stream, rows, labels = images()
+    got = logits_of(create(text, rows, labels, shots=1), stream)
+    np.testing.assert_allclose(got, SCALE * stream @ text.T, rtol=1e-12)
+
+
+def test_a_class_without_labelled_images_stands_at_the_mean_of_the_others() -> None:
+    """Its Gaussian is centred on the mean of the labelled classes' means, with their precision."""
+    text, stream, rows, labels = images(seed=2)
+    known = labels != 2
+    rows, labels = rows[known], labels[known]
+    means = np.stack([rows[labels == k].mean(0) if k != 2 else np.zeros(D) for k in range(K)])
+    means[2] = means[[0, 1, 3]].mean(0)
+    expected = SCALE * stream @ text.T + discriminant(stream, rows, labels, means=means)
+    np.testing.assert_allclose(logits_of(create(text, rows, labels), stream), expected, rtol=1e-9)
+
+
+KEYS = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.6, 0.8, 0.0], [0.0, 0.0, 1.0]])
+KEY_LABELS = (0, 1, 0, 2)
+
+
+def by_hand(**options: Any) -> Any:
+    """The logits of (0.6, 0.8, 0) beside three unit vectors as text, with four keys."""
+    few = {FEW: FewShot(KEYS, KEY_LABELS)}
+    adapter = crg.create("tip_adapter", crg.Task(list("abc"), np.eye(3), 10.0, few), **options)
+    return adapter.step(np.array([0.6, 0.8, 0.0])).logits
+
+
+def test_three_classes_by_hand() -> None:
+    """10 f.t plus exp(-5.5 (1 - c)), c 0.6 and 1 for a, 0.8 for b, 0 for c; shots add up."""
+    expected = [6.0 + 0.11080315836 + 1.0, 8.0 + 0.33287108370, 0.0 + 0.00408677144]
+    np.testing.assert_allclose(by_hand(), expected, rtol=0, atol=1e-10)
+    one = by_hand(shots=1)
+    np.testing.assert_allclose(one, by_hand() - np.array([1.0, 0.0, 0.0]), atol=1e-12)
+    np.testing.assert_array_equal(by_hand(shots=2), by_hand())
+    np.testing.assert_array_equal(by_hand(shots=1000), by_hand(shots=0))
+
+
+def test_equals_the_product_with_one_hot_labels() -> None:
+    """logits = s f W^T + alpha exp(-beta (1 - f F^T)) L; only the original view counts."""
+    text, views = clustered(seed=3, n=90, n_classes=5, width=12, n_views=3)
+    keys, stream = views[:60, 0], views[60:, 0]
+    labels = np.random.default_rng(0).integers(4, size=60)  # the last class has none
+    adapter = create(text, keys, labels, "tip_adapter", shots=0, alpha=2.0, beta=3.0)
+    cached = np.exp(-3.0 * (1 - stream @ keys.T)) @ np.eye(5)[labels]
+    expected = SCALE * stream @ text.T + 2.0 * cached
+    np.testing.assert_allclose(logits_of(adapter, views[60:]), expected, rtol=1e-12)

@@ -66,27 +66,19 @@ def test_entries_are_read_back_and_parsed_once(path: Path, monkeypatch: pytest.M
     assert known.refresh().entries == dict(enumerate(runs, start=1))
 
 
-def test_a_truncated_last_line_does_not_damage_the_next(path: Path) -> None:
-    """A line that a crash cut off is left out by number, and writing continues below it."""
-    write(path, RUN)
-    path.write_bytes(path.read_bytes() + b'{"schema":1,"key":"x","opt')
-    known = ledger.read(path)
-    write(path, RUN)
-    for read in (ledger.read(path), known.refresh()):
-        assert (list(read.entries), list(read.left_out)) == ([1, 3], [2])
-
-
 @given(cut=st.integers(0, 400))
 def test_a_cut_costs_the_last_line_at_most(
     tmp_path_factory: pytest.TempPathFactory, cut: int
 ) -> None:
-    """Wherever the last line is cut, the first one stays, and the rest is read once it is there."""
+    """Wherever the last line is cut, the others stay, and it is read once the rest is there."""
     path = tmp_path_factory.mktemp("truncated") / "r.jsonl"
     line = encode(RUN) + b"\n"
     cut = min(cut, len(line) - 2)
     path.write_bytes(line + line[:cut])
     read = ledger.read(path)
     assert read.entries == {1: RUN} and list(read.left_out) == ([2] if cut else [])
+    write(path, RUN)  # below what a crash left
+    assert list(ledger.read(path).entries) == list(read.refresh().entries) == [1, 3 if cut else 2]
     path.write_bytes(line + line)
     assert read.refresh().entries == {1: RUN, 2: RUN} and read.left_out == {}
 

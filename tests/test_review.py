@@ -182,8 +182,8 @@ def test_other_corrections_are_not_resumed_with(folder: Path) -> None:
         ("path,label\nin/000.png,wolf\n", "to 'wolf' names no class: add it to the classes"),
         ("path,label\nno.png,red rippled ring\n", "(there is no no.png below"),
         ("path,label\nin/000.png,a\nin/000.png,b\n", "gives in/000.png two labels, 'a' and 'b'"),
-        ("path,label\nin/000.png\n", "holds no corrections"),
-        ("path,label\n", "holds no corrections"),
+        ("path,label\nin/000.png\n", "holds no labels"),
+        ("path,label\n", "holds no labels"),
         ("name,class\nin/000.png,a\n", "required field `path`"),
     ],
     ids=["class", "image", "twice", "no label", "empty", "columns"],
@@ -229,13 +229,14 @@ def test_a_page_of_more_images_than_it_may_show_has_the_least_sure(folder: Path)
     assert shown["left_out"] == len(TRUTH) - 5
 
 
-def test_corrected_images_are_always_on_the_page(tmp_path: Path) -> None:
-    """However sure they are, for the next download must have them too."""
+def test_corrected_and_unreadable_images_are_always_on_the_page(tmp_path: Path) -> None:
+    """However sure they are: the next download must have them, and a reason must be seen."""
     lines = {name: {"path": name, "label": "cat", "probability": p, "step": 1, "corrected": p == 1}
              for name, p in (("a", 0.1), ("b", 1.0), ("c", 0.2))}  # fmt: skip
-    review.write(tmp_path / "page.html", lines, ["cat"], "Two of three", most=2)
+    lines["d"] = {"path": "d", "error": "d is damaged."}
+    review.write(tmp_path / "page.html", lines, ["cat"], "Three of four", most=3)
     shown = content(str(tmp_path / "page.html"))["images"]
-    assert [image["path"] for image in shown] == ["a", "b"]
+    assert [image["path"] for image in shown] == ["a", "b", "d"]
 
 
 def test_tables_and_unsure_answers_are_shown(folder: Path) -> None:
@@ -252,6 +253,9 @@ def test_tables_and_unsure_answers_are_shown(folder: Path) -> None:
     unsure = [image for image in images[0] if "label" not in image]
     assert images[0] == images[1] and 0 < len(unsure) < len(TRUTH) - 1 == len(images[0])
     assert all(image["probability"] < 0.9 and len(image["top"]) == 3 for image in unsure)
+    done(predict("in/001.png", "--out", "b.jsonl", "--unsure-below", "1"))
+    [line] = read_answers(Path("b.jsonl"))
+    assert not line["label"] and len(line["top"]) == 1  # which it leans to
 
 
 def test_two_passes_keep_what_was_corrected(folder: Path) -> None:
@@ -291,11 +295,18 @@ def test_images_that_were_moved_are_found(folder: Path) -> None:
 
 
 def test_missing_images_and_odd_values_do_no_harm(folder: Path) -> None:
-    """A missing image gets a placeholder and a note, and a number that is none counts as zero."""
+    """A missing image gets the reason and a note, and a number that is none counts as zero."""
     Path("gone.jsonl").write_text('{"path": "a", "label": "5", "probability": NaN, "step": 1}\n')
     said = done(crg("review", "gone.jsonl", "--out", "gone.html"))
     assert "no thumbnail for 1 of 1 images" in said.output
-    assert content("gone.html")["images"] == [{"path": "a", "label": "5", "probability": 0.0}]
+    assert content("gone.html")["images"] == [
+        {
+            "path": "a",
+            "label": "5",
+            "probability": 0.0,
+            "missing": "a does not exist: check the path.",
+        }
+    ]
 
 
 @pytest.mark.parametrize(

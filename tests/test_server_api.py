@@ -16,6 +16,7 @@ from starlette.testclient import TestClient
 import crg
 from colour_encoder import ColourEncoder
 from crg.answer import COLUMNS
+from crg.encoders import load_encoder
 from served import NAMES, client, png, refused, send, start
 
 OCTETS = {"Content-Type": "application/octet-stream"}
@@ -247,6 +248,8 @@ def test_the_server_says_what_it_is(served: TestClient) -> None:
     assert "crg_images_total 1.0" in metrics and 'route="/v1/sessions/{id}/images"' in metrics
     facts = served.get("/v1").json()
     assert facts["model"] == "colours" and facts["limits"]["max_images"] == 32
+    assert facts["examples"] is None  # which the bundled model has
+    refused(served.get("/v1/examples/1"), 404, "no such example")
     document = served.get("/openapi.json").json()
     assert "/v1/sessions/{id}/images" in document["paths"]
     operations = [each for path in document["paths"].values() for each in path.values()]
@@ -255,3 +258,37 @@ def test_the_server_says_what_it_is(served: TestClient) -> None:
     contents = [each for some in given for kind, each in some.items() if kind.endswith("json")]
     assert len(contents) > 50 and all("example" in each for each in contents)
     assert "<html" in served.get("/").text
+
+
+def test_a_session_has_a_name(tmp_path: Path) -> None:
+    """It is given with classes, with a state or later; a list has it, and a restart keeps it."""
+    with client(tmp_path) as served:
+        session = start(served, name="kitchen")
+        state = served.get(f"{session}/state").content
+        assert served.post("/v1/sessions?name=copy", content=state, headers=OCTETS).is_success
+        send(served, session, png())
+        renamed = served.patch(session, json={"name": "cellar"}).json()
+        assert renamed == {"event": 2, "at": renamed["at"], "name": "cellar"}
+        refused(served.patch(session, json={"name": "x" * 101}), 422, "name")
+    with client(tmp_path) as served:
+        listed = served.get("/v1/sessions").json()["sessions"]
+        assert [each["name"] for each in listed] == ["copy", "cellar"]
+        assert send(served, session, png())["step"] == 2
+        assert "crg_replay_differences_total 0.0" in served.get("/metrics").text
+        served.patch(session, json={"name": ""})
+        assert served.get(session).json()["name"] is None
+
+
+@pytest.mark.parametrize(
+    "encoder", [ColourEncoder(), load_encoder("mini")], ids=["colours", "mini"]
+)
+def test_every_method_that_is_offered_runs(tmp_path: Path, encoder: Any) -> None:
+    """And only those: one that needs labelled images or gradients is refused where they lack."""
+    with client(tmp_path, encoder) as served:
+        offered = served.get("/v1").json()["methods"]
+        for method in crg.list_methods():
+            answer = served.post("/v1/sessions", json={"classes": NAMES, "method": method})
+            assert answer.is_success == (method in offered)
+            if method in offered:
+                send(served, answer.headers["location"], png())
+    assert ("tpt" in offered) == (encoder.name == "mini") and "anchored" in offered

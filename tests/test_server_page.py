@@ -48,8 +48,10 @@ def test_class_names_start_a_session(page: Page) -> None:
     page.browser.find_element("id", "classes").clear()
     page.type("classes", f"{CLASSES[0]}\n\n  {CLASSES[1]} \n")
     page.click("#method option[value=tda]")
+    page.type("session-name", "<b>kitchen")
     page.click("#new button")
     until(page.is_live)
+    assert page.text("#title") == "<b>kitchen"
     session = page.browser.current_url.partition("#")[2]
     info = httpx.get(f"{page.sessions}/{session}").json()
     assert info["method"] == "tda" and info["classes"] == CLASSES[:2]
@@ -58,6 +60,42 @@ def test_class_names_start_a_session(page: Page) -> None:
     until(lambda: "1 image · 2 classes · tda" in page.text("#sessions li"))
     page.click("#sessions a")
     until(lambda: page.cards(".file") == ["0.png"])
+
+
+def test_the_page_says_what_the_model_knows_and_shows_it(page: Page) -> None:
+    """One click starts a session with twelve images of it; only methods that run are offered."""
+    page.go_home()
+    assert page.text("#server") == "mini knows rendered shapes only."
+    methods = httpx.get(f"{page.server.address}/v1").json()["methods"]
+    assert page.text("#method").split("\n") == methods and "gda" not in methods
+    page.click("#examples")
+    until(lambda: page.cards(".file") == [f"shape {number}.png" for number in range(12, 0, -1)])
+    assert page.text("#title") == "Rendered shapes" and page.text("#examples") == ""
+
+
+def test_a_session_has_a_name(page: Page) -> None:
+    """Whoever watches sees when it changes, and the list has it."""
+    page.click("#rename")
+    alert = page.browser.switch_to.alert
+    alert.send_keys("cellar")
+    alert.accept()
+    until(lambda: page.text("#title") == "cellar" and page.browser.title == "CRG: cellar")
+    httpx.patch(page.api, json={"name": "attic"})
+    until(lambda: page.text("#title") == "attic")
+    page.click(".brand")
+    until(lambda: page.text("#sessions a") == "attic")
+
+
+def test_the_api_is_documented_in_the_browser(page: Page) -> None:
+    """Swagger UI lists every operation and tries them, under the policy of the other pages."""
+    paths = httpx.get(f"{page.server.address}/openapi.json").json()["paths"].values()
+    page.browser.get(f"{page.server.address}/docs")
+    until(lambda: len(page.texts(".opblock")) == sum(map(len, paths)))
+    page.click("#operations-default-about_v1_get .opblock-summary-control")
+    until(lambda: page.texts(".try-out__btn"))
+    page.click(".try-out__btn")
+    page.click(".execute")
+    until(lambda: '"mini"' in page.text(".live-responses-table .microlight"))
 
 
 def test_images_arrive_with_their_answers(page: Page) -> None:

@@ -20,7 +20,7 @@ from served import NAMES, client, png, refused, send, start
 
 TOKEN = "correct horse battery staple"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
-OPEN = ("/", "/static/index.html", "/openapi.json", "/healthz", "/readyz")
+OPEN = ("/", "/docs", "/static/index.html", "/openapi.json", "/healthz", "/readyz")
 CLOSED = ("/v1", "/v1/sessions", "/metrics", "/v1/sessions/x/events", "/nope")
 
 

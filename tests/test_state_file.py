@@ -92,14 +92,6 @@ def test_edited_headers_are_refused(saved: Path, change: dict[str, Any], words: 
     check_refused(words, crg.load, saved)
 
 
-def test_tensors_of_another_shape_are_refused(saved: Path) -> None:
-    """A state whose arrays do not fit the task is refused in one sentence."""
-    header, tensors = state_file._contents(saved)
-    tensors["state.positive.features"] = tensors["state.positive.features"][:, :1].copy()
-    _write_signed(saved, header, tensors)
-    check_refused("features", crg.load, saved)
-
-
 def test_a_damaged_state_is_noticed(saved: Path) -> None:
     """A flipped bit or a checksum that was taken out is noticed where the file reads well."""
     damaged = bytearray(saved.read_bytes())
@@ -119,31 +111,26 @@ def test_saving_needs_a_folder(adapter: crg.Adapter, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["taken"]
 
 
-def test_unwritable_folders_are_refused(
-    adapter: crg.Adapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("verb", "fault", "words"),
+    [
+        ("touch", PermissionError(13, "Permission denied"), ("Permission denied", "writable")),
+        ("write_bytes", OSError(28, "No space left on device"), "No space left on device"),
+    ],
+)
+def test_a_failed_write_leaves_the_old_file(
+    adapter: crg.Adapter, saved: Path, monkeypatch: Any, verb: str, fault: OSError, words: Any
 ) -> None:
-    """A folder without write permission is refused in one sentence."""
-
-    def denied(*_: Any, **__: Any) -> Any:  # root may write anywhere, so it is played
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "touch", denied)
-    check_refused(("Permission denied", "writable"), adapter.save, tmp_path / "state")
-
-
-def test_full_disk_leaves_the_old_file(
-    adapter: crg.Adapter, saved: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """When the disk is full the error says so, the old state stays and nothing else is left."""
+    """The error says what is wrong, the old state stays, and nothing else is left."""
     before = saved.read_bytes()
     adapter.step(make_stream(adapter.task, 1)[0])
 
-    def full(*_: Any) -> int:
-        raise OSError(28, "No space left on device")
+    def fail(*_: Any, **__: Any) -> Any:  # root may write anywhere, so it is played
+        raise fault
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", full)
-        check_refused("No space left on device", adapter.save, saved)
+        patch.setattr(Path, verb, fail)
+        check_refused(words, adapter.save, saved)
     assert saved.read_bytes() == before
     assert [path.name for path in saved.parent.iterdir()] == [saved.name]
 

@@ -54,15 +54,11 @@ def test_a_store_is_read_as_features(made: Path) -> None:
     assert (features.dataset, features.prompts) == (dots().name, dots().templates)
     assert features.text_kind is None
     assert features.sha256 == read_features(made, verify=False).sha256 is not None
-
-
-def test_the_features_are_those_of_the_encoder(made: Path) -> None:
-    """NumPy alone reads the original first, encoded and rounded to half precision."""
     encoder, images = HashEncoder(), dots()
     views = make_views(images.sources[7], encoder.preprocessing, Recipe(views=3), "dot 7")
     expected = encoder.encode_images(views).astype(np.float16)
-    np.testing.assert_array_equal(np.load(made / store.IMAGES)[7], expected)
-    np.testing.assert_array_equal(read_features(made).image_features[7], expected)
+    for rows in (np.load(made / store.IMAGES), features.image_features):
+        np.testing.assert_array_equal(rows[7], expected)
 
 
 def _lengthen(copy: Path) -> None:

@@ -199,27 +199,13 @@ def test_what_cannot_be_laid_out_is_refused() -> None:
 @pytest.mark.parametrize(
     "facts",
     [
-        {"order": "sorted"},
-        {"order": "shuffled", "strength": 2.0},
-        {"order": "out_of_distribution", "strength": 1.5},
-        {"order": "few_present", "strength": 0.0},
-        {"order": "imbalanced", "strength": 0.5},
-        {"order": "dirichlet", "strength": -1.0},
-        {"mislabelled": 1.1},
-        {"images": 0},
+        *({"order": "sorted"}, {"mislabelled": 1.1}, {"images": 0}, {"passes": 3}),
+        *({"order": order, "strength": odd} for order, odd in (
+            ("shuffled", 2.0), ("out_of_distribution", 1.5), ("few_present", 0.0),
+            ("imbalanced", 0.5), ("dirichlet", -1.0))),
     ],
-)
+)  # fmt: skip
 def test_a_scenario_that_is_none_is_refused(facts: dict[str, Any]) -> None:
     """Unknown orders, and strengths and shares out of range, are reported before any work."""
     with refused_in_one_sentence():
         Scenario(**facts)
-
-
-def test_the_made_stream_looks_like_clip() -> None:
-    """Cosines and zero-shot accuracy lie where CLIP's lie, with room for adaptation."""
-    stream = gaussian_stream()
-    assert stream.labels is not None and stream.task.logit_scale == 100.0
-    cosines = stream.image_features @ stream.task.text_features.T
-    own = np.take_along_axis(cosines, stream.labels[:, None], axis=1)
-    assert 0.25 < own.mean() < 0.32 and 0.17 < cosines.mean() < 0.23
-    assert 0.6 < (cosines.argmax(axis=1) == stream.labels).mean() < 0.7

@@ -179,11 +179,9 @@ class Counting(crg.Method):
         """No options."""
 
     def reset(self) -> None:
-        """Nothing was counted."""
         self.first = self.second = 0
 
     def step(self, sample: crg.Sample) -> crg.Prediction:
-        """One more here, one more there."""
         self.first += 1
         if sample.id == "signal":
             signal.raise_signal(signal.SIGINT)

@@ -21,6 +21,7 @@ _HEAD = """# Licences of dependencies
 | --- | --- | --- |
 """
 _OURS = "crg-tta"
+_UNSAID = {"label-studio-sdk": "Apache-2.0"}  # in its licence file only
 
 
 def declared() -> dict[str, str]:
@@ -38,12 +39,12 @@ def declared() -> dict[str, str]:
 
 
 def licence(package: str) -> str:
-    """What an installed package says: an SPDX expression, a classifier, or a short text."""
+    """What an installed package says: an SPDX expression, a classifier, or how its text begins."""
     facts: Any = metadata(package)
     kinds = [each.split(" :: ")[-1] for each in facts.get_all("Classifier") or []
              if each.startswith("License")]  # fmt: skip
-    text = facts.get("License-Expression") or " and ".join(kinds) or facts.get("License") or ""
-    return " ".join(text.split())
+    begin = " ".join((facts.get("License") or "").split()[:4])
+    return facts.get("License-Expression") or " and ".join(kinds) or begin or _UNSAID[package]
 
 
 def page() -> str:

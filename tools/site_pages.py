@@ -23,7 +23,7 @@ from notebooks import as_markdown
 ROOT = Path(__file__).resolve().parents[1]
 _ROOT_DOCUMENTS = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
 _REFERENCE = {
-    "images": ("Classifier", "Answer"),
+    "images": ("Classifier", "Answer", "pipeline"),
     "features": ("Task", "create", "load", "Adapter", "Prediction", "Diagnostics", "Features",
                  "read_features", "write_features", "InputError"),
     "evaluation": ("evaluate",),

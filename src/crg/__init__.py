@@ -14,13 +14,15 @@ if TYPE_CHECKING:
     from crg.methods.base import Method
     from crg.methods.options import option
     from crg.methods.registry import get_method, list_methods, register
+    from crg.predict.pipeline import pipeline
     from crg.types import Diagnostics, InputError, Prediction, Sample, Task
 
 __version__ = "0.1.0"
 
 __all__ = ["Adapter", "Answer", "Classifier", "Diagnostics", "Features", "InputError", "Method"]
 __all__ += ["Prediction", "Sample", "Task", "checks", "create", "evaluate", "get_method"]
-__all__ += ["list_methods", "load", "option", "read_features", "register", "write_features"]
+__all__ += ["list_methods", "load", "option", "pipeline", "read_features", "register",
+            "write_features"]  # fmt: skip
 
 # Where each name is defined; it is imported when it is first asked for.
 _HOMES = {
@@ -31,6 +33,7 @@ _HOMES = {
     "methods.base": ("Method",),
     "methods.options": ("option",),
     "methods.registry": ("get_method", "list_methods", "register"),
+    "predict.pipeline": ("pipeline",),
     "types": ("Diagnostics", "InputError", "Prediction", "Sample", "Task"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -211,6 +211,12 @@ class Classifier:
         """Remove a class; what was learnt about the others stays."""
         self.adapter.remove_class(name)
 
+    def set_classes(self, names: Sequence[str]) -> None:
+        """Add and remove classes until they are ``names``; what was learnt about others stays."""
+        with self.adapter.lock:
+            if set(_distinct(names)) != set(self.task.class_names):
+                self._follow(make_task(self.encoder, names, **self._prompts), None)
+
     def encode(self, image: Any, sample_id: str) -> Vectors:
         """The features of an image and its random views, (V, D); nothing is learnt."""
         views = make_views(image, self.encoder.preprocessing, self.recipe, sample_id)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -16,7 +15,6 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from crg import metrics
 from crg.adapter import Adapter, create
 from crg.encoders import equipped
 from crg.features.files import Features
@@ -105,47 +103,39 @@ def run(
     method: str = DEFAULT,
     options: Mapping[str, Any] | None = None,
     seed: int = 0,
-    order: Order | None = None,
-    save_state: str | os.PathLike[str] | None = None,
     on_step: Callable[[Step], None] = lambda step: None,
     scenario: Scenario | None = None,
 ) -> Result:
     """Run one method over the whole stream and measure it, beside zero-shot on the same stream.
 
-    The stream is shuffled by ``seed`` unless an ``order`` or a ``scenario`` is given;
-    ``save_state`` names a file for what the method has learnt by the end; ``on_step`` is called
-    with every step. The metrics ``correct``, ``predicted`` and ``right_in_order`` hold
-    one value per image: ``crg.results.measurements`` unpacks them.
+    The stream is shuffled by ``seed`` unless a ``scenario`` says otherwise; ``on_step`` is called
+    with every step. The metrics ``correct``, ``predicted`` and ``right_in_order`` hold one value
+    per image: ``crg.results.measurements`` unpacks them.
     """
     if not isinstance(features, Features):
         raise InputError(
             f"The features are a {type(features).__name__}: read a file with crg.read_features."
         )
-    start = time.perf_counter()
-    stream = _stream(features, scenario, seed, order)
+    start, scenario = time.perf_counter(), scenario or Scenario()
+    stream = lay_out(features, scenario, seed)
     task = equipped(stream.features.task, get_method(method).needs, features.model)
     adapter = create(method, task, **dict(options or {}))
-    share = 0.0 if scenario is None else scenario.mislabelled
-    noise = _with_label_noise(adapter, stream, share, seed)
+    noise = _with_label_noise(adapter, stream, scenario.mislabelled, seed)
     measured = _measured(adapter, stream, on_step, noise)
-    if scenario is not None and scenario.passes == 2:
+    if scenario.passes == 2:
         measured = _measured_again(adapter, stream, measured.get("mislabelled"))
     seconds = time.perf_counter() - start
-    if save_state is not None:
-        adapter.save(save_state)
     settings = dataclasses.asdict(adapter.config)
     if method == BASELINE and settings == dataclasses.asdict(get_method(BASELINE).Config()):
         baseline = measured
-    elif order is None:
-        baseline = _zero_shot(features, replace(scenario or Scenario(), passes=1), seed)
     else:
-        baseline = _measured(create(BASELINE, stream.features.task), stream)
+        baseline = _zero_shot(features, replace(scenario, passes=1), seed)
     return Result(
         data=Data("", features.sha256),
         method=method,
         given=dict(options or {}),
         seed=seed,
-        scenario=scenario or Scenario(),
+        scenario=scenario,
         options=settings,
         metrics=measured,
         zero_shot=baseline,
@@ -159,28 +149,6 @@ def _zero_shot(features: Features, scenario: Scenario, seed: int) -> dict[str, A
     """Zero-shot on a stream: the same for all methods that meet it."""
     stream = lay_out(features, scenario, seed)
     return _measured(create(BASELINE, stream.features.task), stream)
-
-
-def _stream(
-    features: Features, scenario: Scenario | None, seed: int, order: Order | None
-) -> Stream:
-    if order is None:
-        return lay_out(features, scenario or Scenario(), seed)
-    other = scenario and replace(scenario, mislabelled=0.0, passes=1)
-    if other not in (None, Scenario()):
-        raise InputError("There is both an order and a scenario with another: give one of them.")
-    return Stream(features, _checked_order(order, len(features)), features.labels)
-
-
-def _checked_order(order: Order, n_rows: int) -> np.ndarray[Any, Any]:
-    rows = np.asarray(order)
-    whole = rows.ndim == 1 and rows.size and rows.dtype.kind in "iu"
-    if not whole or rows.min() < 0 or rows.max() >= n_rows or len(set(rows.tolist())) < len(rows):
-        raise InputError(
-            f"The order is no list of different rows: give whole numbers from 0 to {n_rows - 1}, "
-            "each at most once."
-        )
-    return rows
 
 
 def _measured(
@@ -243,7 +211,8 @@ def _truth(features: Features, labels: Numbers | None) -> dict[SampleId, int]:
 
 
 def _purity(adapter: Adapter, truth: Mapping[SampleId, int]) -> float | None:
-    """The purity of the cache; a seed is not an image."""
+    """Fraction of cached images in the queue of the right class; None for an empty cache."""
     queues = enumerate(adapter.cache.values())
     cached = ((queue, each.sample_id) for queue, entries in queues for each in entries)
-    return metrics.cache_purity((queue, truth[name]) for queue, name in cached if name is not None)
+    right = [queue == truth[name] for queue, name in cached if name is not None]  # without seeds
+    return sum(right) / len(right) if right else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,15 +89,6 @@ def surprises(logits: Numbers, labels: Numbers) -> Numbers:
     peak = wide.max(axis=-1)
     log_sum = peak + np.log(np.exp(wide - peak[:, None]).sum(axis=-1))
     return np.asarray(log_sum - np.take_along_axis(wide, labels[:, None], axis=-1)[:, 0])
-
-
-def cache_purity(cached: Iterable[tuple[int, int]]) -> float | None:
-    """Fraction of cached images in the queue of the right class; None for an empty cache.
-
-    ``cached`` holds (class of the queue, true class) for each cached image.
-    """
-    right = [queue == label for queue, label in cached]
-    return sum(right) / len(right) if right else None
 
 
 def paired_interval(

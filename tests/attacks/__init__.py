@@ -1,20 +1,12 @@
 """Home-made attacks, in families, each case repeatable by its seed."""
 
-from attacks.arrays import odd_arrays
 from attacks.base import Family as Family
 from attacks.files import corrections, descriptions, designs, features, results, stores
 from attacks.images import hostile_images
-from attacks.processes import (
-    killed_bench,
-    killed_encode,
-    killed_predict,
-    two_compares,
-    two_encodes,
-    two_predicts,
-)
+from attacks.processes import killed_bench, killed_predict, two_compares, two_predicts
 from attacks.resumes import full_disk, odd_names, resumed
 from attacks.service import damaged_log, odd_requests
-from attacks.states import damaged, edited_state, odd_options
+from attacks.states import damaged, edited_state, odd_arrays, odd_options
 
 FAMILIES = (
     Family("damaged-states", damaged, 1000),
@@ -33,8 +25,6 @@ FAMILIES = (
     Family("full-disk", full_disk, 8),
     Family("killed-predict", killed_predict, 4),
     Family("two-predicts", two_predicts, 2),
-    Family("killed-encode", killed_encode, 3),
-    Family("two-encodes", two_encodes, 3),
     Family("killed-bench", killed_bench, 1),
     Family("two-compares", two_compares, 1),
     Family("damaged-logs", damaged_log, 15),

@@ -16,18 +16,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save as to_safetensors
 
-from attacks.base import (
-    Outcome,
-    attempt,
-    bent,
-    bent_json,
-    command,
-    edited,
-    fresh,
-    odd_value,
-    refused,
-    require,
-)
+from attacks import base
 from crg.atomic import file_sha256
 from crg.bench.design import read_design
 from crg.features import store
@@ -63,14 +52,14 @@ orders = 1
 """
 
 
-def _read(path: Path) -> Outcome:
+def _read(path: Path) -> base.Outcome:
     """Refused, or what was read is finite."""
-    found = attempt(lambda: read_features(path))
+    found = base.attempt(lambda: read_features(path))
     if found is None:
         return "refused"
     rows = np.stack([found.views(row) for row in range(min(3, len(found)))])
-    require(bool(np.all(np.isfinite(rows))), "features that are not finite")
-    require(found.task.n_classes >= 2, "no classes")
+    base.require(bool(np.all(np.isfinite(rows))), "features that are not finite")
+    base.require(found.task.n_classes >= 2, "no classes")
     return "handled"
 
 
@@ -81,7 +70,7 @@ def _arrays() -> dict[str, Any]:
     return {**values, **few, "ids": np.array([f"image {i}" for i in range(12)])}
 
 
-def features(dice: random.Random, place: Path) -> Outcome:
+def features(dice: random.Random, place: Path) -> base.Outcome:
     """Feature files, damaged or with odd values under known names."""
     values, suffix = dict(_arrays()), dice.choice((".npz", ".safetensors"))
     if dice.random() < 0.7:
@@ -92,7 +81,7 @@ def features(dice: random.Random, place: Path) -> Outcome:
         file = io.BytesIO()
         np.savez(file, **values)
     content = file.getvalue() if suffix == ".npz" else _as_safetensors(dice, values)
-    path.write_bytes(bent(dice, content) if dice.random() < 0.5 else content)
+    path.write_bytes(base.bent(dice, content) if dice.random() < 0.5 else content)
     return _read(path)
 
 
@@ -111,7 +100,7 @@ def _odd_array(dice: random.Random, array: Any) -> Any:
         return changed
     if kind == 4:
         return np.zeros(dice.choice(((), (0,), (2, 0), (3, 3, 3, 3))), dtype="f4")
-    odd = odd_value(dice)
+    odd = base.odd_value(dice)
     return np.array(str(odd) if not isinstance(odd, (int, float, str, type(None))) else [odd])
 
 
@@ -125,7 +114,7 @@ def _as_safetensors(dice: random.Random, values: dict[str, Any]) -> bytes:
     name = dice.choice([*texts, "class_names"])
     texts = {key: json.dumps(value, default=str) for key, value in texts.items()}
     if dice.random() < 0.5:
-        odd = bent_json(dice, json.loads(texts.get(name, "[]")))
+        odd = base.bent_json(dice, json.loads(texts.get(name, "[]")))
         texts[name] = odd.decode("utf-8", "replace")
     return bytes(to_safetensors(tensors, texts))
 
@@ -137,21 +126,21 @@ def _store() -> Path:
     return folder
 
 
-def stores(dice: random.Random, place: Path) -> Outcome:
+def stores(dice: random.Random, place: Path) -> base.Outcome:
     """A damaged file of a store, an edited store.json that is signed, or one cut under a reader."""
-    folder = fresh(place / "store", _store())
+    folder = base.fresh(place / "store", _store())
     kind = dice.randrange(4)
     if kind == 0:
         return _cut_under_reader(dice, folder)
     file = dice.choice(sorted(path for path in folder.iterdir() if path.stat().st_size))
     if kind == 1:
-        file.write_bytes(bent(dice, file.read_bytes()))
+        file.write_bytes(base.bent(dice, file.read_bytes()))
         return _read(folder)
     facts = json.loads((folder / store.HEADER).read_bytes())
     if kind == 2:
-        facts = edited(dice, facts)
+        facts = base.edited(dice, facts)
     elif file.name in facts["checksums"]:
-        file.write_bytes(bent(dice, file.read_bytes()))
+        file.write_bytes(base.bent(dice, file.read_bytes()))
         facts["checksums"][file.name] = file_sha256(file)
     (folder / store.HEADER).write_bytes(_signed(dice, facts))
     return _read(folder)
@@ -163,23 +152,23 @@ def _signed(dice: random.Random, facts: Any) -> bytes:
     known = {key: value for key, value in facts.items() if key not in ("format", "version")}
     known.pop("sha256", None)
     top = {**facts, "sha256": store.digest(known)}
-    return json.dumps(top).encode() if dice.random() < 0.9 else bent_json(dice, top)
+    return json.dumps(top).encode() if dice.random() < 0.9 else base.bent_json(dice, top)
 
 
-def _cut_under_reader(dice: random.Random, folder: Path) -> Outcome:
+def _cut_under_reader(dice: random.Random, folder: Path) -> base.Outcome:
     """In a child, because a mapped file that shrinks may end the process that reads it."""
 
     def read_while_cut() -> None:
         found = read_features(folder)
         os.truncate(folder / store.IMAGES, size)
-        was_refused = refused(lambda: [found.views(row) for row in range(len(found))])
+        was_refused = base.refused(lambda: [found.views(row) for row in range(len(found))])
         os._exit(3 if was_refused else 0)
 
     size = dice.randrange(2000)
     child = multiprocessing.get_context("fork").Process(target=read_while_cut)
     child.start()
     child.join(60)
-    require(child.exitcode in (0, 3), f"a reader ended with {child.exitcode}")
+    base.require(child.exitcode in (0, 3), f"a reader ended with {child.exitcode}")
     return "refused" if child.exitcode == 3 else "handled"
 
 
@@ -193,62 +182,62 @@ def _results() -> list[bytes]:
         return book.write(Path(folder, "results")).read_bytes().splitlines()
 
 
-def results(dice: random.Random, place: Path) -> Outcome:
+def results(dice: random.Random, place: Path) -> base.Outcome:
     """Results files with a damaged or edited line, as crg report and bench --rerun read them."""
     lines = list(_results())
     for _ in range(dice.randint(1, 3)):
         number = dice.randrange(len(lines))
-        lines[number] = bent_json(dice, json.loads(_results()[number]), 20_000)
+        lines[number] = base.bent_json(dice, json.loads(_results()[number]), 20_000)
     path = place / "results.jsonl"
     content = b"\n".join(lines) + b"\n"
-    path.write_bytes(bent(dice, content) if dice.random() < 0.2 else content)
+    path.write_bytes(base.bent(dice, content) if dice.random() < 0.2 else content)
     left_out = ledger.read(path).notes()
     if dice.random() < 0.35:
         line = f"{path}:{dice.randint(1, len(lines))}"
         report = ("report", path, "--out", place / "page.html")
-        done = command(*(report if dice.random() < 0.25 else ("bench", "--rerun", line)))
+        done = base.command(*(report if dice.random() < 0.25 else ("bench", "--rerun", line)))
         return "refused" if done.exit_code else "handled"
-    was_refused = refused(lambda: read_experiments([path], on_note=lambda _: None))
+    was_refused = base.refused(lambda: read_experiments([path], on_note=lambda _: None))
     return "refused" if was_refused or left_out else "handled"
 
 
-def designs(dice: random.Random, place: Path) -> Outcome:
+def designs(dice: random.Random, place: Path) -> base.Outcome:
     """TOML files of experiments with lines damaged, doubled, lost or of other kinds."""
     lines = _EXPERIMENT.splitlines()
     for _ in range(dice.randint(1, 3)):
         number = dice.randrange(len(lines))
         key = lines[number].partition("=")[0]
         lines[number] = dice.choice((
-            "", f"{key}= {json.dumps(odd_value(dice))}", lines[number] * 2, dice.choice(lines),
+            "", f"{key}= {json.dumps(base.odd_value(dice))}", lines[number] * 2, dice.choice(lines),
             f"{key}= " + "[" * 5000 + "]" * 5000, f"{key}= 1979-05-27T07:32:00Z", f"[{key}]",
         ))  # fmt: skip
     path = place / "design.toml"
     content = "\n".join(lines).encode("utf-8", "surrogatepass")
-    path.write_bytes(bent(dice, content) if dice.random() < 0.3 else content)
+    path.write_bytes(base.bent(dice, content) if dice.random() < 0.3 else content)
     return _by(lambda: read_design(path))
 
 
-def descriptions(dice: random.Random, place: Path) -> Outcome:
+def descriptions(dice: random.Random, place: Path) -> base.Outcome:
     """Files of class descriptions."""
     path = place / "descriptions.json"
     known = {"red": ["a red thing.", "something red."], "blue": ["a blue thing."]}
-    path.write_bytes(bent_json(dice, known))
+    path.write_bytes(base.bent_json(dice, known))
     return _by(lambda: read_descriptions(path))
 
 
-def corrections(dice: random.Random, place: Path) -> Outcome:
+def corrections(dice: random.Random, place: Path) -> base.Outcome:
     """Files of corrections, as the review page writes them, for images that are there."""
     lines = [{"path": str(place / f"{name}.png"), "label": name} for name in ("red", "blue")]
     for line in lines:
         Path(line["path"]).touch()
     if dice.random() < 0.5:
         path, rows = place / "corrections.csv", [line.values() for line in lines]
-        path.write_bytes(bent(dice, "\n".join(map(",".join, (lines[0], *rows, ""))).encode()))
+        path.write_bytes(base.bent(dice, "\n".join(map(",".join, (lines[0], *rows, ""))).encode()))
     else:
         path = place / "corrections.jsonl"
-        path.write_bytes(b"\n".join(bent_json(dice, line) for line in lines) + b"\n")
+        path.write_bytes(b"\n".join(base.bent_json(dice, line) for line in lines) + b"\n")
     return _by(lambda: check(read_corrections(path), ("red", "blue")))
 
 
-def _by(work: Callable[[], object]) -> Outcome:
-    return "refused" if refused(work) else "handled"
+def _by(work: Callable[[], object]) -> base.Outcome:
+    return "refused" if base.refused(work) else "handled"

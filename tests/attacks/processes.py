@@ -21,23 +21,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from attacks.base import Outcome, check_said, command, fresh, refused, require
+from attacks.base import Outcome, check_said, command, fresh, require
 from crg.bench.rerun import measured_values
 from crg.cli import main
-from crg.features.store import BLOCKS
-from crg.images.image_set import ImageSet
 from crg.results import ledger
 from crg.results.schema import Result
 from crg.shapes import shape_images
 from crg.types import InputError
-from encoding_fakes import HashEncoder, contents, dot_files
-from killed_encoding import SlowEncoder, run_job
 from made_files import save_stream
 
 _SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 _ENDED = (0, 2, -signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGINT, 128 + signal.SIGTERM)
 _CLASSES = "red circle,blue square,green star,white netted star"
-_IMAGES, _BLOCKS = 16, 6
+_IMAGES = 16
 
 
 class Child:
@@ -178,51 +174,6 @@ def two_predicts(dice: random.Random, place: Path) -> Outcome:
     whole = (_shapes() / "whole.jsonl").read_bytes()
     require([each.read_bytes() for each in answers] == [whole], "answers are not whole")
     return "refused"
-
-
-# Encode
-
-
-@functools.cache
-def _dots() -> tuple[ImageSet, dict[str, bytes]]:
-    """Images, and the files of a store of them that nothing stopped."""
-    folder = Path(tempfile.mkdtemp(prefix="crg-attacks-"))
-    images = dot_files(folder / "images", 5 * _BLOCKS)
-    run_job(images, folder / "whole", HashEncoder())
-    return images, contents(folder / "whole")
-
-
-def _encode(folder: Path) -> None:
-    run_job(_dots()[0], folder, SlowEncoder())
-
-
-def _n_blocks(folder: Path) -> int:
-    return len(list((folder / BLOCKS).glob("[!.]*")))
-
-
-def killed_encode(dice: random.Random, place: Path) -> Outcome:
-    """Stopped up to three times: the bytes of a store that nothing stopped."""
-    (_, whole), folder = _dots(), place / "store"
-    shutil.rmtree(folder, ignore_errors=True)
-    for _ in range(dice.randint(1, 3)):
-        child = Child(lambda: _encode(folder), place / "said")
-        _at_a_moment(dice, child, lambda: _n_blocks(folder), _BLOCKS)
-        child.end(dice.choice(_SIGNALS))
-    require(Child(lambda: _encode(folder), place / "said").end() == 0, "it does not continue")
-    require(contents(folder) == whole, "another store after a stop")
-    return "handled"
-
-
-def two_encodes(dice: random.Random, place: Path) -> Outcome:
-    """Two jobs for one store: the second is refused, and the first one's bytes are whole."""
-    (_, whole), folder = _dots(), place / "store"
-    shutil.rmtree(folder, ignore_errors=True)
-    child = Child(lambda: _encode(folder), place / "said")
-    _at_a_moment(dice, child, lambda: _n_blocks(folder), _BLOCKS)
-    was_refused = refused(lambda: _encode(folder))
-    require(child.end() in ((0,) if was_refused else (0, 2)), "the first one was disturbed")
-    require(contents(folder) == whole, "another store beside a second job")
-    return "refused" if was_refused else "handled"
 
 
 # Compare and bench

@@ -17,12 +17,11 @@ import msgspec
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from crg.datasets.catalog import find_entry, get_entry
-from crg.methods.registry import BASELINE, get_method, typed_options
+from crg.datasets.catalog import get_entry
+from crg.methods.registry import BASELINE, typed_options
 from crg.presets import presets_of
 from crg.results.papers import known_experiments
-from crg.results.schema import ENOUGH_ORDERS
-from crg.streams import SEVERAL_FILES, SHUFFLED, Scenario
+from crg.results.schema import ENOUGH_ORDERS, Setting
 from crg.suggest import nearest
 from crg.types import InputError
 
@@ -39,13 +38,12 @@ class DesignTable(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RowDesign(DesignTable, frozen=True):
-    """``[[row]]``: a method with options; ``preset`` and ``per_dataset`` make it a tuned one."""
+    """``[[row]]``: a method with options; a ``preset`` makes it a tuned one."""
 
     method: str
     label: str = ""  # by default the method
     options: dict[str, Any] = {}
     preset: Literal["none", "published"] = "none"  # what the authors chose for single datasets
-    per_dataset: dict[str, dict[str, Any]] = {}
     tuned: bool = False  # its options were chosen with labels
     several_views: bool = False  # runs only where images have more than one view
     passes: Literal[1, 2] = 1  # 2: offline, it answers when it has seen all images
@@ -55,33 +53,12 @@ class RowDesign(DesignTable, frozen=True):
     @property
     def is_tuned(self) -> bool:
         """Whether labels had a part in its options."""
-        return self.tuned or self.preset == PUBLISHED or bool(self.per_dataset)
+        return self.tuned or self.preset == PUBLISHED
 
     @property
     def is_baseline(self) -> bool:
         """Whether it is plain zero-shot, which all others are compared with."""
         return self.method == BASELINE and not self.options and self.passes == 1
-
-
-class SettingDesign(DesignTable, frozen=True):
-    """``[[setting]]``: a scenario under a name."""
-
-    order: str = SHUFFLED
-    label: str = ""  # by default the order
-    strength: float | None = None
-    images: Count | None = None
-    mislabelled: float = 0.0
-    x: float | None = None
-
-    @property
-    def scenario(self) -> Scenario:
-        """The scenario of the streams, which refuses what does not fit together."""
-        return Scenario(self.order, self.strength, self.images, self.mislabelled)
-
-    @property
-    def several(self) -> str:
-        """The order if it needs several files, else empty."""
-        return self.order if self.order in SEVERAL_FILES else ""
 
 
 class DataDesign(DesignTable, frozen=True):
@@ -126,7 +103,7 @@ class Design(DesignTable, frozen=True):
     about: str = ""
     figure: Figure = "table"
     rows: tuple[RowDesign, ...] = field(name="row", default=())
-    settings: tuple[SettingDesign, ...] = field(name="setting", default=())
+    settings: tuple[Setting, ...] = field(name="setting", default=())
     data: tuple[DataDesign, ...] = ()
     quick: Quick | None = Quick()  # None in the quick form itself
     reported: str = ""
@@ -177,14 +154,11 @@ def completed(design: Design, file: Path | None = None) -> Design:
     rows = [replace(row, label=row.label.strip() or row.method) for row in design.rows]
     settings = [
         replace(each, label=each.label.strip() or each.order)
-        for each in design.settings or (SettingDesign(),)
+        for each in design.settings or (Setting(),)
     ]
-    for number, row in enumerate(rows):
-        with _at(file, f"row {number + 1} ({row.label!r})"):
+    for number, row in enumerate(rows, start=1):
+        with _at(file, f"row {number} ({row.label!r})"):
             _check_row(row)
-        # under the names of the catalogue
-        own = {e.name if (e := find_entry(k)) else k: each for k, each in row.per_dataset.items()}
-        rows[number] = replace(row, per_dataset=own)
     for number, setting in enumerate(settings, start=1):
         with _at(file, f"setting {number} ({setting.label!r})"):
             setting.scenario  # noqa: B018
@@ -249,7 +223,7 @@ def _parsed(file: Path) -> dict[str, Any]:
         raise InputError(f"{file} is not TOML ({error}): {remedy}.") from None
 
 
-_TABLES = {"row": RowDesign, "setting": SettingDesign, "data": DataDesign, "quick": Quick}
+_TABLES = {"row": RowDesign, "setting": Setting, "data": DataDesign, "quick": Quick}
 _CHOICES = {"figure": get_args(Figure), "passes": ("1", "2"), "preset": ("none", PUBLISHED)}
 
 
@@ -286,9 +260,7 @@ def _check_keys_of_data(table: Mapping[str, Any]) -> None:
 def _check_row(row: RowDesign) -> None:
     if row.label == BASELINE and not row.is_baseline:
         raise InputError(f"{BASELINE} is the label of plain zero-shot: give another label.")
-    get_method(row.method)
-    for options in ({}, *row.per_dataset.values()):
-        typed_options(row.method, {**row.options, **options})
+    typed_options(row.method, row.options)
     if row.preset == PUBLISHED and not presets_of(row.method):
         raise InputError(f"{row.method} has no published preset: leave the preset out.")
 

@@ -18,7 +18,7 @@ import numpy as np
 from msgspec.structs import replace
 
 import crg.parts
-from crg.bench.design import PUBLISHED, DataDesign, Design, RowDesign, SettingDesign, completed
+from crg.bench.design import PUBLISHED, DataDesign, Design, RowDesign, completed
 from crg.bench.sources import OnEncoding, render_store
 from crg.datasets.catalog import TRAIN, find_entry, get_entry
 from crg.encoders import equipped
@@ -52,7 +52,6 @@ def as_variant(request: RowDesign) -> Variant:
     kind = get_method(request.method)
     options: dict[str, Any] = typed_options(request.method, request.options)
     options |= {PRESET: PUBLISHED} if request.preset == PUBLISHED else {}
-    options |= {f"on {name}": dict(given) for name, given in request.per_dataset.items()}
     return Variant(
         request.label,
         request.method,
@@ -67,22 +66,19 @@ def as_variant(request: RowDesign) -> Variant:
 
 def options_on(request: RowDesign, dataset: str) -> dict[str, Any] | None:
     """The options of a row on a dataset, spelled out; None where it has no preset there."""
-    entry = find_entry(dataset)
-    name = entry.name if entry else dataset
-    own = {**request.options, **request.per_dataset.get(name, {})}
     if request.preset != PUBLISHED:
-        return typed_options(request.method, own)
-    preset = f"{PUBLISHED}/{name}"
+        return typed_options(request.method, request.options)
+    entry = find_entry(dataset)
+    preset = f"{PUBLISHED}/{entry.name if entry else dataset}"
     if preset not in presets_of(request.method):
         return None
-    return typed_options(request.method, {PRESET: preset, **own})
+    return typed_options(request.method, {PRESET: preset, **request.options})
 
 
 def trains_with_seed(request: RowDesign) -> bool:
     """Whether the method has a seed among its options that the row leaves open."""
     fields = dataclasses.fields(get_method(request.method).Config)
-    given = {*request.options, *(name for own in request.per_dataset.values() for name in own)}
-    return SEED in {field.name for field in fields} - given
+    return SEED in {field.name for field in fields} - request.options.keys()
 
 
 def why_not(request: RowDesign, source: Source, features: Features) -> str | None:
@@ -112,7 +108,7 @@ def why_not(request: RowDesign, source: Source, features: Features) -> str | Non
     return None
 
 
-def seeds_of(request: RowDesign, setting: SettingDesign, seeds: tuple[int, ...]) -> tuple[int, ...]:
+def seeds_of(request: RowDesign, setting: Setting, seeds: tuple[int, ...]) -> tuple[int, ...]:
     """The seeds that a row runs with: one where no image remembers those before.
 
     Zero-shot forgets too, but is cheap, and all are compared with it order by order. A method that
@@ -266,7 +262,7 @@ def _cells(
 def _spec(
     source: Source,
     few: Data | None,
-    setting: SettingDesign,
+    setting: Setting,
     row: RowDesign,
     seed: int,
     plugins: Sequence[str],
@@ -346,7 +342,7 @@ def _outline(
         figure=design.figure,
         rows=tuple(as_variant(row) for row in design.rows),
         sources=tuple(sources),
-        settings=tuple(Setting(each.label, each.scenario, each.x) for each in design.settings),
+        settings=design.settings,
         seeds=seeds,
         cells=tuple(cells),
         x_title=design.x_title,

@@ -18,10 +18,10 @@ from msgspec.structs import replace
 from crg.bench.plan import code_digest
 from crg.bench.sources import OnEncoding, discover, render_store, shapes_in
 from crg.engine.processes import run_all
-from crg.engine.worker import read_once, results_only
+from crg.engine.worker import read_once
 from crg.features.joining import joined_sha256
 from crg.results import ledger, provenance
-from crg.results.schema import Data, Result
+from crg.results.schema import Data, Failure, Result
 from crg.threads import processors
 from crg.types import InputError
 
@@ -46,21 +46,13 @@ def digest_of(run: Result) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def find_line(text: str, files: Sequence[Path]) -> tuple[str, Result]:
-    """The line, as FILE:NUMBER, and the run that this or the start of a key stands for."""
-    file, colon, number = text.rpartition(":")
-    if colon and _NUMBER.fullmatch(number):
-        return text, _numbered(file, int(number))
-    named = next((each for each in (text, file) if each and Path(each).is_file()), None)
-    if named is not None:
-        raise InputError(f"Which line of {named}: write {named}:NUMBER, counted from 1.")
-    return _by_key(text, files)
-
-
-def _numbered(file: str, number: int) -> Result:
-    if not Path(file).is_file():
-        raise InputError(f"There is no file {file}: write FILE:NUMBER with the results file.")
-    known = ledger.read(file)
+def find_run(line: str) -> Result:
+    """The run in a line of a results file, given as FILE:NUMBER."""
+    file, _, digits = line.rpartition(":")
+    if not _NUMBER.fullmatch(digits) or not Path(file).is_file():
+        named = next((each for each in (line, file) if Path(each).is_file()), "FILE")
+        raise InputError(f"{line} names no run: write {named}:NUMBER, its line counted from 1.")
+    known, number = ledger.read(file), int(digits)
     if not 1 <= number <= known.n_lines:
         lines = "1 line" if known.n_lines == 1 else f"{known.n_lines} lines"
         raise InputError(f"{file} has no line {number}: it has {lines}, which count from 1.")
@@ -73,20 +65,6 @@ def _numbered(file: str, number: int) -> Result:
         )
     why = known.left_out.get(number, "is empty")
     raise InputError(f"Line {number} of {file} {why}: name the line of a run.")
-
-
-def _by_key(start: str, files: Sequence[Path]) -> tuple[str, Result]:
-    found: dict[str, tuple[str, Result]] = {}
-    for file in files:
-        for number, run in sorted(ledger.read(file).readable_runs.items()):
-            if run.key.startswith(start):
-                found[run.key] = f"{file}:{number}", run  # the latest counts
-    if len(found) == 1:
-        return next(iter(found.values()))
-    if not found:
-        where = ", ".join(map(str, files)) or "no results file"
-        raise InputError(f"No run has a key that begins with {start!r} in {where}: see --results.")
-    raise InputError(f"{len(found)} runs have keys that begin with {start!r}: give more of it.")
 
 
 def check_trusted(run: Result, given: Sequence[str]) -> None:
@@ -150,18 +128,17 @@ def changed_since(run: Result) -> list[str]:
 
 def rerun(
     line: str,
-    files: Sequence[Path],
     data: Sequence[Path],
     folder: Path,
     plugins: Sequence[str],
     on_note: Callable[[str], None],
     on_encoding: OnEncoding,
-) -> tuple[str, Result, list[str], dict[str, tuple[Any, Any]]]:
-    """Repeat the run of a line: its place, the run, equal values, and pairs of the others.
+) -> tuple[Result, list[str], dict[str, tuple[Any, Any]]]:
+    """Repeat the run of a line: the run, equal values, and pairs of the others.
 
     Lost files are looked for below ``data``, and lost shapes are rendered again into ``folder``.
     """
-    place, run = find_line(line, files)
+    run = find_run(line)
     check_trusted(run, plugins)
     there = {Path(each.path).name: each.path for each in discover(data)}
 
@@ -177,13 +154,15 @@ def rerun(
     check_data(run)
     for sentence in changed_since(run):
         on_note(sentence)
-    return place, run, *_repeat(run, plugins)
+    return run, *_repeat(run, plugins)
 
 
 def _repeat(run: Result, plugins: Sequence[str]) -> tuple[list[str], dict[str, tuple[Any, Any]]]:
     """The names of values that are equal to the last bit, and the others before and now."""
     spec = replace(run, plugins=tuple(plugins), memory=False)
-    [(_, result)] = results_only(run_all([spec], isolated=True))
+    [(_, result)] = run_all([spec], isolated=True)
+    if isinstance(result, Failure):
+        raise InputError(f"The run failed ({result.reason.rstrip('.')}): run crg bench for more.")
     if run.digest is None:
         before, after = measured_values(run), measured_values(result)
     else:

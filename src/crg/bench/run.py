@@ -22,7 +22,7 @@ from crg.bench.sources import draw, shapes_in
 from crg.datasets import load_dataset
 from crg.datasets.catalog import find_entry
 from crg.engine.processes import run_all
-from crg.engine.worker import OnProgress, Outcome, read_once
+from crg.engine.worker import OnProgress, read_once
 from crg.features.files import Features
 from crg.images.image_set import Source as ImageSource
 from crg.images.reading import read_image
@@ -30,16 +30,7 @@ from crg.results import ledger
 from crg.results.ledger import Ledger
 from crg.results.measurements import predicted_rows
 from crg.results.provenance import make_run
-from crg.results.schema import (
-    Entry,
-    Failure,
-    Gallery,
-    Outline,
-    Result,
-    RunSpec,
-    ShownImage,
-    Source,
-)
+from crg.results.schema import Entry, Failure, Gallery, Outline, Result, RunSpec, ShownImage, Source
 from crg.threads import processors
 from crg.types import InputError
 
@@ -85,29 +76,6 @@ def append_new(known: Ledger, entry: Entry) -> None:
         ledger.append(known.path, entry)
 
 
-def no_longer_shown(plan: Plan, known: Ledger) -> list[str]:
-    """Sentences on orders, rows and datasets that a new outline hides from the report."""
-    now, path = plan.outline, known.path
-    before = known.latest.get(now.key)
-    if not isinstance(before, Outline):
-        return []
-    notes = []
-    if len(before.seeds) > len(now.seeds):
-        notes.append(
-            f"{path} holds {len(before.seeds)} orders, of which its report shows "
-            f"{len(now.seeds)} from now on: ask for all of them to see the others again."
-        )
-    names = [[row.label for row in each.rows] for each in (before, now)]
-    data = [[each.name for each in some.sources if not each.missing] for some in (before, now)]
-    for (was, is_now), what, remedy in (
-        (names, "the rows ", "name them with --methods to see them"),
-        (data, "", "name the data again and leave out --only to see it"),
-    ):
-        if gone := ", ".join(repr(name) for name in was if name not in is_now):
-            notes.append(f"the report of {path} leaves out {what}{gone} from now on: {remedy}.")
-    return notes
-
-
 def run_specs(
     specs: Sequence[RunSpec],
     known: Ledger,
@@ -119,7 +87,13 @@ def run_specs(
     Lines that another process has written to the file meanwhile are not written again. To stop
     early, close the iterator.
     """
-    with contextlib.closing(_outcomes(specs, options, on_progress)) as outcomes:
+    if options.engine == "ray":
+        from crg.engine.ray import run_all_on_ray
+
+        runs = run_all_on_ray(specs, options.workers, options.address, on_progress)
+    else:  # in processes even with one worker: a method may take its process down with it
+        runs = run_all(specs, options.workers or processors(), on_progress, isolated=True)
+    with contextlib.closing(runs) as outcomes:
         for spec, outcome in outcomes:
             if isinstance(outcome, Failure):
                 known.add(outcome)
@@ -127,17 +101,6 @@ def run_specs(
             else:
                 known.add(make_run(outcome, spec))
                 yield spec, None
-
-
-def _outcomes(
-    specs: Sequence[RunSpec], options: EngineOptions, on_progress: OnProgress
-) -> Generator[tuple[RunSpec, Outcome], None, None]:
-    if options.engine == "ray":
-        from crg.engine.ray import run_all_on_ray
-
-        return run_all_on_ray(specs, options.workers, options.address, on_progress)
-    # in processes even with one worker: a method may take its process down with it
-    return run_all(specs, options.workers or processors(), on_progress, isolated=True)
 
 
 def galleries(

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from crg.atomic import make_folder
 from crg.bench.design import DataDesign, Design
-from crg.datasets.catalog import TEST, TRAIN, find_entry, find_split
+from crg.datasets.catalog import TEST, TRAIN, find_split
 from crg.features import store as storage
 from crg.features.files import check_complete, read_features
 from crg.features.formats import read_raw
@@ -272,17 +272,6 @@ def _joined(files: Sequence[Source], design: Design) -> Iterator[Source]:
 def _together(name: str, order: str, group: Sequence[Source]) -> Source:
     first, *rest = (each.path for each in group)
     return Source(name, name, first, tuple(rest), order, is_named=all(e.is_named for e in group))
-
-
-def unknown_datasets(design: Design, sources: Iterable[str]) -> list[str]:
-    """Sentences on options for single datasets that neither the catalogue nor a source knows."""
-    known = set(sources)
-    return [
-        f"the row {row.label!r} has options for {name!r}, and no source is called so."
-        for row in design.rows
-        for name in row.per_dataset
-        if find_entry(name) is None and name not in known
-    ]
 
 
 def shape_names(data: DataDesign) -> tuple[str, str, str | None]:

@@ -188,26 +188,17 @@ def order_of_classes_does_not_matter(make: Make) -> None:
         require_close(expected, run(make(shuffled), stream), 1e-7, sentence)
 
 
-def class_added_at_once_counts_as_given(make: Make) -> None:
-    """A class added before the first sample counts like one that the task had from the start."""
+def classes_changed_at_once_count_as_given(make: Make) -> None:
+    """A class added before the first sample counts as given, a removed one as never given."""
     task = make_task()
-    larger = task.with_class(ADDED, another_direction(task))
-    stream = make_stream(larger, 80, 8)
-    adapter = make(task)
-    adapter.add_class(ADDED, another_direction(task))
-    sentence = "A class added before the first sample is not like one given at the start"
-    require_close(run(make(larger), stream), run(adapter, stream), 1e-9, sentence)
-
-
-def class_removed_at_once_counts_as_never_given(make: Make) -> None:
-    """A class removed before the first sample counts like one that the task never had."""
-    larger = make_task(n_classes=6)
-    smaller = larger.without_class("class 2")
-    stream = make_stream(smaller, 80, 8)
-    adapter = make(larger)
-    adapter.remove_class("class 2")
-    sentence = "A class removed before the first sample left a trace"
-    require_close(run(make(smaller), stream), run(adapter, stream), 1e-9, sentence)
+    larger, smaller = task.with_class(ADDED, another_direction(task)), task.without_class("class 2")
+    grown, shrunk = make(task), make(task)
+    grown.add_class(ADDED, another_direction(task))
+    shrunk.remove_class("class 2")
+    for adapter, given, what in ((grown, larger, "added"), (shrunk, smaller, "removed")):
+        stream = make_stream(given, 80, 8)
+        sentence = f"A class {what} before the first sample left a trace"
+        require_close(run(make(given), stream), run(adapter, stream), 1e-9, sentence)
 
 
 def classes_may_come_and_go(make: Make) -> None:

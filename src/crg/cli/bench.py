@@ -13,7 +13,7 @@ from crg.atomic import make_folder
 from crg.bench import sources as data_sources
 from crg.bench.design import Design, read_design, with_methods
 from crg.bench.plan import count_runs, narrowed, plan
-from crg.bench.run import EngineOptions, append_new, galleries, no_longer_shown
+from crg.bench.run import EngineOptions, append_new, galleries
 from crg.cli import shared
 from crg.cli.compare import end_with, parse_methods, print_experiments, run_missing
 from crg.cli.progress import Display
@@ -53,7 +53,7 @@ _OPTIONS = shared.options(
     click.option("--results", "results_path", metavar="FILE", type=shared.FILE,
                  help="Results file.  [default: results/NAME.jsonl]"),
     click.option("--rerun", metavar="FILE:LINE",
-                 help="Repeat one run of a results file instead, by its line or its key."),
+                 help="Repeat one run of a results file instead, by its line."),
     shared.plugin_option,
 )  # fmt: skip
 
@@ -95,7 +95,7 @@ def bench(
       crg bench --rerun docs/results/ablation.jsonl.gz:145 --data features/
     """
     if rerun is not None:
-        _rerun(rerun, results_path, data, folder)
+        _rerun(rerun, data, folder)
         return
     if file is None:
         raise InputError("No experiment is named: give its TOML file, or --rerun FILE:LINE.")
@@ -118,8 +118,6 @@ def bench(
         if now.missing != before.missing:
             shared.note(f"{now.missing}")
     planned = narrowed(whole, chosen, known.runs)
-    for sentence in no_longer_shown(planned, known):
-        shared.note(sentence)
     failed = run_missing(planned, known, engine, lines=True)
     if design.gallery:
         known.refresh()
@@ -161,8 +159,6 @@ def _sources(design: Design, data: Sequence[Path], folder: Path, only: str | Non
 
     discovered = data_sources.discover(data_sources.named_paths(data), leave_out)
     sources = data_sources.find_sources(design, discovered, folder)
-    for sentence in data_sources.unknown_datasets(design, [each.dataset for each in sources]):
-        shared.note(sentence)
     if not sources:
         raise InputError(
             "No data was found: name feature files, stores or folders of them with --data."
@@ -200,17 +196,15 @@ def _print_results(experiments: Sequence[Any], path: Path) -> None:
     click.echo(f"The runs are in {path}; crg report {path} --out report.html draws them.", err=True)
 
 
-def _rerun(line: str, results: Path | None, data: Sequence[Path], folder: Path) -> None:
+def _rerun(line: str, data: Sequence[Path], folder: Path) -> None:
     """Repeat a run, print how it compares, and exit with 1 if anything differs."""
     from crg.bench.rerun import rerun
 
-    usual = [Path(ledger.DEFAULT_PATH), *sorted(Path("results").glob("*.jsonl"))]
-    files = [results] if results else [path for path in usual if path.exists()]
     own, paths = shared.loaded_plugins(), data_sources.named_paths(data)
     with Display("datasets", None) as shown:
-        found = rerun(line, files, paths, folder, own, shared.note, encoding_shown(shown))
-    place, run, same, differences = found
-    click.echo(f"{place}: {run.method}, seed {run.seed}, {run.data.path}")
+        found = rerun(line, paths, folder, own, shared.note, encoding_shown(shown))
+    run, same, differences = found
+    click.echo(f"{line}: {run.method}, seed {run.seed}, {run.data.path}")
     main = [name for name in _MAIN if name in same]
     among = f", among them {', '.join(main)}" if main else ""
     total = len(same) + len(differences)

@@ -13,6 +13,7 @@ import click
 from crg.cli import shared
 from crg.cli.progress import Display, shown_encoding
 from crg.methods.registry import DEFAULT
+from crg.predict.corrections import compared
 from crg.predict.job import FIRST_PASS, PredictJob, opened
 from crg.prompts import PHOTO
 
@@ -65,6 +66,13 @@ _OPTIONS = shared.options(
     click.option("--corrections", type=shared.FILE,
                  help="Learn first what a person says some images show: CSV or JSON lines with "
                       "path and label, as the page of crg review writes them."),
+    click.option("--truth", metavar="FILE|folders",
+                 help="Compare with known labels, which are not learnt: a file with path and "
+                      "label, or the names of the folders that images are in."),
+    click.option("--export", type=click.Choice(["label-studio"]),
+                 help="Write the answers as tasks of Label Studio, too, beside --out."),
+    click.option("--probabilities", type=shared.FILE, metavar="FILE.npy",
+                 help="Write the probabilities of all classes, too, a row per answer."),
     click.option("--strict", is_flag=True,
                  help="Stop at an image that cannot be read, which else gets a line with the "
                       "reason."),
@@ -109,7 +117,9 @@ def predict(pairs: tuple[str, ...], **given: Any) -> None:
             click.echo(f"Stopped. {answers.summary()}{job.how_to_continue()}", err=True)
             click.get_current_context().exit(TERMINATED if stop.args else shared.INTERRUPTED)
     click.echo(answers.summary(), err=True)
-    for line in answers.class_summary():
+    classes, lines = answers.settings["classes"], answers.lines or ()
+    truth = () if job.truth is None else compared(lines, job.truth, classes)
+    for line in (*answers.class_summary(), *truth):
         click.echo(line, err=True)
     if answers.counts["unreadable"] and not answers.counts["answered"]:
         click.get_current_context().exit(NOTHING_READ)

@@ -13,8 +13,8 @@ from crg.cli.shared import FILE, FOLDER, POSITIVE, address_option, note, plugin_
 from crg.extras import library
 from crg.features.files import load_with_classes
 
-for _name in ("fastapi", "prometheus_client", "python_multipart", "sse_starlette",
-              "uvicorn"):  # fmt: skip
+for _name in ("fastapi", "fastapi_offline", "prometheus_client", "python_multipart",
+              "sse_starlette", "uvicorn"):  # fmt: skip
     library(_name, "server")
 
 from crg.server import app  # noqa: E402  (needs what is checked above)

@@ -10,7 +10,7 @@ import re
 import threading
 import time
 import traceback
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -27,20 +27,6 @@ from crg.types import InputError, Step
 Outcome = Result | Failure
 OnProgress = Callable[[RunSpec, int, int], None]  # images done and in all; (0, 0) at the start
 Report = Callable[[int, int], None]  # the same, from inside the run
-
-
-def results_only(
-    outcomes: Generator[tuple[RunSpec, Outcome], None, None],
-) -> Generator[tuple[RunSpec, Result], None, None]:
-    """The results of runs; the first failure ends them all and is raised."""
-    with contextlib.closing(outcomes):
-        for spec, outcome in outcomes:
-            if isinstance(outcome, Result):
-                yield spec, outcome
-            elif outcome.trace:
-                raise RuntimeError(f"A run of {spec.method} failed:\n{outcome.trace}")
-            else:
-                raise InputError(outcome.reason)
 
 
 def read_once(path: str, then: Sequence[str] = ()) -> Features:

@@ -29,9 +29,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from crg.methods.base import Method, copied
-from crg.methods.options import option
-from crg.methods.registry import register
+from crg.methods.base import copied
+from crg.methods.registry import Method, option, register
 from crg.ops import normalize, softmax, softmax_and_entropy
 from crg.parts.cache import one_class
 from crg.parts.precision import ridged

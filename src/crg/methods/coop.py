@@ -35,9 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from crg.methods.base import Method
-from crg.methods.options import option
-from crg.methods.registry import register
+from crg.methods.registry import Method, option, register
 from crg.parts.cache import labelled_queues
 from crg.parts.context import Numbers, TrainingPlan, epochs_for, learn_context, starting_context
 from crg.parts.prompting import as_tensor, check_width, endings_of, prompt_features

@@ -26,9 +26,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from crg.methods.base import Method
-from crg.methods.options import option
-from crg.methods.registry import register
+from crg.methods.registry import Method, option, register
 from crg.ops import confident_views, count_kept
 from crg.parts.prompting import PromptTuning
 from crg.resources import GENERATED, TEXT_ENCODER

@@ -24,9 +24,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from crg.methods.base import Method
-from crg.methods.options import option
-from crg.methods.registry import register
+from crg.methods.registry import Method, option, register
 from crg.ops import confident_views, normalize, softmax, softmax_and_entropy
 from crg.parts.cache import Cache
 from crg.parts.prototypes import TextPrototypes

@@ -21,9 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from crg.methods.base import Method
-from crg.methods.options import option
-from crg.methods.registry import register
+from crg.methods.registry import Method, option, register
 from crg.ops import softmax_and_entropy
 from crg.parts.cache import Cache, Insertion
 from crg.parts.precision import inverse, on_grid

@@ -22,9 +22,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from crg.methods.base import Method
-from crg.methods.options import option
-from crg.methods.registry import register
+from crg.methods.registry import Method, option, register
 from crg.ops import log_probs, normalize, softmax
 from crg.types import Array, Prediction, Sample, namespace
 

@@ -18,8 +18,9 @@ from importlib.util import find_spec
 from typing import Any, TypeVar
 
 import crg.methods as package
-from crg.methods.base import Method
+from crg.methods.base import Method as Method
 from crg.methods.options import build_config
+from crg.methods.options import option as option
 from crg.presets import with_preset
 from crg.suggest import nearest
 from crg.types import InputError

@@ -20,9 +20,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from crg.methods.base import Method
-from crg.methods.options import option
-from crg.methods.registry import register
+from crg.methods.registry import Method, option, register
 from crg.ops import Confident
 from crg.parts.cache import Cache
 from crg.types import Array, Diagnostics, Prediction, Sample, namespace
@@ -48,17 +46,11 @@ class TDA(Method):
 
         view_share: float = option(0.1, "fraction of views kept", above=0, at_most=1)
         positive_size: int = option(3, "slots per positive queue", at_least=1, at_most=10_000)
-        positive_weight: float = option(2.0, "alpha of the positive cache", at_least=0, at_most=1e6)
-        positive_sharpness: float = option(
-            5.0, "beta of the positive cache", at_least=0, at_most=50
-        )
+        positive_weight: float = option(2.0, "alpha, positive cache", at_least=0, at_most=1e6)
+        positive_sharpness: float = option(5.0, "beta, positive cache", at_least=0, at_most=50)
         negative_size: int = option(2, "slots per negative queue", at_least=1, at_most=10_000)
-        negative_weight: float = option(
-            0.117, "alpha of the negative cache", at_least=0, at_most=1e6
-        )
-        negative_sharpness: float = option(
-            1.0, "beta of the negative cache", at_least=0, at_most=50
-        )
+        negative_weight: float = option(0.117, "alpha, negative cache", at_least=0, at_most=1e6)
+        negative_sharpness: float = option(1.0, "beta, negative cache", at_least=0, at_most=50)
         entropy_low: float = option(0.2, "negative cache: H/log2 K above this", at_least=0)
         entropy_high: float = option(0.5, "negative cache: H/log2 K below this", at_least=0)
         mask_above: float = option(0.03, "probability above which a class is possible", at_least=0)

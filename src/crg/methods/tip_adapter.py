@@ -23,9 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from crg.methods.base import Method
-from crg.methods.options import option
-from crg.methods.registry import register
+from crg.methods.registry import Method, option, register
 from crg.parts.cache import labelled_queues
 from crg.resources import FEW
 from crg.types import Prediction, Sample, namespace

@@ -27,9 +27,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crg.methods.base import Method
-from crg.methods.options import option
-from crg.methods.registry import register
+from crg.methods.registry import Method, option, register
 from crg.ops import Confident, confident_views
 from crg.parts.prompting import PromptTuning
 from crg.resources import TEXT_ENCODER

@@ -88,13 +88,6 @@ def batches(n_images: int, plan: TrainingPlan) -> Iterator[list[Numbers]]:
         yield [order[b * plan.batch : (b + 1) * plan.batch] for b in range(n_full)]
 
 
-def cross_entropy(text: Tensor, images: Tensor, labels: Tensor, scale: float) -> Tensor:
-    """Mean over images of -ln softmax(s f . t)_y."""
-    from torch.nn.functional import cross_entropy as mean_loss
-
-    return mean_loss(scale * images.to(text) @ text.T, labels)
-
-
 def learn_context(
     encode: Callable[[Tensor], Tensor],
     start: Tensor,
@@ -117,7 +110,9 @@ def learn_context(
         answers = torch.tensor(labels, device=images.device)
 
         def loss(context: Tensor, rows: Numbers) -> Tensor:
-            return cross_entropy(encode(context), images[rows], answers[rows], scale)
+            text = encode(context)
+            logits = scale * images[rows].to(text) @ text.T
+            return torch.nn.functional.cross_entropy(logits, answers[rows])
 
         _learnt[key] = descend(loss, start, len(labels), plan)
         if len(_learnt) > _SLOTS:
@@ -143,11 +138,6 @@ def descend(
                     return context.detach()
                 optimizer.step()
     return context.detach()
-
-
-def forget() -> None:
-    """Empty the memo, so that the next training is run."""
-    _learnt.clear()
 
 
 def _training_key(tensors: Sequence[Tensor], facts: str) -> str:

@@ -80,6 +80,7 @@ class AnswerFile:
     _errors: dict[str, str] = field(default_factory=dict)  # by path
 
     def __post_init__(self) -> None:
+        self.top = max(self.top, self.unsure_below > 0)  # an unsure line says what it leans to
         self._file = sys.stdout if self.target is None else self._opened(self.target)
         for line in self.before:
             self._register(line)

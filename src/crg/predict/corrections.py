@@ -1,7 +1,8 @@
-"""Corrections: what people say that images show, as the page of ``crg review`` writes them.
+"""What people say that images show: corrections, which are learnt, and truth, which is not.
 
-They are learnt before the stream, in the order of the file, and a person's word is final: a
-corrected image is not asked about again.
+Corrections come from the page of ``crg review`` or from Label Studio. They are learnt before the
+stream, in the order of the file, and a person's word is final: a corrected image is not asked about
+again. Truth is compared with the answers at the end.
 """
 
 from __future__ import annotations
@@ -9,18 +10,28 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, TypedDict
 
 import msgspec
+import numpy as np
 
 from crg.classifier import Classifier
+from crg.encoders.base import name_key
 from crg.images.reading import shown
+from crg.metrics import Numbers, paired_interval, per_class_accuracy
+from crg.predict.answers import CORRECTED, Line
+from crg.predict.exports import annotated
 from crg.predict.lines import unmarked
+from crg.results.schema import ENOUGH_IMAGES
 from crg.suggest import nearest
 from crg.threads import one_blas_thread
-from crg.types import InputError, parsed_json
+from crg.types import InputError, listed, parsed_json, printable
+
+FOLDERS = "folders"  # as truth: every image shows what its folder is called
+_CLASSES_SHOWN, _CONFUSIONS_SHOWN = 20, 10
 
 
 class _Correction(TypedDict):
@@ -29,7 +40,7 @@ class _Correction(TypedDict):
 
 
 def read_corrections(path: Path) -> dict[str, str]:
-    """The label of each image by its path, from a CSV file or JSON lines."""
+    """The label of each image by its path, from CSV, JSON lines or an export of Label Studio."""
     try:
         text = path.read_bytes().decode("utf-8-sig", "surrogateescape")
     except OSError as error:
@@ -39,12 +50,14 @@ def read_corrections(path: Path) -> dict[str, str]:
             table = csv.DictReader(io.StringIO(text, newline=""), strict=True)
             rows = [{name: unmarked(row[name] or "") for name in row if name} for row in table]
         else:
-            rows = [parsed_json(line) for line in text.split("\n") if line.strip()]
+            whole = text.lstrip().startswith("[")  # an array, not a value per line
+            parsed = map(parsed_json, filter(str.strip, [text] if whole else text.split("\n")))
+            rows = list(annotated(next(parsed)) if whole else parsed)
         said = msgspec.convert(rows, Annotated[list[_Correction], msgspec.Meta(min_length=1)])
-    except (ValueError, csv.Error) as error:
+    except (ValueError, csv.Error, LookupError, TypeError, AttributeError) as error:
         raise InputError(
-            f"{path} holds no corrections ({error}): give a file with path and label in every "
-            "line, as the page of crg review writes it."
+            f"{path} holds no labels ({error}): give a file with path and label in every "
+            "line, as the page of crg review writes it, or annotations of Label Studio as JSON."
         ) from None
     labels: dict[str, str] = {}
     for each in said:
@@ -82,3 +95,80 @@ def learn(classifier: Classifier, corrections: Mapping[str, str], workers: int =
 def _unreadable(why: str) -> InputError:
     remedy = "put it back, call crg where the answers were made, or take its line out"
     return InputError(f"A corrected image cannot be read ({why}): {remedy} of the corrections.")
+
+
+def true_labels(given: str, paths: Iterable[str], classes: Sequence[str]) -> dict[str, str]:
+    """What images are known to show: by a file, or by the names of the folders that they are in.
+
+    A label names a class whatever its case, and an underscore is a space.
+    """
+    places = {path: Path(os.path.abspath(path)) for path in paths}
+    if given == FOLDERS:
+        said = {path: place.parent.name for path, place in places.items()}
+    else:  # its paths are those that crg predict got, or relative to the file
+        labels, folders = read_corrections(Path(given)).items(), (Path(given).parent, Path())
+        by_place = {Path(os.path.abspath(folder / path)): label
+                    for folder in folders for path, label in labels}  # fmt: skip
+        said = {path: by_place[place] for path, place in places.items() if place in by_place}
+    names = {name_key(name): name for name in classes} | {name: name for name in classes}
+    found = {path: names.get(label, names.get(name_key(label), label))
+             for path, label in said.items()}  # fmt: skip
+    if names.keys().isdisjoint(found.values()):
+        raise InputError("--truth gives none of the images a label that is a class, such as "
+                         f"{listed(classes, 2)}: check labels and paths.")  # fmt: skip
+    return found
+
+
+def compared(lines: Iterable[Line], truth: str, classes: Sequence[str]) -> Iterator[str]:
+    """Lines of text: whether adaptation helps, the accuracy of classes, frequent confusions."""
+    answers = {line["path"]: line for line in lines if "step" in line}
+    names = frozenset(classes)
+    labels = true_labels(truth, answers, classes) if answers else {}
+    why = {path: "their labels are no classes" if label not in names
+           else "they were corrected, and so learnt" if answers[path].get(CORRECTED)
+           else "" if answers[path]["label"] else "their answers are withheld"
+           for path, label in labels.items()}  # fmt: skip
+    known = [(label, answers[path]["label"], answers[path]["zero_shot_label"])
+             for path, label in labels.items() if not why[path]]  # fmt: skip
+    if known:
+        found, numbers = np.unique(known, return_inverse=True)
+        true, ours, theirs = numbers.reshape(-1, 3).T
+        yield _verdict(ours == true, theirs == true)
+        yield from _class_table([printable(name) for name in found], true, ours, theirs)
+    wrong = Counter(each[:2] for each in known if each[0] != each[1])
+    for (label, answer), n in wrong.most_common(_CONFUSIONS_SHOWN):
+        yield f"  {n} of {printable(label)} answered as {printable(answer)}"
+    for reason, n in Counter(filter(None, why.values())).items():
+        yield f"{n} of {len(labels)} labelled images left out: {reason}."
+
+
+def _verdict(ours: Numbers, theirs: Numbers) -> str:
+    """Whether adaptation helps, in a sentence, from which images (N,) were answered correctly."""
+    gain = paired_interval(ours[None, :], theirs[None, :])
+    verdict = "Adaptation makes no significant difference"
+    if len(ours) < ENOUGH_IMAGES:
+        verdict = f"{ENOUGH_IMAGES} labels are needed to see whether adaptation helps"
+    elif not ours.any():  # wrong answers were labelled, and no others
+        verdict = "Label right answers, too, to see whether adaptation helps"
+    elif not gain.low <= 0 <= gain.high:
+        verdict = "Adaptation helps" if gain.low > 0 else "Adaptation hurts"
+    mean, low, high = (f"{100 * each:+.1f}" for each in (gain.mean, gain.low, gain.high))
+    return (
+        f"{verdict}: {ours.mean():.1%} of {len(ours)} images correct, zero-shot "
+        f"{theirs.mean():.1%}, gain {mean} points (95% interval {low} to {high})."
+    )
+
+
+def _class_table(
+    names: Sequence[str], true: Numbers, ours: Numbers, theirs: Numbers
+) -> Iterator[str]:
+    """The classes that have images, the lowest accuracy first; a long list is cut."""
+    counts = np.bincount(true, minlength=len(names))
+    mine, zero_shot = (per_class_accuracy(each, true, len(names)) for each in (ours, theirs))
+    found = [k for k in np.argsort(mine, kind="stable") if counts[k]]
+    width = max(len(names[k]) for k in found)
+    yield f"  {'class':{width}}  images  correct  zero-shot"
+    for k in found[:_CLASSES_SHOWN]:
+        yield f"  {names[k]:{width}} {counts[k]:7} {mine[k]:8.1%} {zero_shot[k]:10.1%}"
+    if len(found) > _CLASSES_SHOWN:
+        yield f"  ... and {len(found) - _CLASSES_SHOWN} more"

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from crg import state_file
 from crg.answer import COLUMNS
@@ -31,8 +31,9 @@ from crg.predict.answers import (
     read_answers,
     resume_folder,
 )
+from crg.predict.corrections import FOLDERS, read_corrections, true_labels
 from crg.predict.corrections import check as check_corrections
-from crg.predict.corrections import read_corrections
+from crg.predict.exports import ExportedAnswers, label_studio_files
 from crg.predict.files import STANDARD_INPUT, iter_arrivals, iter_lines, list_images, read_names
 from crg.predict.kept import KeptFeatures
 from crg.predict.lines import PrintedTable
@@ -82,6 +83,9 @@ class PredictJob:
     resume: bool = False
     overwrite: bool = False
     corrections: Path | None = None
+    truth: str | None = None  # a file, or ``folders``
+    export: Literal["label-studio"] | None = None
+    probabilities: Path | None = None
     strict: bool = False  # stop at the first image that cannot be read
     watch: bool = False
     idle: float | None = None
@@ -150,6 +154,10 @@ class PredictJob:
              "A table is for people, not for a file: leave out --out, or use --format csv."),
             (self.by is not None and self.sort_into is None,
              "--by says how images are sorted: add --sort-into or leave it out."),
+            ((self.export or self.probabilities) and self.out is None,
+             "--export and --probabilities go with a file of answers: name it with --out."),
+            (self.probabilities and self.probabilities.suffix != ".npy",
+             f"--probabilities {self.probabilities} is no NumPy file: end its name with .npy."),
             (self.out and self.save_state and self.out.resolve() == self.save_state.resolve(),
              "--out and --save-state are the same file: choose two names."),
         ):  # fmt: skip
@@ -170,6 +178,12 @@ class PredictJob:
             self._check_out(self.out)
         if self.save_state is not None:
             self._check_save_state(self.save_state)
+        tasks = label_studio_files(self.out) if self.export and self.out else ()
+        for path in (*tasks, *filter(None, [self.probabilities])):
+            check_place(path)
+            if path.exists() and not (self.resume or self.overwrite):
+                raise InputError(f"{path} exists already: replace it by --overwrite or choose "
+                                 "another name.")  # fmt: skip
 
     def _check_out(self, out: Path) -> None:
         """What crg did not write is not replaced; an empty file holds nothing to lose."""
@@ -199,13 +213,15 @@ def opened(
     job: PredictJob,
     on_note: Note,
     on_progress: Callable[[EncodingProgress], None] = lambda progress: None,
-) -> Iterator[tuple[AnswerFile, list[Part]]]:
+) -> Iterator[tuple[ExportedAnswers, list[Part]]]:
     """Load the model of a job and open its files; the answers, and the parts of the work.
 
     ``on_progress`` gets the progress of a store of features, if one is wanted.
     """
     names = read_names(job.classes)
     corrections = {} if job.corrections is None else read_corrections(job.corrections)
+    if job.truth not in (None, FOLDERS):
+        read_corrections(Path(job.truth))  # refuses before the model is loaded
     listed = None if job.is_live else list_images(job.images, _answered(job))
     if not (listed or listed is None or job.resume):
         raise InputError("No images were found: give a folder, a glob or files that hold some.")
@@ -215,6 +231,8 @@ def opened(
         classifier = _classifier(job, names, checkpoint, on_note)
         if corrections and not checkpoint:
             check_corrections(corrections, classifier.task.class_names)
+        if job.truth is not None and listed is not None:
+            true_labels(job.truth, map(str, listed), classifier.task.class_names)
         before = kept_settings(job.out).get("started_at") if job.out and checkpoint else None
         started_at = before if type(before) is int else classifier.adapter.n_steps
         features = None
@@ -239,6 +257,10 @@ def opened(
         else:
             paths = _live_paths(job, output, on_note) if listed is None else listed
             yield output, [("images", len(listed or ()), stream.run(paths, job.is_live))]
+        if job.probabilities is not None:
+            output.write_probabilities(job.probabilities)
+        if job.export is not None and job.out is not None:
+            output.write_label_studio(job.out)
 
 
 def _answered(job: PredictJob) -> set[str]:
@@ -279,7 +301,7 @@ def _output(
     classifier: Classifier,
     started_at: int,
     listed: Sequence[Path] | None,
-) -> AnswerFile:
+) -> ExportedAnswers:
     """The file of answers; an older one is removed only now, when everything has been checked."""
     settings = {**classifier.settings, "top": job.top, "unsure_below": job.unsure_below,
                 "passes": job.passes, "by": job.by, "sort_into": str(job.sort_into),
@@ -295,7 +317,7 @@ def _output(
     if job.layout == "table":
         names = classifier.task.class_names
         table = PrintedTable(map(str, listed or ()), names, sys.stdout.isatty())
-    return AnswerFile(
+    return ExportedAnswers(
         job.out,
         layout_of(job.out, job.layout),
         job.resume,
@@ -304,6 +326,9 @@ def _output(
         job.unsure_below,
         sorter,
         table,
+        lines=[] if job.truth or job.export else None,
+        rows=resume_folder(job.out) / "probabilities" if job.out and job.probabilities else None,
+        columns=read_names(job.classes) or classifier.task.class_names,
     )
 
 

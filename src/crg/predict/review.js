@@ -5,7 +5,9 @@ const FORMULA = /^[=+\-@\t\r']/;  // how a formula may begin, or what marks one
 const byPath = new Map(content.images.map(image => [image.path, image]));
 const places = new Map(content.classes.map((name, place) => [name, place]));
 let corrections = new Map();  // path -> label; those that were learnt before stay among them
-let history = [];  // [path, label before or undefined], latest last
+let history = [];  // lists of [path, label before or undefined], latest last
+const selected = new Set();  // images that are corrected together
+let anchor = null;  // the card that was clicked last
 let isKept = true;  // whether this browser keeps what is corrected
 let current = null;  // the card that Tab goes to
 
@@ -18,7 +20,7 @@ function makeCard(image) {
   const card = make("button", "card");
   card.type = "button";
   card.tabIndex = -1;
-  card.title = image.path;
+  card.title = [image.error || image.missing, image.path].filter(Boolean).join("\n");
   card.image = image;
   if (image.thumbnail) {
     const shown = make("img");
@@ -26,7 +28,7 @@ function makeCard(image) {
     shown.decoding = "async";
     shown.src = "data:image/jpeg;base64," + image.thumbnail;
     card.append(shown);
-  } else card.append(make("span", "none", image.error ? "unreadable" : "not found"));
+  } else card.append(make("span", "none", image.error || image.missing));
   card.append(make("span", "label"), make("span", "mark"), make("span", "file", fileName(image.path)));
   image.card = card;
   describe(image);
@@ -45,10 +47,15 @@ function describe(image) {
 function marks(image, given, wrong) {
   const found = [];
   if (given !== undefined) found.push(wrong ? "corrected" : image.corrected ? "corrected before" : "confirmed");
-  else if (image.probability !== undefined) found.push(percent(image.probability));
+  else if (image.probability !== undefined) found.push(percent(image.probability) + (leaning(image) && `, leans to ${leaning(image)}`));
+  if (image.error && image.thumbnail) found.push(image.error);  // it can be read by now
   if (image.was !== undefined) found.push("was " + (image.was || "unsure"));
   else if (image.changed) found.push("zero-shot " + image.zero_shot_label);
   return found;
+}
+
+function leaning(image) {  // the most probable class where the label is withheld
+  return image.label || image.error ? "" : image.top?.[0] ?? (image.changed ? "" : image.zero_shot_label ?? "");
 }
 
 function build() {
@@ -62,7 +69,7 @@ function build() {
   $("class").append(new Option(`all (${content.images.length})`, ""));
   inOrder.forEach(([group, images], number) => {
     const name = titleOf(group);
-    const section = make("section"), heading = make("h2", "", name + " "), list = make("ul", "grid");
+    const section = make("section"), heading = make("h2", "", name + " "), list = make("ul", group === "error" ? "grid reasons" : "grid");
     heading.id = "class-" + number;
     heading.append(make("small"));
     section.setAttribute("aria-labelledby", heading.id);
@@ -103,6 +110,7 @@ function filter() {
     for (const item of section.lastChild.children) {
       const isShown = (wanted === "" || wanted === section.dataset.number) && passes(item.firstChild.image, most);
       item.hidden = !isShown;
+      if (!isShown && selected.has(item.firstChild.image)) select([item.firstChild.image], false);  // a hidden one stays as it is
       shown += isShown;
     }
     section.hidden = !shown;
@@ -139,12 +147,17 @@ function vertical(cards, place, step) {  // the card nearest below or above
 
 function move(event) {
   const card = event.target.closest(".card");
-  if (!card || event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.key === "Delete" || event.key === "Backspace") {
+  if (!card || event.altKey) return;
+  const cards = visible(), place = cards.indexOf(card), hasControl = event.ctrlKey || event.metaKey;
+  const act = (hasControl ? {a: () => select(cards.map(each => each.image), true)} : {
+    " ": () => select([card.image]), z: () => zoom(card.image), Z: () => zoom(card.image),
+    Delete: () => correct(together(card.image), undefined), Backspace: () => correct(together(card.image), undefined),
+  })[event.key];
+  if (act) {
     event.preventDefault();
-    return correct(card.image, undefined);
+    return act();
   }
-  const cards = visible(), place = cards.indexOf(card);
+  if (hasControl) return;
   const next = {
     ArrowRight: () => cards[place + 1], ArrowLeft: () => cards[place - 1],
     ArrowDown: () => vertical(cards, place, 1), ArrowUp: () => vertical(cards, place, -1),
@@ -153,26 +166,69 @@ function move(event) {
   if (!next) return;
   event.preventDefault();
   const target = next();
-  if (target) target.focus();
+  if (!target) return;
+  if (event.shiftKey) selectBetween(card, target);
+  target.focus();
+}
+
+// Selecting several.
+function select(images, on) {
+  for (const image of images) {
+    const isOn = on ?? !selected.has(image);
+    if (isOn === selected.has(image)) continue;
+    selected[isOn ? "add" : "delete"](image);
+    image.card.setAttribute("aria-pressed", isOn);
+  }
+  $("label-selected").textContent = `Label ${selected.size} selected…`;
+  for (const id of ["label-selected", "clear"]) $(id).hidden = !selected.size;
+}
+
+function selectBetween(from, to) {
+  const cards = visible(), [first, last] = [cards.indexOf(from), cards.indexOf(to)].sort((a, b) => a - b);
+  select(cards.slice(Math.max(first, 0), last + 1).map(card => card.image), true);
+}
+
+function together(image) {  // it, or all that are selected with it
+  return selected.has(image) ? visible().map(card => card.image).filter(each => selected.has(each)) : [image];
 }
 
 // Corrections: kept by the browser under a digest of the answers.
-function correct(image, label, isUndo) {
-  const before = corrections.get(image.path);
-  if (before === label) return;
-  if (!isUndo) history.push([image.path, before]);
-  if (label === undefined) corrections.delete(image.path);
-  else corrections.set(image.path, label);
-  keep();
-  describe(image);
+function correct(images, label) {  // returns the card after them
+  const cards = visible(), place = cards.indexOf(images.at(-1).card);
+  const before = change(images.map(image => [image.path, label]));
+  if (before.length) history.push(before);
   count();
-  say(label === undefined ? `${fileName(image.path)}: no longer corrected.`
-    : `${fileName(image.path)}: ${label}${image.label && image.label !== label ? " instead of " + image.label : ""}.`);
+  if (images.length > 1) select(images, false);
+  return label === undefined ? undefined : cards[place + 1];
+}
+
+function change(pairs) {  // returns the pairs that undo it
+  const wanted = pairs.filter(([path, label]) => corrections.get(path) !== label), before = [];
+  const isNew = wanted.filter(([, label]) => addClass(label)).length > 0;
+  for (const [path, label] of wanted) {
+    before.push([path, corrections.get(path)]);
+    if (label === undefined) corrections.delete(path);
+    else corrections.set(path, label);
+    describe(byPath.get(path));
+  }
+  if (!wanted.length) return before;
+  keep();
+  const [[path, label]] = wanted, {label: answer} = byPath.get(path), one = wanted.length === 1;
+  say(`${one ? fileName(path) : several(wanted.length, "image")}: ` + (label === undefined ? "no longer corrected."
+    : label + (one && answer && answer !== label ? ` instead of ${answer}.` : "."))
+    + (isNew ? " A new class: download the classes too." : ""));
+  return before;
+}
+
+function addClass(label) {  // returns whether it is new
+  if (label === undefined || places.has(label)) return false;
+  places.set(label, content.classes.push(label) - 1);
+  $("names").hidden = false;
+  return true;
 }
 
 function undo() {
-  const last = history.pop();
-  if (last) correct(byPath.get(last[0]), last[1], true);
+  change(history.pop() || []);
   count();
 }
 
@@ -187,9 +243,10 @@ function restore() {
 }
 
 function take(pairs, into) {  // returns how many fit these images and classes
-  const fitting = pairs.filter(([path, label]) => byPath.has(path) && places.has(label));
+  const fitting = pairs.filter(([path, label]) => byPath.has(path) && typeof label === "string" && label.trim());
   const touched = new Set([...corrections.keys(), ...fitting.map(pair => pair[0])]);
   corrections = new Map([...into, ...fitting]);
+  for (const [, label] of fitting) addClass(label);
   for (const path of touched) if (byPath.get(path).card) describe(byPath.get(path));
   return fitting.length;
 }
@@ -223,13 +280,18 @@ const writers = {
   jsonl: pairs => pairs.map(([path, label]) => JSON.stringify({path, label}) + "\n").join(""),
 };
 
-function download(form) {
-  const link = make("a"), type = form === "csv" ? "text/csv" : "application/jsonl";
-  link.href = URL.createObjectURL(new Blob([writers[form]([...corrections])], {type}));
-  link.download = "corrections." + form;
+function download(name, text, type, what) {
+  const link = make("a");
+  link.href = URL.createObjectURL(new Blob([text], {type}));
+  link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60000);
-  say(`${several(corrections.size, "correction")} written to ${link.download}.`);
+  say(`${what} written to ${name}.`);
+}
+
+function downloadCorrections(form) {
+  const type = form === "csv" ? "text/csv" : "application/jsonl";
+  download("corrections." + form, writers[form]([...corrections]), type, several(corrections.size, "correction"));
 }
 
 function rowsOf(text) {  // of a CSV file
@@ -262,26 +324,53 @@ async function read(file) {
   history = [];
   count();
   filter();
-  say(`${several(taken, "correction")} imported.` + (left ? ` ${left} left out, of other images or classes.` : ""));
+  say(`${several(taken, "correction")} imported.` + (left ? ` ${left} left out, of other images.` : ""));
 }
 
-// The picker.
-let chosen = null;  // the image that it is about
-const picker = createPicker({classes: () => content.classes, likely, onPick: correct,
-  hint: (image, name) => name === image.label ? "the answer: confirm it" : "",
-  noClass: "No class has this name. Others come in with crg predict --classes."});
+// The picker, and an image enlarged.
+let chosen = null;  // the image that they are about
+const picker = createPicker({classes: () => content.classes, likely,
+  onPick: (image, label) => correct(together(image), label),
+  hint: (image, name) => name === image.label ? "the answer: confirm it" : name === leaning(image) ? "it leans to this" : "",
+  addHint: "add this class", noClass: "No class has this name: Enter adds it."});
+
+function zoom(image) {
+  const shown = $("zoom-image"), small = image.card.querySelector("img")?.src;
+  chosen = image;
+  shown.hidden = !small;
+  shown.onerror = () => { shown.onerror = null; shown.src = small; };  // moved, or of a kind that browsers do not show
+  shown.src = image.source ?? small ?? "";
+  $("zoom-title").textContent = image.path;
+  $("zoom-answer").textContent = [...image.card.querySelectorAll(".label, .mark")].map(each => each.textContent).join(" · ");
+  if (!$("zoom").open) $("zoom").showModal();
+  $("zoom").focus();
+}
+
+function zoomStep(step) {
+  const cards = visible(), next = cards[cards.indexOf(chosen.card) + step];
+  if (next) zoom(next.image);
+}
+
+function zoomLabel() {
+  $("zoom").close();
+  open(chosen);
+}
 
 function open(image) {
+  const all = together(image), names = all.map(each => fileName(each.path));
   chosen = image;
-  $("remove").hidden = !corrections.has(image.path);
-  picker.open(image, image.card, {title: image.path, picture: image.card.querySelector("img")?.src,
-    answers: [["Answer", image.label, image.probability], ["Zero-shot", image.zero_shot_label, image.zero_shot_probability],
-      ["Before", image.was], ["Unreadable", image.error]]});
+  $("remove").hidden = !all.some(each => corrections.has(each.path));
+  $("enlarge").hidden = all.length > 1;
+  picker.open(image, image.card, {title: all.length > 1 ? several(all.length, "image") : image.path,
+    picture: image.card.querySelector("img")?.src, answers: all.length > 1 ? [["Selected", names.slice(0, 6).join(", ") + (names[6] ? "…" : "")]] : [
+      ["Answer", image.label, image.probability], ["Unsure, leans to", leaning(image), image.probability],
+      ["Zero-shot", image.zero_shot_label, image.zero_shot_probability],
+      ["Before", image.was], ["Unreadable", image.error || image.missing]]});
 }
 
 function likely(image) {
   const latest = [...corrections.values()].reverse().slice(0, 200);
-  const names = [corrections.get(image.path), image.label, image.zero_shot_label, ...(image.top || []), image.was, ...latest];
+  const names = [corrections.get(image.path), image.label, leaning(image), image.zero_shot_label, ...(image.top || []), image.was, ...latest];
   return [...new Set(names.filter(name => places.has(name)))].slice(0, 8);
 }
 
@@ -297,17 +386,38 @@ for (const id of ["class", "most", "only-changed", "only-unsure", "only-since", 
   $(id).addEventListener("input", () => say(several(filter(), "image") + " shown."));
 $("images").addEventListener("click", event => {
   const card = event.target.closest(".card");
-  if (card) { card.focus(); open(card.image); }
+  if (!card) return;
+  card.focus();
+  if (event.shiftKey) selectBetween(anchor ?? card, card);
+  else if (event.ctrlKey || event.metaKey || $("select").getAttribute("aria-pressed") === "true") select([card.image]);
+  else open(card.image);
+  anchor = card;
 });
+$("images").addEventListener("keyup", event => { if (event.key === " ") event.preventDefault(); });  // it selects
 $("images").addEventListener("focusin", event => { if (event.target.matches(".card")) setCurrent(event.target); });
 $("images").addEventListener("keydown", move);
 document.addEventListener("keydown", event => {
   if ((event.ctrlKey || event.metaKey) && event.key === "z" && event.target !== $("query")) { event.preventDefault(); undo(); }
+  if (event.key === "Escape" && !document.querySelector("dialog[open]")) select([...selected], false);
 });
-$("remove").addEventListener("click", () => { $("picker").close(); correct(chosen, undefined); });
+$("zoom").addEventListener("keydown", event => {
+  if (event.key === "ArrowLeft" || event.key === "ArrowRight") zoomStep(event.key === "ArrowLeft" ? -1 : 1);
+  else if (event.key === "Enter" && event.target === $("zoom")) zoomLabel();
+  else return;
+  event.preventDefault();
+});
+$("zoom").addEventListener("close", () => chosen.card.focus());
+for (const [id, act] of Object.entries({
+  "zoom-before": () => zoomStep(-1), "zoom-next": () => zoomStep(1), "zoom-label": zoomLabel, "zoom-close": () => $("zoom").close(),
+  enlarge: () => { $("picker").close(); zoom(chosen); }, clear: () => select([...selected], false),
+  "label-selected": () => open(visible().find(card => selected.has(card.image)).image),
+  select: () => $("select").setAttribute("aria-pressed", $("select").getAttribute("aria-pressed") !== "true"),
+  names: () => download("classes.txt", content.classes.join("\n") + "\n", "text/plain", several(content.classes.length, "class")),
+})) $(id).addEventListener("click", act);
+$("remove").addEventListener("click", () => { $("picker").close(); correct(together(chosen), undefined); });
 $("undo").addEventListener("click", undo);
-for (const form of ["csv", "jsonl"]) $(form).addEventListener("click", () => download(form));
+for (const form of ["csv", "jsonl"]) $(form).addEventListener("click", () => downloadCorrections(form));
 $("import").addEventListener("click", () => $("file").click());
 $("file").addEventListener("change", event => { if (event.target.files[0]) read(event.target.files[0]); event.target.value = ""; });
-addEventListener("storage", event => { if (event.key === KEY) { restore(); history = []; count(); filter(); } });
+addEventListener("storage", event => { if (event.key === KEY || event.key === null) { restore(); history = []; count(); filter(); } });
 addEventListener("beforeunload", event => { if (!isKept && corrections.size) event.preventDefault(); });

@@ -12,12 +12,14 @@ import hashlib
 import html
 import io
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
 from string import Template
 from typing import Any
+from urllib.parse import quote
 
 from crg.atomic import replacing
 from crg.images.reading import read_image
@@ -66,15 +68,16 @@ def write(
 ) -> int:
     """Write the page of some answers, replacing an older one; returns how many images are missing.
 
-    Of more than ``most`` images the corrected and the least sure ones are shown. ``before`` are
-    earlier answers: images whose label has changed since are marked. ``advance`` is called after
-    each thumbnail.
+    Of more than ``most`` images the corrected, unreadable and least sure ones are shown.
+    ``before`` are earlier answers: images whose label has changed since are marked. ``advance`` is
+    called after each thumbnail.
     """
-    first = sorted(lines.values(), key=lambda line: (not line.get(CORRECTED), _confidence(line)))
+    rest = sorted(lines.values(), key=_confidence)
+    first = sorted(rest, key=lambda line: not (line.get(CORRECTED) or line.get("error")))
     shown = sorted(first[:most], key=_confidence)
     with ThreadPoolExecutor(workers) as pool:
         images = []
-        for image in pool.map(lambda line: _entry(line, before), shown):
+        for image in pool.map(lambda line: _entry(line, before, target.parent), shown):
             images.append(image)
             advance()
     facts = json.dumps([(line["path"], line.get("label")) for line in lines.values()])
@@ -88,7 +91,7 @@ def write(
     }
     with replacing(target) as partial:
         partial.write_text(_rendered(title, content), encoding="utf-8")
-    return sum("thumbnail" not in image for image in images)
+    return sum("missing" in image and "error" not in image for image in images)
 
 
 def thumbnail(source: Any) -> bytes:
@@ -103,14 +106,20 @@ def thumbnail(source: Any) -> bytes:
     return file.getvalue()
 
 
-def _entry(line: Line, before: Mapping[str, Line] | None) -> dict[str, Any]:
-    """One image as the script of the page reads it; without a thumbnail it has a placeholder."""
+def _entry(line: Line, before: Mapping[str, Line] | None, folder: Path) -> dict[str, Any]:
+    """One image as the script of the page in ``folder`` reads it; without a thumbnail, why."""
     entry = {name: line[name] for name in (*_TEXTS, "changed", CORRECTED) if line.get(name)}
     entry |= {name: _number(line[name]) for name in _NUMBERS if name in line}
     if line.get(TOP):
         entry[TOP] = [best["label"] for best in line[TOP]]
-    with contextlib.suppress(InputError):
+    try:
         entry["thumbnail"] = base64.b64encode(thumbnail(line["path"])).decode()
+    except InputError as error:
+        entry["missing"] = str(error)
+    else:
+        with contextlib.suppress(ValueError):  # on another drive: the thumbnail is enlarged then
+            relative = Path(os.path.relpath(line["path"], folder)).as_posix()
+            entry["source"] = quote(relative, errors="surrogateescape")
     earlier = None if before is None else before.get(line["path"])
     if earlier is not None and (earlier.get("label") or "") != (line.get("label") or ""):
         entry["was"] = earlier.get("label") or ""
@@ -130,13 +139,12 @@ def _number(value: float | None) -> float:
 def _rendered(title: str, content: Mapping[str, Any]) -> str:
     folder = resources.files("crg.predict")
     style, script = (
-        (folder / f"cards/cards.{kind}").read_text("utf-8")
-        + (folder / f"review.{kind}").read_text("utf-8")
-        for kind in ("css", "js")
+        "".join((folder / name).read_text("utf-8") for name in names.split())
+        for names in ("cards/page.css cards/cards.css review.css", "cards/cards.js review.js")
     )
     return Template((folder / "review.html").read_text("utf-8")).substitute(
         generator=f'<meta name="generator" {MARK}>',
-        policy=f"default-src 'none'; img-src data:; style-src {_source(style)}; "
+        policy=f"default-src 'none'; img-src data: file: 'self'; style-src {_source(style)}; "
         f"script-src {_source(script)}; base-uri 'none'; form-action 'none'",
         title=html.escape(title),
         style=style,

@@ -67,7 +67,6 @@ class MethodResult:
     purity_over_time: Curve = ()
     first_gain: Mapping[int, Contrast] = field(default_factory=dict)  # over the first n images
     reported: Reported | None = None  # the accuracy that papers print
-    stated: tuple[str, ...] = ()  # remarks of papers that print no number
     lines: tuple[int, ...] = ()  # of the results file: the argument of ``crg rerun``
     options: Mapping[str, Any] = field(default_factory=dict)  # all of them, defaults included
     right: Correctness | None = None
@@ -248,9 +247,7 @@ class _Reader:
         keys = tuple(dict.fromkeys(cell.key for cell in mine if cell.key is not None))
         runs = [self.runs[key] for key in keys if key in self.runs]
         reported = self.papers.printed(self.outline, source, row)
-        names = (self.outline.reported, source.model, source.dataset, row.method)
-        stated = () if row.options or row.offline else self.papers.stated(*names)
-        result = MethodResult(row, *self._status(mine, keys), reported=reported, stated=stated)
+        result = MethodResult(row, *self._status(mine, keys), reported=reported)
         if not runs:
             return result
         once = len(keys) == 1 and self.n_orders > 1  # its answers do not depend on the order

@@ -77,9 +77,8 @@ def comparison_table(comparison: Comparison, figure: str = "table", has_file: bo
     numbers = [each.reported for each in shown if each.reported]
     sources = dict.fromkeys(f"In papers: {number.source}." for number in numbers)
     odd = dict.fromkeys(f"* {note}" for number in numbers for note in number.notes)
-    stated = (f"{each.row.label}: {said}" for each in shown for said in each.stated)
     table = _table(shown, [name for name in _FIGURES if name not in unused], title)
-    return replace(table, notes=(*sources, *odd, *stated))
+    return replace(table, notes=(*sources, *odd))
 
 
 def short_table(comparison: Comparison) -> Table:

@@ -32,6 +32,7 @@ def render(experiments: Sequence[Experiment], title: str = TITLE) -> str:
     names = {each.outline.name for each in shown}
     same = tuple(each.outline.title for each in experiments if each.outline.name not in names)
     package, jinja2 = resources.files("crg.report"), library("jinja2", "report")
+    shared = resources.files("crg.predict") / "cards" / "page.css"
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: package.joinpath(name).read_text("utf-8")),
         autoescape=True,
@@ -41,7 +42,7 @@ def render(experiments: Sequence[Experiment], title: str = TITLE) -> str:
     )
     text: str = environment.get_template("template.html.j2").render(
         generator=GENERATOR,
-        style=package.joinpath("style.css").read_text("utf-8"),
+        style=shared.read_text("utf-8") + package.joinpath("style.css").read_text("utf-8"),
         title=title,
         story=_story(shown),
         facts=_facts(shown),

@@ -42,12 +42,6 @@ def unpacked_bits(text: str, count: int) -> Numbers:
     return np.unpackbits(packed, count=count).astype(bool)
 
 
-def packed_classes(classes: Numbers) -> str:
-    """Class numbers, compressed; -1 for a row that did not come."""
-    known = np.where(classes < 0, NOT_STREAMED, classes).astype("<u2")
-    return base64.b64encode(zlib.compress(known.tobytes(), 9)).decode("ascii")
-
-
 def predicted_rows(metrics_of_run: Mapping[str, Any]) -> Numbers:
     """The answer for each row of the file (N,), as class numbers; -1 where it did not come."""
     content = zlib.decompress(base64.b64decode(metrics_of_run["predicted"]))
@@ -112,12 +106,12 @@ class Measurements:
     def _by_image(self, stream: Stream, scored: Numbers, right: Numbers) -> dict[str, str]:
         """The answers to every image, by row of the file and by position in the stream."""
         n_rows, rows = len(stream.features), stream.rows[scored]
-        answers = np.full(n_rows, -1)
+        answers = np.full(n_rows, NOT_STREAMED, dtype="<u2")
         answers[stream.rows] = self.predicted
         packed = {
             "correct": packed_bits(_marked(rows[right], n_rows)),
             "right_in_order": packed_bits(right),
-            "predicted": packed_classes(answers),
+            "predicted": base64.b64encode(zlib.compress(answers.tobytes(), 9)).decode("ascii"),
         }
         some = len(rows) < n_rows
         return packed | ({"streamed": packed_bits(_marked(rows, n_rows))} if some else {})

@@ -22,7 +22,6 @@ from crg.results.schema import Outline, Source, Variant
 from crg.types import InputError
 
 AVERAGE = "average"
-NOTES = ("slip", "protocol", "statement")
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class PaperNote(Struct, frozen=True, forbid_unknown_fields=True):
     """A caveat about numbers of its file: about all, unless a field narrows it."""
 
     note: str
-    source: str | None = None  # of the tables it is about; of a statement, where it is made
+    source: str | None = None  # of the tables it is about
     experiment: str | None = None
     backbone: str | None = None
     methods: tuple[str, ...] | None = None
@@ -74,7 +73,6 @@ class PaperFile(Struct, frozen=True, forbid_unknown_fields=True):
     table: tuple[PaperTable, ...] = ()
     slip: tuple[PaperNote, ...] = ()
     protocol: tuple[PaperNote, ...] = ()
-    statement: tuple[PaperNote, ...] = ()
 
 
 class Papers:
@@ -109,19 +107,6 @@ class Papers:
                 )
                 return Reported(row[dataset], file.sources[table.source], tuple(odd))
         return None
-
-    def stated(
-        self, experiment: str, backbone: str | None, dataset: str, method: str
-    ) -> tuple[str, ...]:
-        """Statements about a result that no table has, each with its paper."""
-        if backbone is None or self.number(experiment, backbone, dataset, method) is not None:
-            return ()
-        return tuple(
-            f"{note.note} So says {file.sources[note.source or '']}."
-            for file in self.files
-            for note in file.statement
-            if note.concerns(experiment, backbone, {dataset}, method)
-        )
 
     def printed(self, outline: Outline, source: Source, row: Variant) -> Reported | None:
         """The accuracy that papers print for a method of an experiment on a dataset.
@@ -168,10 +153,10 @@ def known_experiments() -> tuple[str, ...]:
 
 def _faults(data: PaperFile) -> Iterator[str]:
     """Names that lead nowhere, and rows that do not fit their columns."""
-    notes = [(kind, each) for kind in NOTES for each in getattr(data, kind)]
-    if not data.table and not notes:
+    named: list[PaperTable | PaperNote] = [*data.table, *data.slip, *data.protocol]
+    if not named:
         yield "it has no numbers: write them below [[table]]"
-    for each in (*data.table, *(note for _, note in notes)):
+    for each in named:
         if each.source is not None and each.source not in data.sources:
             yield f"source is {each.source!r}: name one of the keys below [sources]"
         if each.experiment is not None and each.experiment not in known_experiments():
@@ -183,9 +168,6 @@ def _faults(data: PaperFile) -> Iterator[str]:
         for method, row in table.rows.items():
             if len(row) != len(table.columns):
                 yield f"{method} has {len(row)} numbers: give {len(table.columns)}, one per column"
-    for kind, note in notes:
-        if kind == "statement" and note.source is None:
-            yield "a statement has no source: say where it is said"
 
 
 def _plain(backbone: str) -> str:

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from crg.datasets.catalog import TEST
-from crg.streams import Scenario
+from crg.streams import SEVERAL_FILES, SHUFFLED, Scenario
 from crg.types import DEEPEST, InputError, parsed_json
 
 SCHEMA = 1
@@ -180,12 +180,25 @@ class Source(Struct, frozen=True):
         return SIMULATED_TEXT.get(self.text_kind or "", self.text_kind or "")
 
 
-class Setting(Struct, frozen=True):
-    """A scenario under the name that it has in tables."""
+class Setting(Struct, frozen=True, forbid_unknown_fields=True):
+    """``[[setting]]`` of an experiment: a scenario under the name that it has in tables."""
 
-    label: str
-    scenario: Scenario = msgspec.field(default_factory=Scenario)
+    order: str = SHUFFLED
+    label: str = ""  # by default the order
+    strength: float | None = None
+    images: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    mislabelled: float = 0.0
     x: float | None = None  # its place in figures that show settings against a number
+
+    @property
+    def scenario(self) -> Scenario:
+        """The scenario of the streams, which refuses what does not fit together."""
+        return Scenario(self.order, self.strength, self.images, self.mislabelled)
+
+    @property
+    def several(self) -> str:
+        """The order if it needs several files, else empty."""
+        return self.order if self.order in SEVERAL_FILES else ""
 
 
 class Cell(Struct, frozen=True):

@@ -88,7 +88,7 @@ async def send_images(request: Request) -> Response:
     most = {JSON: _JSON_BYTES, FORM: config.max_request_bytes}.get(kind, config.max_bytes)
     async with content_of(request, most) as content:
         if kind == JSON:
-            new = await parsed(service, schema.NewFeatures, content)
+            new = await received(service, schema.NewFeatures, content)
             if isinstance(new.features[0], list) and len(new.features) > config.max_views:
                 raise InputError(f"The features are of {len(new.features)} views: "
                                  f"give at most {config.max_views}.")  # fmt: skip
@@ -100,13 +100,20 @@ async def send_images(request: Request) -> Response:
             alone = [(_kept(request.query_params.get("name")), content)]
             parse = partial(_form, request.headers, content, config)
             uploads = await off_loop(service, content, parse) if kind == FORM else alone
-            learnt = await _learn_images(service, id, uploads, row.start["views"], key)
+            learnt = await learn_images(service, id, uploads, row.start["views"], key)
     return _once({"answers": learnt[0]}, learnt[1])
 
 
-async def _learn_images(
-    service: Service, session_id: str, uploads: Sequence[Upload], views: int, key: str | None
+async def learn_images(
+    service: Service,
+    session_id: str,
+    uploads: Sequence[Upload],
+    views: int,
+    key: str | None = None,
+    task: Task | None = None,
 ) -> Outcome:
+    """Learn images; the classes of ``task``, if it is given, become those of the session first."""
+
     def encode() -> Awaitable[list[Encoded]]:
         encode, recipe = service.batcher.encode, Recipe(views=views)
         return asyncio.gather(
@@ -117,10 +124,11 @@ async def _learn_images(
         if service.config.keep_images:
             kept, step = [content for _, content in uploads], learner.adapter.n_steps + 1
             service.states.keep_images(session_id, step, kept)
-        return [
-            learner.answer(features, name, thumbnail)
-            for (name, _), (features, thumbnail) in zip(uploads, images, strict=True)
-        ]
+        events = [] if task is None else learner.follow(task)
+        top = () if task is None else (task.n_classes,)
+        for (name, _), (features, thumbnail) in zip(uploads, images, strict=True):
+            events.append(learner.answer(features, name, thumbnail, *top))
+        return events
 
     service.queue.take(len(uploads))
     try:
@@ -136,26 +144,31 @@ async def _learn_images(
     responses=answers(schema.SESSION, 400, 408, 413, 415, 422, 503, status=201),
     openapi_extra=body(schema.NewSession, {OCTETS: BINARY}),
 )
-async def start_session(request: Request, views: Annotated[int, Query(ge=1)] = 1) -> Response:
-    """Start a session with class names, or with a state that crg saved."""
+async def start_session(
+    request: Request,
+    views: Annotated[int, Query(ge=1)] = 1,
+    name: Annotated[str, Query(max_length=100)] = "",
+) -> Response:
+    """Start a session with class names, or with a state that crg saved (``views``, ``name``)."""
     service, id = service_of(request), secrets.token_hex(16)
-    await _start(request, id, views)
+    await _start(request, id, views, name)
     info = await service.run(summarise, service.log, (await service.session(id)).row)
     return as_json(info, 201, {"Location": f"/v1/sessions/{id}"})
 
 
-async def _start(request: Request, session_id: str, views: int) -> None:
+async def _start(request: Request, session_id: str, views: int, name: str | None) -> None:
     """Log a new session; one from a state has its first snapshot before that."""
     service, most = service_of(request), service_of(request).config.max_sessions
     if _kind_of(request, JSON, OCTETS) == JSON:
         async with content_of(request) as content:
-            new = await parsed(service, schema.NewSession, content)
-            start, text = await _planned(service, new)
+            new = await received(service, schema.NewSession, content)
+            name, (start, text) = new.name, await _planned(service, new)
     else:
         most_bytes = service.config.max_request_bytes
         async with content_of(request, most_bytes) as content, service.texts:
             read = service.run(_read_state, service, content, session_id, views)
             start, text = await read, None
+    start["name"] = _kept(name)
     if not await service.write(started(session_id, start, text, service.now, most)):
         await service.run(service.states.delete, session_id)
         raise ProblemError(429, f"There are {most} sessions already: delete one.")
@@ -163,7 +176,7 @@ async def _start(request: Request, session_id: str, views: int) -> None:
 
 async def _planned(service: Service, new: schema.NewSession) -> tuple[dict[str, Any], Vectors]:
     """The start of a session, and the text features of its classes."""
-    _check_room(service.config, len(new.classes), new.views)
+    check_room(service.config, len(new.classes), new.views)
     get_method(new.method)  # refuses an unknown one before any text is encoded
     text = await service.encode_names(new.classes)
     task = Task(new.classes, text, service.encoder.logit_scale)
@@ -178,7 +191,7 @@ def _start_of(
     config, size = planned(method, task.with_resources(service.states.needed(method)), options)
     samples = STEPS_PER_COPY * views * task.width * 4
     size = 2 * (size + task.text_features.nbytes) + samples  # with a copy, in case a step fails
-    _check_room(service.config, task.n_classes, views, size)
+    check_room(service.config, task.n_classes, views, size)
     return {
         "classes": task.class_names,
         "logit_scale": task.logit_scale,
@@ -191,7 +204,8 @@ def _start_of(
     }
 
 
-def _check_room(config: ServerConfig, n_classes: int, views: int, size: int = 0) -> None:
+def check_room(config: ServerConfig, n_classes: int, views: int, size: int = 0) -> None:
+    """Refuse a session with too many classes, views, or bytes in memory."""
     if n_classes > (most := config.max_classes):
         raise InputError(f"There would be {n_classes} classes: a session may have {most}.")
     if not 1 <= views <= config.max_views:
@@ -210,7 +224,7 @@ def _read_state(service: Service, state: bytes, session_id: str, views: int) -> 
             saved = state_file.read(path)
             if saved.model not in (None, service.encoder.name):
                 raise InputError(f"{path} was saved with the model {saved.model}: use that one.")
-            _check_room(service.config, saved.task.n_classes, views)
+            check_room(service.config, saved.task.n_classes, views)
             start = _start_of(service, saved.method, saved.task, saved.options, views)
             templates = service.config.templates
             adapter = Classifier(service.encoder, state=path, templates=templates).adapter
@@ -218,6 +232,20 @@ def _read_state(service: Service, state: bytes, session_id: str, views: int) -> 
             return {**start, "seen": adapter.n_steps}
         except InputError as error:
             raise InputError(str(error).replace(str(path), "The state")) from None
+
+
+@router.patch(
+    "/sessions/{id}",
+    responses=answers(schema.RENAMED, *_CHANGE),
+    openapi_extra=body(schema.NewName),
+)
+async def rename_session(request: Request, id: str) -> Response:
+    """Give a session another name; an empty one removes it."""
+    _kind_of(request, JSON)
+    async with content_of(request) as content:
+        name = _kept((await received(service_of(request), schema.NewName, content)).name)
+        [event], _ = await service_of(request).learn(id, lambda learner, _: [learner.rename(name)])
+    return as_json(event)
 
 
 @router.delete("/sessions/{id}", status_code=204, responses=problems(404, 422, 503))
@@ -236,7 +264,7 @@ async def correct(request: Request, id: str) -> Response:
     """Learn the label that a person gives an image."""
     key, _ = _key_of(request), _kind_of(request, JSON)
     async with content_of(request) as content:
-        new = await parsed(service_of(request), schema.NewCorrection, content)
+        new = await received(service_of(request), schema.NewCorrection, content)
         [event], repeated = await service_of(request).learn(
             id, lambda learner, _: [learner.correct(new.image, new.label)], [content], key
         )
@@ -252,13 +280,13 @@ async def add_class(request: Request, id: str) -> Response:
     """Add a class."""
     service, key, _ = service_of(request), _key_of(request), _kind_of(request, JSON)
     async with content_of(request) as content:
-        new = await parsed(service, schema.NewClass, content)
+        new = await received(service, schema.NewClass, content)
         row = await service.row(id)
         [feature] = await service.encode_names([new.name])
 
         def apply(learner: Learner, _: Any) -> list[Event]:
             n = learner.adapter.task.n_classes + 1
-            _check_room(service.config, n, 1, size_of(row, n))
+            check_room(service.config, n, 1, size_of(row, n))
             return [learner.add_class(new.name, feature)]
 
         [event], repeated = await service.learn(id, apply, [content], key)
@@ -322,10 +350,15 @@ async def off_loop(service: Service, content: bytes, parse: Callable[[], T]) -> 
     return parse() if len(content) < _LARGE else await service.run(parse)
 
 
-async def parsed(service: Service, model: type[Model], content: bytes) -> Model:
+async def received(service: Service, model: type[Model], content: bytes) -> Model:
     """A JSON body as an instance of ``model``."""
+    return await off_loop(service, content, partial(parsed, model, content))
+
+
+def parsed(model: type[Model], content: bytes) -> Model:
+    """JSON as an instance of ``model``."""
     try:
-        return await off_loop(service, content, partial(json.decode, content, type=model))
+        return json.decode(content, type=model)
     except ValidationError as error:
         raise ProblemError(422, f"The body is not valid ({error}): see /openapi.json.") from None
     except (ValueError, RecursionError) as error:

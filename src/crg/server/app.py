@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
+import fastapi_offline
 import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse
@@ -21,7 +22,7 @@ import crg
 from crg import predict
 from crg.encoders.base import Encoder
 from crg.server import actions, routes, schema
-from crg.server.actions import content_of, parsed, service_of
+from crg.server.actions import content_of, received, service_of
 from crg.server.batching import Encode, encoders_on_ray
 from crg.server.limits import ServerConfig
 from crg.server.schema import TEXT, ProblemError, body, files, problems
@@ -35,6 +36,7 @@ _SWITCH = 0.002  # seconds after which a computing thread yields to the event lo
 _LOGIN = 10_000  # bytes of a request for a cookie
 _PLAIN = {"text/plain": TEXT}
 STATIC = Path(__file__).with_name("static")
+SWAGGER = Path(fastapi_offline.__file__).with_name("static")  # Swagger UI, from no CDN
 CARDS = Path(predict.__file__).with_name("cards")  # which the review page has, too
 
 
@@ -52,7 +54,7 @@ def create_app(
         version=crg.__version__,
         description="Test-time adaptation for CLIP-like models, as sessions over HTTP.",
         lifespan=_lifespan,
-        docs_url=None,  # both load scripts from elsewhere
+        docs_url=None,  # both load scripts from elsewhere; /docs is below
         redoc_url=None,
     )
     app.state.service = service
@@ -93,11 +95,14 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 def _add_pages(app: FastAPI) -> None:
     app.mount("/static/cards", StaticFiles(directory=CARDS))
+    app.mount("/static/swagger", StaticFiles(directory=SWAGGER))
     app.mount("/static", StaticFiles(directory=STATIC))
 
     @app.get("/", include_in_schema=False)
-    async def page() -> Response:
-        return FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-cache"})
+    @app.get("/docs", include_in_schema=False)
+    async def page(request: Request) -> Response:
+        name = "docs.html" if request.scope["route"].path == "/docs" else "index.html"
+        return FileResponse(STATIC / name, headers={"Cache-Control": "no-cache"})
 
     @app.get("/healthz", **files(503, **_PLAIN))
     async def healthz(request: Request) -> Response:
@@ -125,7 +130,7 @@ def _add_pages(app: FastAPI) -> None:
         """Exchange the token for a cookie that a browser keeps."""
         token = request.app.state.token
         async with content_of(request, _LOGIN) as content:
-            given = (await parsed(service_of(request), schema.Login, content)).token
+            given = (await received(service_of(request), schema.Login, content)).token
         if token is not None and not token.is_right(given):
             raise ProblemError(401, "The token is wrong: ask who runs the server.")
         answer = Response(status_code=204)

@@ -25,10 +25,10 @@ from crg.encoders.base import Vectors
 from crg.server.schema import ProblemError
 from crg.types import InputError, printable
 
-Kind: TypeAlias = Literal["answer", "correction", "class_added", "class_removed"]
+Kind: TypeAlias = Literal["answer", "correction", "class_added", "class_removed", "renamed"]
 Key: TypeAlias = tuple[str, bytes] | None  # idempotency key of a request, and digest of its body
 Change: TypeAlias = Callable[[sqlite3.Connection], object]  # for ``Log.commit``
-_VERSION = 3
+_VERSION = 4
 _TABLES = """
 CREATE TABLE clock (seconds REAL NOT NULL);
 INSERT INTO clock VALUES (0);
@@ -42,6 +42,7 @@ CREATE TABLE events (
     PRIMARY KEY (session, seq)) WITHOUT ROWID;
 CREATE INDEX events_by_step ON events (session, step);
 CREATE INDEX class_changes ON events (session, seq) WHERE kind IN ('class_added', 'class_removed');
+CREATE INDEX names ON events (session, seq) WHERE kind = 'renamed';
 CREATE TABLE features (
     session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE, seq INTEGER NOT NULL,
     vectors BLOB NOT NULL, PRIMARY KEY (session, seq));
@@ -80,7 +81,7 @@ class StoredSession:
 
     number: int
     id: str
-    start: dict[str, Any]  # classes, logit_scale, model, method, options, views, seen, size
+    start: dict[str, Any]  # name, classes, logit_scale, model, method, options, views, seen, size
 
 
 class Log:
@@ -337,8 +338,10 @@ def summarise(log: Log, row: StoredSession) -> dict[str, Any]:
     }
 
 
-_LINE = ("id", "created", "last_used", "method", "views", "n_classes", "images")
-_LINES = """SELECT number, id, created, ifnull((SELECT at FROM events WHERE session = number
+_LINE = ("id", "name", "created", "last_used", "method", "views", "n_classes", "images")
+_LINES = """SELECT number, id, json_extract(ifnull((SELECT detail FROM events WHERE session = number
+        AND kind = 'renamed' ORDER BY seq DESC LIMIT 1), start), '$.name'),
+    created, ifnull((SELECT at FROM events WHERE session = number
         ORDER BY seq DESC LIMIT 1), created),
     json_extract(start, '$.method'), json_extract(start, '$.views'),
     json_array_length(start, '$.classes') + (SELECT ifnull(sum(iif(kind = 'class_added', 1, -1)), 0)

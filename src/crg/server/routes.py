@@ -1,7 +1,9 @@
-"""The addresses that only read."""
+"""The addresses that only read, and the one that answers as Hugging Face's inference API."""
 
 from __future__ import annotations
 
+import base64
+import io
 import pathlib
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
@@ -12,22 +14,37 @@ from msgspec import json
 from PIL import Image
 
 import crg
+from crg.adapter import create
 from crg.answer import COLUMNS
-from crg.methods.registry import DEFAULT, list_methods
+from crg.images.views import Recipe
+from crg.methods.registry import DEFAULT
 from crg.predict.lines import csv_line, csv_row, json_line
+from crg.predict.pipeline import Scores, scores_of
+from crg.prompts import check_template
 from crg.server import schema
-from crg.server.actions import OCTETS, as_json, service_of
+from crg.server.actions import (
+    OCTETS,
+    as_json,
+    check_room,
+    content_of,
+    learn_images,
+    parsed,
+    service_of,
+)
 from crg.server.event_log import Event, listed, summarise
-from crg.server.schema import BINARY, TEXT, ProblemError, answers, files
-from crg.server.service import Service
+from crg.server.schema import BINARY, TEXT, ProblemError, answers, body, files
+from crg.server.service import Service, size_of
 from crg.server.session import Learner
 from crg.server.sse import EventStream, Message, watch
+from crg.shapes import ShapeImage, class_things
+from crg.types import InputError, Task
 
 router = APIRouter(prefix="/v1")
 Step = Annotated[int, Path(ge=1, lt=2**53, examples=[7])]
 Number = Annotated[int | None, Query(ge=0, le=2**62)]
 _FIELDS = ("step", "event", "at", "name", "label", "probability", "zero_shot_label",
            "zero_shot_probability", "changed", "corrected")  # fmt: skip
+_LABEL_BYTES = 4_000_000  # of a request besides its image
 _FOR_EVER = "private, max-age=31536000, immutable"
 
 
@@ -35,18 +52,38 @@ _FOR_EVER = "private, max-age=31536000, immutable"
 async def about(request: Request) -> Response:
     """The server's version, model, methods and limits."""
     service = service_of(request)
+    examples = _examples(service)
+    classes = sorted({image.thing.name for image in examples})
     return as_json(
         {
             "version": crg.__version__,
             "model": service.encoder.name,
+            "knows": "rendered shapes only" if examples else "what captions of photographs name",
+            "examples": {"images": len(examples), "classes": classes} if examples else None,
             "width": service.encoder.width,
             "default_method": DEFAULT,
-            "methods": list_methods(),
+            "methods": service.states.methods(),
             "templates": service.config.templates,
             "limits": service.config.limits,
             "keep_images": service.config.keep_images,
         }
     )
+
+
+def _examples(service: Service) -> list[ShapeImage]:
+    """Twelve images that the bundled model knows; none for any other model."""
+    things = class_things()[:6] if service.encoder.name == "mini" else ()
+    return [ShapeImage(0, k, things[k % 6], "night", 2) for k in range(2 * len(things))]
+
+
+@router.get("/examples/{number}", **files(404, 422, **{"image/png": BINARY}))
+def example(request: Request, number: Step) -> Response:
+    """One of the images with which the page tries the bundled model; a thread draws it."""
+    images, file = _examples(service_of(request)), io.BytesIO()
+    if number > len(images):
+        raise ProblemError(404, "There is no such example: GET /v1 says how many there are.")
+    images[number - 1].draw().save(file, "PNG")
+    return Response(file.getvalue(), media_type="image/png")
 
 
 @router.get("/sessions", responses=answers({"sessions": [schema.SESSION_LINE], "next": 42}, 422))
@@ -174,3 +211,61 @@ async def image(request: Request, id: str, step: Step) -> Response:
 def _media_type(path: pathlib.Path) -> str:
     with Image.open(path) as opened:
         return Image.MIME.get(opened.format or "", OCTETS)
+
+
+@router.post(
+    "/zero-shot",
+    responses=answers([schema.SCORE], 400, 404, 408, 413, 415, 422, 503),
+    openapi_extra=body(schema.NewScores),
+)
+async def zero_shot(request: Request, session: Annotated[str | None, Query()] = None) -> Response:
+    """Score candidate labels for an image, the best first.
+
+    Without a session the scores are the model's own, and nothing is learnt or kept. A session
+    learns the image, and the labels become its classes.
+    """
+    service = service_of(request)
+    async with content_of(request, service.config.max_bytes * 4 // 3 + _LABEL_BYTES) as content:
+        asked, image = await service.run(_scores_asked, request, content)
+        labels, template = asked.candidate_labels, asked.hypothesis_template
+        row = None if session is None else await service.row(session)
+        if row is not None and template is not None:
+            raise InputError("A session has the server's templates: leave hypothesis_template out.")
+        if row is not None:
+            check_room(service.config, len(labels), 1, size_of(row, len(labels)))
+        text = await service.encode_names(labels, template)
+        task = Task(labels, text, service.encoder.logit_scale)
+        if row is None:
+            return as_json(await _scores(service, task, image))
+        views = row.start["views"]
+        [*_, last], _ = await learn_images(service, row.id, [(None, image)], views, task=task)
+    top = json.decode(last)["top"]
+    return as_json([{"score": each["probability"], "label": each["label"]} for each in top])
+
+
+def _scores_asked(request: Request, content: bytes) -> tuple[schema.Candidates, bytes]:
+    """The labels of a request, and its image."""
+    config = service_of(request).config
+    if request.headers.get("content-type", "").partition(";")[0].lower() != "application/json":
+        raise ProblemError(415, "The body is not declared as JSON: send it as application/json.")
+    new = parsed(schema.NewScores, content)
+    if (n := len(new.parameters.candidate_labels)) > config.max_classes:
+        raise InputError(f"There are {n} labels: give at most {config.max_classes}.")
+    check_template(new.parameters.hypothesis_template or "{}")
+    try:  # browsers write data:image/png;base64, before it
+        image = base64.b64decode(new.inputs.rpartition(",")[2], validate=True)
+    except ValueError:
+        raise InputError("inputs is not base64: encode the bytes of an image file.") from None
+    if len(image) > (most := config.max_bytes):
+        raise ProblemError(413, f"The image has more than {most:,} bytes: scale it down.")
+    return new.parameters, image
+
+
+async def _scores(service: Service, task: Task, image: bytes) -> Scores:
+    service.queue.take(1)
+    try:
+        features, _ = await service.batcher.encode(image, Recipe(views=1))
+    finally:
+        service.queue.give_back(1)
+    prediction = await service.run(create("zero_shot", task).step, features)
+    return scores_of(prediction, task.class_names)

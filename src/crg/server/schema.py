@@ -18,6 +18,7 @@ from crg.methods.registry import DEFAULT
 from crg.types import InputError, printable
 
 Name = Annotated[str, Meta(min_length=1, max_length=500)]
+SessionName = Annotated[str, Meta(max_length=100, examples=["kitchen camera"])]
 
 
 class NewSession(Struct, forbid_unknown_fields=True):
@@ -30,6 +31,13 @@ class NewSession(Struct, forbid_unknown_fields=True):
     method: Annotated[str, Meta(examples=[DEFAULT])] = DEFAULT
     options: Annotated[dict[str, Any], Meta(examples=[{}])] = {}
     views: Annotated[int, Meta(extra_json_schema={"minimum": 1}, examples=[1])] = 1
+    name: SessionName | None = None
+
+
+class NewName(Struct, forbid_unknown_fields=True):
+    """Another name for a session; an empty one removes it."""
+
+    name: SessionName
 
 
 class NewFeatures(Struct, forbid_unknown_fields=True):
@@ -50,6 +58,20 @@ class NewClass(Struct, forbid_unknown_fields=True):
     """A class to add."""
 
     name: Annotated[Name, Meta(examples=["green triangle"])]
+
+
+class Candidates(Struct):
+    """The labels to score, and the prompt that they stand in."""
+
+    candidate_labels: Annotated[list[Name], Meta(examples=[["red circle", "blue square"]])]
+    hypothesis_template: Annotated[str, Meta(max_length=500, examples=["art of {}."])] | None = None
+
+
+class NewScores(Struct):
+    """An image in base64 and labels, as clients of Hugging Face's inference API send them."""
+
+    inputs: Annotated[str, Meta(extra_json_schema={"contentEncoding": "base64"})]
+    parameters: Candidates
 
 
 class Login(Struct, forbid_unknown_fields=True):
@@ -73,9 +95,10 @@ CORRECTION = {
 CLASSES = {
     "event": 11, "at": 1763316009.5, "name": "green triangle",
 }  # fmt: skip
+RENAMED = {"event": 12, "at": 1763316012.0, "name": "kitchen camera"}
 SESSION_LINE = {
-    "id": "4f09c2d1a6b84e3fb0c7d5e6f7a8b9c0", "created": 1763316000.0, "last_used": 1763316009.5,
-    "method": DEFAULT, "views": 1, "n_classes": 2, "images": 7,
+    "id": "4f09c2d1a6b84e3fb0c7d5e6f7a8b9c0", "name": "kitchen camera", "created": 1763316000.0,
+    "last_used": 1763316009.5, "method": DEFAULT, "views": 1, "n_classes": 2, "images": 7,
 }  # fmt: skip
 SESSION = {
     **SESSION_LINE, "model": "mini", "options": {"half_life": 0.0},
@@ -85,16 +108,18 @@ SESSION = {
                "per_class": {"red circle": [3, 5], "blue square": [1, 2]}},
 }  # fmt: skip
 ABOUT = {
-    "version": "0.1.0", "model": "mini", "width": 256, "default_method": DEFAULT,
+    "version": "0.1.0", "model": "mini", "knows": "rendered shapes only",
+    "examples": {"images": 12, "classes": ["red circle"]}, "width": 256, "default_method": DEFAULT,
     "methods": [DEFAULT], "templates": ["a photo of a {}."], "limits": {"max_images": 32},
     "keep_images": False,
 }  # fmt: skip
+SCORE = {"score": 0.93, "label": "red circle"}
 _PROBLEM = {
     "type": "about:blank", "title": "Unprocessable Content", "status": 422,
     "detail": "The number of classes is 1: give at least two.", "image": 0,
 }  # fmt: skip
 _MAPS = ("options", "per_class", "limits")  # fields whose keys vary
-_NULLABLE = ("name", "next")
+_NULLABLE = ("name", "next", "examples")
 _OPTIONAL = ("image",)
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
 _ALWAYS = {
@@ -152,7 +177,12 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def body(model: type[Struct], others: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The request body of a route: JSON of a model, or other media types with their schemas."""
-    schemas = {"application/json": json.schema(model)["$defs"][model.__name__], **(others or {})}
+    parts = json.schema(model)["$defs"]
+    own = parts[model.__name__]
+    for field in own["properties"].values():
+        if "$ref" in field:  # which would point nowhere in the document of all routes
+            field |= parts[field.pop("$ref").rpartition("/")[2]]
+    schemas = {"application/json": own, **(others or {})}
     content = {kind: {"schema": schema} for kind, schema in schemas.items()}
     return {"requestBody": {"required": True, "content": content}}
 

@@ -21,7 +21,7 @@ from crg.types import InputError
 _LOGGER = logging.getLogger("crg.server")
 COOKIE = "crg_token"
 SHORTEST_TOKEN = 16  # characters
-_OPEN = ("/", "/login", "/openapi.json", "/healthz", "/readyz")
+_OPEN = ("/", "/docs", "/login", "/openapi.json", "/healthz", "/readyz")
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "

@@ -202,10 +202,11 @@ class Service:
         elif not reserve.exists() and shutil.disk_usage(self.data).free > 2 * _RESERVE:
             reserve.write_bytes(bytes(_RESERVE))
 
-    async def encode_names(self, names: Sequence[str]) -> Vectors:
-        """The text features of class names, (K, D)."""
+    async def encode_names(self, names: Sequence[str], template: str | None = None) -> Vectors:
+        """The text features of class names, (K, D), by the server's templates or another one."""
+        templates = self.config.templates if template is None else (template,)
         async with self.texts:
-            return await self.run(encode_classes, self.encoder, names, self.config.templates)
+            return await self.run(encode_classes, self.encoder, names, templates)
 
     async def write(self, change: Change) -> Any:
         """Wait until a change is on the disk; returns what it returns."""

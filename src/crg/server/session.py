@@ -13,6 +13,7 @@ import shutil
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,7 +21,7 @@ from crg.adapter import Adapter, create, load
 from crg.answer import answer_for
 from crg.atomic import replacing, sync
 from crg.encoders.base import Encoder, Vectors
-from crg.methods.registry import get_method
+from crg.methods.registry import get_method, registered
 from crg.resources import TEXT_ENCODER
 from crg.server.event_log import Event, Key, Kind, Log, StoredSession, chained, happened
 from crg.server.schema import ProblemError
@@ -44,8 +45,10 @@ class Learner:
     seq: int
     digest: bytes  # of that event
 
-    def answer(self, features: Any, name: str | None, thumbnail: bytes | None = None) -> Event:
-        """Learn an image, and answer it."""
+    def answer(
+        self, features: Any, name: str | None, thumbnail: bytes | None = None, top: int = _TOP
+    ) -> Event:
+        """Learn an image, and answer it with the ``top`` most probable classes."""
         task, step = self.adapter.task, self.adapter.n_steps + 1
         rows = as_floats(features, "features")
         prediction = self.adapter.step(rows, step)
@@ -56,7 +59,7 @@ class Learner:
             "name": name,
             "label": answer.label,
             "probability": answer.probability,
-            "top": [{"label": label, "probability": p} for label, p in answer.top(_TOP)],
+            "top": [{"label": label, "probability": p} for label, p in answer.top(top)],
             "zero_shot_label": answer.zero_shot_label,
             "zero_shot_probability": answer.zero_shot_probability,
             "changed": answer.changed,
@@ -83,17 +86,30 @@ class Learner:
         self.adapter.remove_class(name)
         return self._event("class_removed", {"name": name})
 
+    def follow(self, task: Task) -> list[Event]:
+        """Add and remove classes until they are those of ``task``."""
+        before, now = self.adapter.task.class_names, task.class_names
+        new = [n for n, name in enumerate(now) if name not in before]
+        added = [self.add_class(now[n], task.text_features[n]) for n in new]
+        return added + [self.remove_class(name) for name in before if name not in now]
+
+    def rename(self, name: str | None) -> Event:
+        """Give the session another name, or none."""
+        return self._event("renamed", {"name": name})
+
     def replay(self, event: Event) -> bool:
         """Learn an event of the log again; False if the answer differs."""
         detail = event.detail
         if event.kind == "answer":
-            again = self.answer(event.features, detail["name"])
+            again = self.answer(event.features, detail["name"], None, len(detail["top"]))
             again.detail["thumbnail"] = detail["thumbnail"]
         elif event.kind == "correction":
             again = self.correct(detail["step"], detail["label"])
         elif event.kind == "class_added":
             assert event.features is not None
             again = self.add_class(detail["name"], event.features[0])
+        elif event.kind == "renamed":
+            again = self.rename(detail["name"])
         else:
             again = self.remove_class(detail["name"])
         self.digest = event.digest
@@ -310,6 +326,12 @@ class States:
         found = (self.folder / session_id).glob("[0-9]*.crg")
         named = [(int(path.stem.partition("-")[0]), path) for path in found]
         return sorted(named, reverse=True)
+
+    def methods(self) -> list[str]:
+        """The methods that sessions can use: nothing that they need is missing here."""
+        has_gradients = hasattr(self._encoder, "promptable") and find_spec("torch")
+        met = {TEXT_ENCODER} if has_gradients else set()
+        return sorted(name for name, kind in registered().items() if met.issuperset(kind.needs))
 
     def needed(self, method: str) -> dict[str, Any]:
         """The text encoder of the server's model, for a method that needs one."""

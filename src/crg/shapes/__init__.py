@@ -11,16 +11,8 @@ from dataclasses import dataclass
 from PIL import Image
 
 from crg.images.image_set import ImageSet
+from crg.shapes import scenes
 from crg.shapes.drawing import draw
-from crg.shapes.scenes import (
-    TEMPLATES,
-    Scene,
-    Thing,
-    all_things,
-    compose,
-    generator,
-    held_out_things,
-)
 from crg.shapes.shifts import SHIFTS, check_shift
 from crg.types import InputError
 
@@ -34,20 +26,20 @@ class ShapeImage:
 
     seed: int
     index: int
-    thing: Thing
+    thing: scenes.Thing
     shift: str | None = None
     severity: int = 1
 
-    def scene(self) -> Scene:
+    def scene(self) -> scenes.Scene:
         """The scene that the image shows."""
-        return compose(self.thing, self.seed, self.index)
+        return scenes.compose(self.thing, self.seed, self.index)
 
     def draw(self) -> Image.Image:
         """The image, in RGB."""
         clean = draw(self.scene().look)
         if self.shift is None:
             return clean
-        rng = generator("shift", self.seed, self.index, self.shift, self.severity)
+        rng = scenes.generator("shift", self.seed, self.index, self.shift, self.severity)
         apply, strengths = SHIFTS[self.shift]
         return apply(clean, strengths[self.severity - 1], rng)
 
@@ -57,9 +49,9 @@ class ShapeImage:
         return f"shapes {self.seed} {self.index} {self.thing.name} {shift}"
 
 
-def class_things() -> tuple[Thing, ...]:
+def class_things() -> tuple[scenes.Thing, ...]:
     """The classes, all of them held out from training."""
-    return held_out_things()[:N_CLASSES]
+    return scenes.held_out_things()[:N_CLASSES]
 
 
 def shape_images(
@@ -72,13 +64,13 @@ def shape_images(
     check_shift(shift, severity)
     if count < 1:
         raise InputError(f"The number of images is {count}: ask for at least one.")
-    things, others = class_things(), all_things() if all_names else ()
+    things, others = class_things(), scenes.all_things() if all_names else ()
     labels = tuple(_label(seed, index) for index in range(count))
     kind = f"{shift}-{severity}" if shift else "clean"
     return ImageSet(
         name=f"shapes:{shift}:{severity}" if shift else "shapes",
         class_names=tuple(dict.fromkeys(thing.name for thing in (*things, *others))),
-        templates=TEMPLATES,
+        templates=scenes.TEMPLATES,
         ids=tuple(f"{kind}/{index:05d}" for index in range(count)),
         sources=tuple(
             ShapeImage(seed, index, things[label], shift, severity)
@@ -91,4 +83,4 @@ def shape_images(
 def _label(seed: int, index: int) -> int:
     """Each class once per round, shuffled: a longer series begins like a shorter."""
     turn, place = divmod(index, N_CLASSES)
-    return int(generator("labels", seed, turn).permutation(N_CLASSES)[place])
+    return int(scenes.generator("labels", seed, turn).permutation(N_CLASSES)[place])

@@ -113,13 +113,8 @@ OUTLINES: dict[str, Outline] = {
         *[(0.22, 0.3), (-0.22, 0.3), (-0.22, 0.9), (-0.75, 0.9), (-0.75, -0.15)],
     ),
     "cloud": tuple(
-        Part(_round(radius, x, y))
-        for radius, x, y in [
-            (0.45, -0.55, 0.15),
-            (0.52, 0, -0.2),
-            (0.42, 0.58, 0.18),
-            (0.4, 0.05, 0.25),
-        ]
+        Part(_round(r, x, y))
+        for r, x, y in [(0.45, -0.55, 0.15), (0.52, 0, -0.2), (0.42, 0.58, 0.18), (0.4, 0.05, 0.25)]
     ),
     "fish": _fish(),
     "tree": _tree(),
@@ -132,18 +127,10 @@ _FINER = 3  # outlines are painted this much larger and then reduced, which smoo
 Plane: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]  # (SIDE, SIDE)
 
 COLOURS: dict[str, tuple[int, int, int]] = {
-    "red": (214, 39, 40),
-    "orange": (255, 140, 20),
-    "yellow": (245, 215, 40),
-    "green": (50, 160, 60),
-    "turquoise": (50, 200, 195),
-    "blue": (40, 85, 205),
-    "purple": (125, 50, 175),
-    "pink": (245, 130, 185),
-    "brown": (120, 75, 40),
-    "black": (28, 28, 30),
-    "grey": (135, 135, 135),
-    "white": (244, 244, 244),
+    **{"red": (214, 39, 40), "orange": (255, 140, 20), "yellow": (245, 215, 40)},
+    **{"green": (50, 160, 60), "turquoise": (50, 200, 195), "blue": (40, 85, 205)},
+    **{"purple": (125, 50, 175), "pink": (245, 130, 185), "brown": (120, 75, 40)},
+    **{"black": (28, 28, 30), "grey": (135, 135, 135), "white": (244, 244, 244)},
 }
 _Y, _X = np.mgrid[0:SIDE, 0:SIDE].astype(np.float32)
 

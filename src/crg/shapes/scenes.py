@@ -16,20 +16,12 @@ import numpy as np
 
 from crg.shapes.drawing import COLOURS, GROUNDS, OUTLINES, SIDE, TEXTURES, Look
 
-SIZES: dict[str, tuple[float, float]] = {  # radius as a fraction of the side
-    "small": (0.25, 0.29),
-    "medium": (0.31, 0.36),
-    "large": (0.38, 0.44),
-}
+# The radius as a fraction of the side.
+SIZES = {"small": (0.25, 0.29), "medium": (0.31, 0.36), "large": (0.38, 0.44)}
 _ONE_IN = 10  # combinations held out
 TEMPLATES = (
-    "a photo of a {}.",
-    "itap of a {}.",
-    "a picture of the {}.",
-    "a drawing of a {}.",
-    "there is a {} in the picture.",
-    "an image of one {}.",
-    "a {}.",
+    *("a photo of a {}.", "itap of a {}.", "a picture of the {}.", "a drawing of a {}."),
+    *("there is a {} in the picture.", "an image of one {}.", "a {}."),
 )
 
 

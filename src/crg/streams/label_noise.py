@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from crg.types import InputError, SampleId
+from crg.types import SampleId
 
 
 class LabelNoise:
@@ -30,8 +30,6 @@ class LabelNoise:
     def __init__(
         self, fraction: float, truth: Mapping[SampleId, int], n_classes: int, seed: int
     ) -> None:
-        if not 0.0 <= fraction <= 1.0:
-            raise InputError(f"The fraction to mislabel is {fraction}: give one from 0 to 1.")
         self.fraction = fraction
         self.insertions = 0  # images that found a place in the cache
         self.mislabelled = 0  # those of them that got a wrong class on purpose

@@ -18,8 +18,9 @@ function several(n, what) {
   return `${n.toLocaleString("en")} ${what}${n === 1 ? "" : what.endsWith("s") ? "es" : "s"}`;
 }
 
-// A combobox over the class names, the likely ones first. `image` is what `open` was given.
-function createPicker({classes, likely, hint, noClass, onPick}) {
+// A combobox over the class names, the likely ones first. `image` is what `open` was given. With `addHint` a name that
+// is no class can be chosen too. `onPick` may return another card to go to.
+function createPicker({classes, likely, hint, noClass, addHint, onPick}) {
   const SHOWN = 60;  // classes that are listed at once
   let image = null, card = null;
 
@@ -48,17 +49,21 @@ function createPicker({classes, likely, hint, noClass, onPick}) {
   }
 
   function suggest() {
-    const names = matches($("query").value.trim().toLowerCase()), rest = names.length - SHOWN;
-    $("options").replaceChildren(...names.slice(0, SHOWN).map((name, number) => {
-      const item = make("li", "", name);
-      item.id = "option-" + number;
-      item.setAttribute("role", "option");
-      item.label = name;
-      if (hint(image, name)) item.append(make("small", "", hint(image, name)));
-      return item;
-    }));
+    const query = $("query").value.trim(), names = matches(query.toLowerCase()), rest = names.length - SHOWN;
+    const isNew = addHint && query && !names.some(name => name.toLowerCase() === query.toLowerCase());
+    const items = names.slice(0, SHOWN).map(name => option(name, hint(image, name)));
+    $("options").replaceChildren(...items, ...(isNew ? [option(query, addHint)] : []));
+    for (const [number, item] of [...$("options").children].entries()) item.id = "option-" + number;
     $("more").textContent = rest > 0 ? `and ${rest} more: type a part of the name` : names.length ? "" : noClass;
     mark($("options").firstChild);
+  }
+
+  function option(name, remark) {
+    const item = make("li", "", name);
+    item.setAttribute("role", "option");
+    item.label = name;
+    if (remark) item.append(make("small", "", remark));
+    return item;
   }
 
   function mark(item) {
@@ -71,7 +76,7 @@ function createPicker({classes, likely, hint, noClass, onPick}) {
   function pick(item) {
     if (!item) return;
     $("picker").close();
-    onPick(image, item.label);
+    card = onPick(image, item.label) ?? card;
   }
 
   function steer(event) {

@@ -33,7 +33,8 @@ onMissingToken(() => asking ??= new Promise(resolve => {
 
 async function main() {
   const about = await request("v1");
-  $("server").textContent = `${about.model} · version ${about.version}`;
+  $("server").textContent = `${about.model} knows ${about.knows}.`;
+  $("server").title = `version ${about.version}`;
   const session = createSession(about, leave);
 
   async function route() {
@@ -41,9 +42,10 @@ async function main() {
     complain("");
     session.close();
     try {
-      await (id ? session.open(id) : showStart(about));
+      await (id ? session.open(id) : showStart(about, session));
       if (id !== location.hash.slice(1)) return;  // the next one is on its way
       show(id ? "session" : "start");
+      $("examples").hidden = Boolean(id) || !about.examples;
     } catch (error) {
       if (!id) throw error;
       await leave(error.message);

@@ -6,7 +6,7 @@ import {MOST, createGrid} from "./grid.js";
 import {post, request} from "./requests.js";
 import {createUploads} from "./uploads.js";
 
-const KINDS = ["answer", "correction", "class_added", "class_removed", "deleted"];
+const KINDS = ["answer", "correction", "class_added", "class_removed", "renamed", "deleted"];
 const CONNECTIONS = {live: "live", connecting: "connecting…", away: "connection lost, trying again…"};
 
 export function createSession(about, leave) {
@@ -14,10 +14,11 @@ export function createSession(about, leave) {
   let last = 0, passed = 0, newest = 0;  // the last event, the last image among the events, the last image
   let listed = "";  // the classes that the page lists
   let corrections = [];  // the steps at which somebody corrected
+  let brought = [];  // images to send when the next session is open
   let isRefreshing = false, isStale = false;
 
   const grid = createGrid({onOpen: choose, thumbnail: thumbnailOf});
-  const picker = createPicker({classes: () => info.classes, likely, hint, onPick: correct,
+  const picker = createPicker({classes: () => info.classes, likely, hint, onPick: (image, label) => void correct(image, label),
     noClass: "No class has this name: add it first."});
   const uploads = createUploads({limits: about.limits, onAnswers: take});
   const camera = createCamera({send, isBusy: uploads.isBusy});
@@ -27,8 +28,6 @@ export function createSession(about, leave) {
     const found = await request(mine);
     if (address !== mine) return;  // another was opened meanwhile
     [info, id, last, passed, newest, corrections, listed] = [found, found.id, 0, 0, found.curves.step.at(-1) ?? 0, [], ""];
-    document.title = `CRG: session ${id.slice(0, 8)}`;
-    $("title").textContent = `Session ${id.slice(0, 8)}`;
     $("answers-jsonl").href = address + "/answers?format=jsonl";
     $("answers-csv").href = address + "/answers?format=csv";
     $("download-state").href = address + "/state";
@@ -36,6 +35,7 @@ export function createSession(about, leave) {
     uploads.reset(address);
     show();
     connect();
+    send(brought.splice(0));
   }
 
   function close() {
@@ -99,7 +99,8 @@ export function createSession(about, leave) {
       grid.correct(data.step, data.label);
     } else if (data.event > info.event) {
       const others = info.classes.filter(name => name !== data.name);
-      info = {...info, classes: kind === "class_added" ? [...others, data.name] : others, event: data.event};
+      const classes = kind === "class_added" ? [...others, data.name] : others;
+      info = {...info, ...(kind === "renamed" ? {name: data.name} : {classes}), event: data.event};
     }
     refresh();
   }
@@ -128,6 +129,8 @@ export function createSession(about, leave) {
   }
 
   function show() {
+    $("title").textContent = info.name ?? `Session ${id.slice(0, 8)}`;
+    document.title = "CRG: " + $("title").textContent;
     const facts = [[info.images, info.images === 1 ? "image" : "images"], [info.changed, "changed by adaptation"],
       [info.corrections, info.corrections === 1 ? "correction" : "corrections"]];
     $("facts").replaceChildren(...facts.map(([n, what]) => fact(n.toLocaleString("en"), " " + what)),
@@ -239,6 +242,20 @@ export function createSession(about, leave) {
     }
   }
 
+  async function rename() {
+    const mine = id, name = prompt("Name of this session; empty for none", info.name ?? "");
+    if (name === null) return;
+    const headers = {"Content-Type": "application/json"}, body = JSON.stringify({name: name.trim()});
+    try {
+      const renamed = await request(address, {method: "PATCH", headers, body});
+      if (id !== mine) return;
+      info = {...info, name: renamed.name, event: Math.max(renamed.event, info.event)};
+      show();
+    } catch (error) {
+      complain(error.message);
+    }
+  }
+
   async function remove() {
     if (!confirm("Delete this session with all its answers, and what it has learnt?")) return;
     try {
@@ -286,5 +303,6 @@ export function createSession(about, leave) {
   $("cancel-queue").addEventListener("click", uploads.cancel);
   $("copy").addEventListener("click", copy);
   $("delete").addEventListener("click", remove);
-  return {open, close};
+  $("rename").addEventListener("click", rename);
+  return {open, close, bring: files => { brought = files; }};
 }
