@@ -164,10 +164,10 @@ async def _start(request: Request, session_id: str, views: int, name: str | None
             new = await received(service, schema.NewSession, content)
             name, (start, text) = new.name, await _planned(service, new)
     else:
-        most_bytes = service.config.max_request_bytes
-        async with content_of(request, most_bytes) as content, service.texts:
-            read = service.run(_read_state, service, content, session_id, views)
-            start, text = await read, None
+        large = service.config.max_request_bytes
+        async with content_of(request, large) as content, service.texts:
+            start = await service.run(_read_state, service, content, session_id, views)
+            text = None
     start["name"] = _kept(name)
     if not await service.write(started(session_id, start, text, service.now, most)):
         await service.run(service.states.delete, session_id)
@@ -176,12 +176,11 @@ async def _start(request: Request, session_id: str, views: int, name: str | None
 
 async def _planned(service: Service, new: schema.NewSession) -> tuple[dict[str, Any], Vectors]:
     """The start of a session, and the text features of its classes."""
-    check_room(service.config, len(new.classes), new.views)
+    service.config.check_room(len(new.classes), new.views)
     get_method(new.method)  # refuses an unknown one before any text is encoded
     text = await service.encode_names(new.classes)
     task = Task(new.classes, text, service.encoder.logit_scale)
-    planned = service.run(_start_of, service, new.method, task, new.options, new.views)
-    return await planned, text
+    return await service.run(_start_of, service, new.method, task, new.options, new.views), text
 
 
 def _start_of(
@@ -191,7 +190,7 @@ def _start_of(
     config, size = planned(method, task.with_resources(service.states.needed(method)), options)
     samples = STEPS_PER_COPY * views * task.width * 4
     size = 2 * (size + task.text_features.nbytes) + samples  # with a copy, in case a step fails
-    check_room(service.config, task.n_classes, views, size)
+    service.config.check_room(task.n_classes, views, size)
     return {
         "classes": task.class_names,
         "logit_scale": task.logit_scale,
@@ -204,17 +203,6 @@ def _start_of(
     }
 
 
-def check_room(config: ServerConfig, n_classes: int, views: int, size: int = 0) -> None:
-    """Refuse a session with too many classes, views, or bytes in memory."""
-    if n_classes > (most := config.max_classes):
-        raise InputError(f"There would be {n_classes} classes: a session may have {most}.")
-    if not 1 <= views <= config.max_views:
-        raise InputError(f"views is {views}: give a whole number from 1 to {config.max_views}.")
-    if size > (most := min(config.max_session_memory, config.max_memory)):
-        raise InputError(f"The session would take {size:,} bytes of memory and may take {most:,}: "
-                         "choose smaller options or fewer classes.")  # fmt: skip
-
-
 def _read_state(service: Service, state: bytes, session_id: str, views: int) -> dict[str, Any]:
     """Keep a state, which must fit the server's model, as a session's first snapshot."""
     with tempfile.TemporaryDirectory(dir=service.states.folder) as folder:
@@ -224,7 +212,7 @@ def _read_state(service: Service, state: bytes, session_id: str, views: int) -> 
             saved = state_file.read(path)
             if saved.model not in (None, service.encoder.name):
                 raise InputError(f"{path} was saved with the model {saved.model}: use that one.")
-            check_room(service.config, saved.task.n_classes, views)
+            service.config.check_room(saved.task.n_classes, views)
             start = _start_of(service, saved.method, saved.task, saved.options, views)
             templates = service.config.templates
             adapter = Classifier(service.encoder, state=path, templates=templates).adapter
@@ -286,7 +274,7 @@ async def add_class(request: Request, id: str) -> Response:
 
         def apply(learner: Learner, _: Any) -> list[Event]:
             n = learner.adapter.task.n_classes + 1
-            check_room(service.config, n, 1, size_of(row, n))
+            service.config.check_room(n, 1, size_of(row, n))
             return [learner.add_class(new.name, feature)]
 
         [event], repeated = await service.learn(id, apply, [content], key)

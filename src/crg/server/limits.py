@@ -48,6 +48,16 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         settings = msgspec.structs.asdict(self)
         return {name: value for name, value in settings.items() if type(value) is int}
 
+    def check_room(self, n_classes: int, views: int, size: int = 0) -> None:
+        """Refuse a session with too many classes, views, or bytes in memory."""
+        if n_classes > (most := self.max_classes):
+            raise InputError(f"There would be {n_classes} classes: a session may have {most}.")
+        if not 1 <= views <= self.max_views:
+            raise InputError(f"views is {views}: give a whole number from 1 to {self.max_views}.")
+        if size > (most := min(self.max_session_memory, self.max_memory)):
+            raise InputError(f"The session would take {size:,} bytes of memory and may take "
+                             f"{most:,}: choose smaller options or fewer classes.")  # fmt: skip
+
 
 def read_config(path: Path) -> ServerConfig:
     """The settings that a TOML file holds; what it leaves out has its default."""

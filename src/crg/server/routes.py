@@ -25,7 +25,6 @@ from crg.server import schema
 from crg.server.actions import (
     OCTETS,
     as_json,
-    check_room,
     content_of,
     learn_images,
     parsed,
@@ -232,7 +231,7 @@ async def zero_shot(request: Request, session: Annotated[str | None, Query()] = 
         if row is not None and template is not None:
             raise InputError("A session has the server's templates: leave hypothesis_template out.")
         if row is not None:
-            check_room(service.config, len(labels), 1, size_of(row, len(labels)))
+            service.config.check_room(len(labels), 1, size_of(row, len(labels)))
         text = await service.encode_names(labels, template)
         task = Task(labels, text, service.encoder.logit_scale)
         if row is None:
