@@ -113,7 +113,7 @@ FILES = {  # of other people
         (["--classes", "in"], "in is a folder"),
         (["data.jsonl"], "give a .csv file"),
         (["--out", "-"], "leave --out out"),
-        (["--clases", "a"], "did you mean '--classes' or '--passes'?"),
+        (["--clases", "a"], "did you mean '--classes' or "),
         (["--zzz"], "There is no option --zzz: see"),
         (["--corrections", "c.csv"], "required field `label`"),
         (["--classes", "cat"], "at least two"),

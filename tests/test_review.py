@@ -154,11 +154,11 @@ def test_a_stream_with_corrections_resumes_to_the_same_bytes(
     folder: Path, kept: int, has_state: bool
 ) -> None:
     """Wherever it stopped, and even if the state was lost, corrections are learnt once."""
-    images = list(TRUTH)[:12]
-    write_corrections("two.jsonl", {path: TRUTH[path] for path in images[:2]})
+    images = list(TRUTH)[:20]
+    write_corrections("two.jsonl", {path: TRUTH[path] for path in images[5:8]})
     words = ("--corrections", "two.jsonl", "--passes", "1")
     done(predict(*images, *words, "--out", "whole.jsonl"))
-    done(predict(*(images[:6] if has_state else images), *words, "--out", "cut.jsonl"))
+    done(predict(*(images[:9] if has_state else images), *words, "--out", "cut.jsonl"))
     whole, cut = Path("whole.jsonl").read_bytes(), Path("cut.jsonl").read_bytes()
     Path("cut.jsonl").write_bytes(b"".join(cut.splitlines(keepends=True)[:kept]))
     if not has_state:
@@ -245,7 +245,7 @@ def test_tables_and_unsure_answers_are_shown(folder: Path) -> None:
     for out in ("a.parquet", "a.csv"):
         done(predict("in", "--out", out, "--unsure-below", "0.9", "--top", "3"))
     with Path("a.csv").open("a") as file:  # of two lines about an image the last one counts
-        file.write("in/000.png,,,,,,,once it was unreadable" + "," * 7 + "\n")
+        file.write("in/000.png,,,,,,,,once it was unreadable" + "," * 7 + "\n")
     images = []
     for out in ("a.parquet", "a.csv"):
         done(crg("review", out, "--out", "a.html"))

@@ -45,7 +45,8 @@ def test_an_image_is_answered_as_the_library_answers_it(served: TestClient, sess
             "step": step, "event": step, "name": None, "label": same.label,
             "probability": same.probability, "zero_shot_label": same.zero_shot_label,
             "zero_shot_probability": pytest.approx(same.zero_shot_probability),
-            "changed": same.changed, "thumbnail": True, "at": answer["at"],
+            "changed": same.changed, "outside": round(same.outside, 4),
+            "thumbnail": True, "at": answer["at"],
             "top": [{"label": label, "probability": p} for label, p in same.top(5)],
         }  # fmt: skip
         assert answer == expected

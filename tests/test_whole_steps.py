@@ -30,6 +30,7 @@ def fed(method: str, n: int = 25) -> tuple[crg.Adapter, Any]:
     """An adapter after ``n`` images, and those that follow."""
     text, stream = clustered(seed=2, n=n + 10, n_classes=6, width=24, n_views=3)
     adapter = crg.create(method, crg.Task([f"class {k}" for k in range(6)], text, 20.0))
+    adapter.decide("auto", 0.9)
     for views in stream[:n]:
         adapter.step(views)
     return adapter, stream[n:]
@@ -82,7 +83,7 @@ def test_an_exception_at_any_line_leaves_the_state_as_it_was(method: str) -> Non
     n_lines = Interrupt(-1, MemoryError())
     interrupted(copy.deepcopy(adapter), left[0], n_lines)
     assert n_lines.seen > 30
-    before = content(adapter._method)
+    before, judged = content(adapter._method), content(adapter.decisions)
     early = range(1, n_lines.seen - 20, max(1, n_lines.seen // 60))
     for place in (*early, *range(n_lines.seen - 20, n_lines.seen + 1)):
         error = MemoryError() if place % 2 else KeyboardInterrupt()
@@ -90,6 +91,7 @@ def test_an_exception_at_any_line_leaves_the_state_as_it_was(method: str) -> Non
         if adapter.n_steps == 26:  # only the answer was still to be returned
             break
         assert content(adapter._method) == before and adapter.n_steps == 25
+        assert content(adapter.decisions) == judged
     assert place > n_lines.seen - 5
     assert content(adapter._method) == content(twin._method)
     assert adapter.step(left[1]).logits.tobytes() == twin.step(left[1]).logits.tobytes()

@@ -3,7 +3,8 @@
 Checks happen before the method sees anything, so a refused sample changes nothing. Whatever
 changes the state happens wholly or not at all: after an exception, and so after Ctrl-C, it goes
 back to a copy of the method and takes the samples since then again. One thread at a time changes
-an adapter; another one waits.
+an adapter; another one waits. Beside the method it keeps decisions, which say whether an image is
+of no class: such an image is answered and not learnt.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
+import itertools
 import operator
 import os
-import pickle
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,6 +28,7 @@ from crg.methods.base import Method, copied
 from crg.methods.options import build_config
 from crg.methods.registry import get_method
 from crg.parts.cache import Entry
+from crg.parts.decisions import Decisions, NoneOfThese
 from crg.resources import TEXT_ENCODER, check_needs
 from crg.state_file import Saved
 from crg.types import (
@@ -50,7 +52,11 @@ def create(method: str, task: Task, **options: Any) -> Adapter:
     >>> create("zero_shot", task).step([0.9, 0.1, 0.0, 0.0]).class_name
     'cat'
     """
-    kind, config = _configured(method, task, options)
+    kind = get_method(method)
+    if not isinstance(task, Task):
+        raise InputError(f"The task is a {type(task).__name__}: make one with crg.Task.")
+    config = build_config(method, kind.Config, options)
+    check_needs(method, kind.needs, task)
     try:
         return Adapter(kind(task, config))
     except MemoryError:
@@ -58,33 +64,6 @@ def create(method: str, task: Task, **options: Any) -> Adapter:
             f"Method {method!r} does not fit into memory for {task.n_classes} classes of width "
             f"{task.width}: make its queues smaller."
         ) from None
-
-
-def _configured(method: str, task: Task, options: Mapping[str, Any]) -> tuple[type[Method], Any]:
-    kind = get_method(method)
-    if not isinstance(task, Task):
-        raise InputError(f"The task is a {type(task).__name__}: make one with crg.Task.")
-    config = build_config(method, kind.Config, options)
-    check_needs(method, kind.needs, task)
-    return kind, config
-
-
-def planned(method: str, task: Task, options: Mapping[str, Any]) -> tuple[Any, int]:
-    """The configuration of a method, and about how many bytes it will remember, before it does.
-
-    Sizes grow in proportion to whole numbers among the options: small ones are measured.
-    """
-    kind, config = _configured(method, task, options)
-    few = {name: min(4, each) for name, each in vars(config).items() if type(each) is int}
-
-    def measured(**more: int) -> int:
-        return len(pickle.dumps(kind(task, replace(config, **few | more)).state()))
-
-    size = least = 0 if kind.forgets else measured()
-    for name, each in few.items() if size else ():
-        if each < (asked := getattr(config, name)):
-            size += (asked - each) * (measured(**{name: each + 1}) - least)
-    return config, size
 
 
 def load(path: str | os.PathLike[str], resources: Mapping[str, Any] | None = None) -> Adapter:
@@ -111,11 +90,16 @@ def restored(saved: Saved, resources: Mapping[str, Any] | None = None) -> Adapte
             "load the model yourself and give its text encoder among the resources."
         )
     adapter = create(saved.method, task, **saved.options)
-    adapter._method.restore(saved.state)
+    beside = {key: value for key, value in saved.state.items() if key.startswith(_BESIDE)}
+    adapter._method.restore({key: saved.state[key] for key in saved.state.keys() - beside.keys()})
+    if beside:
+        adapter.decisions = Decisions()
+        adapter.decisions.restore({key[len(_BESIDE) :]: beside[key] for key in beside})
     adapter.n_steps, adapter.about = saved.n_steps, saved.about
     return adapter
 
 
+_BESIDE = "@"  # begins the names of what a state holds beside the method, which has none like it
 STEPS_PER_COPY = 64  # samples that are taken again, at the most, when a step fails
 Safe: TypeAlias = tuple[Method, list[Sample]]  # a copy of the method, and its samples since
 
@@ -129,7 +113,8 @@ class Adapter:
         self.about: Mapping[str, Any] = {}  # saved with the state, for the owner of the adapter
         self.lock = threading.RLock()  # held by changes; hold it to do several things in one turn
         self._copy: Safe | None = None
-        self._before: tuple[Safe | None, int, int] | None = None  # during a change: how to go back
+        self.decisions = Decisions(is_on=False)  # which are never changed, only replaced
+        self._before: tuple[Safe | None, int, int, Decisions] | None = None  # how to go back
 
     def __repr__(self) -> str:
         return f"<Adapter {self.name}: {self.task.n_classes} classes, {self.n_steps} images seen>"
@@ -165,10 +150,13 @@ class Adapter:
         """Adapt to one image, (D,) or (V, D) with the original in row 0, and predict it."""
         with self._changing(STEPS_PER_COPY):
             sample = self._sample(views, sample_id)
-            prediction = self._method.step(sample)
-            self.n_steps += 1
-            if self._copy is not None:  # a copy of the views, too: a caller may write over them
+            [decision], decisions = self.decisions.judged(self.task.text_features, [sample])
+            learns = not decision.none_of_these
+            prediction = self._method.step(sample) if learns else self._method.answer(sample)
+            prediction = decisions.decided(prediction, decision, self.task.class_names)
+            if learns and self._copy is not None:  # views are copied: a caller may write over them
                 self._copy[1].append(Sample(copy.deepcopy(sample.views), sample.id))
+            self.n_steps, self.decisions = self.n_steps + 1, decisions
         return prediction
 
     def step_many(
@@ -180,11 +168,31 @@ class Adapter:
         """
         with self._changing():
             samples = self._samples(stream, sample_ids)
-            predictions = []
-            for some in self._method.batches(samples):
-                predictions += self._method.step_many(some)
-            self.n_steps += len(samples)
+            judged, decisions = self.decisions.judged(self.task.text_features, samples)
+            found: list[Prediction] = []
+            pairs = zip(samples, judged, strict=True)
+            for foreign, some in itertools.groupby(pairs, lambda pair: pair[1].none_of_these):
+                together = [sample for sample, _ in some]
+                for batch in [together] if foreign else self._method.batches(together):
+                    found += (
+                        map(self._method.answer, batch)
+                        if foreign
+                        else self._method.step_many(batch)
+                    )
+            decided, names = decisions.decided, self.task.class_names
+            predictions = [decided(*both, names) for both in zip(found, judged, strict=True)]
+            self.n_steps, self.decisions = self.n_steps + len(samples), decisions
         return predictions
+
+    def decide(self, none_of_these: NoneOfThese = None, sets: float | None = None) -> None:
+        """Have every prediction carry a ``Decision`` from now on.
+
+        ``none_of_these`` is the value of ``outside`` above which an image is taken for none of
+        the classes and not learnt, or "auto" for a threshold that the stream gives; ``sets`` is
+        how often the set of classes is to hold the true one, with at least 20 corrected images.
+        """
+        with self._changing():
+            self.decisions = Decisions(none_of_these, sets, self.decisions)
 
     def _samples(self, stream: Array, sample_ids: Sequence[SampleId] | None) -> list[Sample]:
         rows = as_floats(stream, "stream")
@@ -208,7 +216,10 @@ class Adapter:
         """Predict one image, (D,) or (V, D), with what was learnt so far; nothing is learnt."""
         with self.lock:
             self._undo()
-            return self._method.answer(self._sample(views, sample_id))
+            sample, task = self._sample(views, sample_id), self.task
+            decision = self.decisions.on(task.text_features, sample)
+            prediction = self._method.answer(sample)
+            return self.decisions.decided(prediction, decision, task.class_names)
 
     def second_pass(self, stream: Iterable[tuple[SampleId, Array]]) -> Iterator[Prediction]:
         """Answer every image of a stream that has ended with what was learnt from all of it.
@@ -224,7 +235,9 @@ class Adapter:
     def finish(self, stream: Iterable[tuple[SampleId, Array]]) -> None:
         """The first half of ``second_pass``: learn the images of a stream better together."""
         with self._changing():
-            self._method.finish(self._sample(views, name) for name, views in stream)
+            samples = (self._sample(views, name) for name, views in stream)
+            on, text = self.decisions.on, self.task.text_features
+            self._method.finish(each for each in samples if not on(text, each).none_of_these)
 
     def correct(
         self, image: SampleId | Array, class_name: str, sample_id: SampleId | None = None
@@ -236,8 +249,13 @@ class Adapter:
         label is undone, if the image is remembered under its id (with a feature: ``sample_id``).
         """
         with self._changing():
-            label = self.task.index_of(class_name)
-            self._method.correct(self._corrected(image, sample_id), label)
+            label, decisions = self.task.index_of(class_name), self.decisions
+            sample = self._corrected(image, sample_id)
+            if decisions.is_on:
+                p = float(self._method.answer(sample).probs[label])
+                decisions = decisions.labelled(sample.id, class_name, p)
+            self._method.correct(sample, label)
+            self.decisions = decisions
 
     def _corrected(self, image: SampleId | Array, sample_id: SampleId | None) -> Sample:
         if not isinstance(image, (str, int)):
@@ -259,6 +277,8 @@ class Adapter:
         """Forget every sample; classes stay as they are."""
         with self._changing():
             self._method.reset()
+            asked = self.decisions
+            self.decisions = Decisions(asked.none_of_these, asked.sets, is_on=asked.is_on)
             self.n_steps = 0
 
     def add_class(self, name: str, text_feature: Array) -> None:
@@ -286,6 +306,8 @@ class Adapter:
             self._undo()
             method = self._method
             options, state = asdict(method.config), method.state()
+            beside = self.decisions.state() if self.decisions.is_on else {}
+            state |= {_BESIDE + key: value for key, value in beside.items()}
             saved = Saved(method.name, options, method.task, self.n_steps, state, self.about)
             return state_file.encoded(saved)
 
@@ -294,8 +316,7 @@ class Adapter:
         """Whatever is done inside is done wholly or not at all.
 
         An earlier copy of the method serves if it is fewer than ``copy_age`` samples old. A method
-        that forgets has nothing to lose. Every line may be the last before an exception: a change
-        begins and ends with one assignment.
+        that forgets has nothing to lose. A change begins and ends with one assignment.
         """
         with self.lock:
             self._undo()
@@ -303,7 +324,8 @@ class Adapter:
             try:
                 if not self._method.forgets and (safe is None or len(safe[1]) >= copy_age):
                     safe = copied(self._method), []
-                self._before = safe, len(safe[1]) if safe else 0, self.n_steps
+                n_since = len(safe[1]) if safe else 0
+                self._before = safe, n_since, self.n_steps, self.decisions
                 self._copy = safe if copy_age else None
                 yield
                 self._before = None
@@ -315,13 +337,13 @@ class Adapter:
         """Go back to before a change that failed; where that fails, the next use tries again."""
         if self._before is None:
             return
-        safe, n_since, n_steps = self._before
+        safe, n_since, n_steps, decisions = self._before
         if safe is not None:
             method = copied(safe[0])
             for sample in safe[1][:n_since]:
                 method.step(sample)
             self._method = method
-        self.n_steps, self._copy, self._before = n_steps, None, None
+        self.n_steps, self.decisions, self._copy, self._before = n_steps, decisions, None, None
 
     def __getstate__(self) -> dict[str, Any]:
         with self.lock:

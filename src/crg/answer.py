@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from typing import Any
 
@@ -20,10 +20,13 @@ from crg.images.preprocessing import Pixels
 from crg.ops import softmax
 from crg.types import Prediction, Task
 
+NONE_OF_THESE = "none of these"
 _SIDE = 64  # pixels of the small copy that an answer keeps, at most
 _DIGITS = 6  # of a probability that is written down
-COLUMNS = ("path", "label", "probability", "zero_shot_label", "zero_shot_probability", "changed",
-           "step", "error", "corrected")  # fmt: skip  # of tables, in a file or from the service
+COLUMNS = (  # of tables, from a file or the service
+    "path", "label", "probability", "zero_shot_label", "zero_shot_probability", "changed",
+    "outside", "step", "error", "corrected",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -40,8 +43,8 @@ class Answer:
 
     @property
     def label(self) -> str:
-        """The class that the method chose; empty where it is unsure."""
-        return "" if self.unsure else self.prediction.class_name
+        """The class that the method chose; empty where it is unsure or none of these."""
+        return "" if self.unsure or self.none_of_these else self.prediction.class_name
 
     @property
     def probability(self) -> float:
@@ -50,8 +53,35 @@ class Answer:
 
     @property
     def unsure(self) -> bool:
-        """Whether the probability is below ``unsure_below``."""
-        return self.probability < self.unsure_below
+        """Whether the probability is below ``unsure_below``, of an image that is of a class."""
+        return self.probability < self.unsure_below and not self.none_of_these
+
+    @property
+    def outside(self) -> float:
+        """A score in [0, 1] that the image is of no class; a typical one of the stream has 0.5."""
+        return self.prediction.decision.outside
+
+    @property
+    def none_of_these(self) -> bool:
+        """Whether the image is taken for none of the classes, and was not learnt from."""
+        return bool(self.prediction.decision.none_of_these)
+
+    @property
+    def class_set(self) -> list[str]:
+        """Classes among which the true one is as often as was asked for; empty without sets."""
+        return self.prediction.decision.class_set or []
+
+    @property
+    def decisions(self) -> dict[str, Any]:
+        """``outside`` and what else was asked for, as plain values.
+
+        ``missing_labels`` says how many labelled images are missing until there are sets.
+        """
+        facts = asdict(self.prediction.decision)
+        facts["outside"] = round(self.outside, 4)
+        return {
+            name: value for name, value in facts.items() if value is not None and value == value
+        }
 
     @property
     def zero_shot_label(self) -> str:
@@ -77,7 +107,8 @@ class Answer:
     def as_dict(self, top: int = 0) -> dict[str, Any]:
         """The answer as plain values, as files and the service give it.
 
-        ``top`` adds the most probable classes; ``unsure`` is there if a threshold was set.
+        ``top`` adds the most probable classes; ``unsure``, ``none_of_these`` and ``class_set``
+        are there if they were asked for.
         """
         facts: dict[str, Any] = {
             "label": self.label,
@@ -86,6 +117,7 @@ class Answer:
             "zero_shot_probability": round(self.zero_shot_probability, _DIGITS),
             "changed": self.changed,
             "step": self.step,
+            **self.decisions,
         }
         if self.unsure_below:
             facts["unsure"] = self.unsure
@@ -98,8 +130,12 @@ class Answer:
 
     def __repr__(self) -> str:
         zero_shot = f"{self.zero_shot_label!r} {self.zero_shot_probability:.3f}"
-        ours = f"{self.label!r}, {self.probability:.3f}"
+        ours = f"{self._title!r}, {self.probability:.3f}"
         return f"Answer({ours}, zero-shot {zero_shot}, step {self.step})"
+
+    @property
+    def _title(self) -> str:
+        return self.label or (f"({NONE_OF_THESE})" if self.none_of_these else "(unsure)")
 
     def _repr_html_(self) -> str:
         """The image beside bars for the most probable classes, adapted and zero-shot."""
@@ -112,8 +148,13 @@ class Answer:
                    f"zero-shot {zero_shot[name]:.1%}")
             for name, adapted in shown.items()
         ]  # fmt: skip
-        said = f"image {self.sample_id}, step {self.step}" + ", changed" * self.changed
-        return html_card(self.label or "(unsure)", [said], rows, self.pixels)
+        facts = f"image {self.sample_id}, step {self.step}" + ", changed" * self.changed
+        said = [f"{facts}, outside {self.outside:.2f}"]
+        if missing := self.prediction.decision.missing_labels:
+            said.append(f"sets need 20 corrected images: correct {missing} more")
+        elif self.class_set:
+            said.append(f"one of {', '.join(self.class_set)}")
+        return html_card(self._title, said, rows, self.pixels)
 
 
 def answer_for(

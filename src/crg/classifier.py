@@ -19,12 +19,13 @@ from PIL.Image import Image
 
 from crg import state_file
 from crg.adapter import Adapter, create, restored
-from crg.answer import Answer, answer_for, html_card, html_counts, small_copy
+from crg.answer import NONE_OF_THESE, Answer, answer_for, html_card, html_counts, small_copy
 from crg.encoders.base import Encoder, Vectors
 from crg.features.files import load_with_classes, read_class_features, read_features
 from crg.features.joining import few_for
 from crg.images.views import Augment, Recipe, iter_views, make_views
 from crg.methods.registry import DEFAULT, get_method, typed_options
+from crg.parts.decisions import NoneOfThese
 from crg.prompts import PHOTO, Mode, check_names, encode_classes, make_task, read_descriptions
 from crg.resources import FEW, TEXT_ENCODER
 from crg.state_file import Saved
@@ -67,6 +68,8 @@ class Classifier:
         state: AnyPath | None = None,
         few: AnyPath | None = None,
         text_features: AnyPath | None = None,
+        none_of_these: NoneOfThese = None,
+        sets: float | None = None,
         on_note: Callable[[str], None] | None = None,
     ) -> None:
         """Load the model and encode the class names.
@@ -76,7 +79,10 @@ class Classifier:
         added and removed. ``few`` names a feature file or store of labelled images, for methods
         that need some. ``text_features`` names a file with ``class_names`` and ``text_features``,
         for a model without a text encoder; its names are the classes unless others are given.
-        ``on_note`` gets a sentence for each thing that is worth a remark.
+        Images whose ``outside`` is above ``none_of_these`` get no label and are not learnt; "auto"
+        takes the threshold from the stream. ``sets``, such as 0.9, adds a set of classes that holds
+        the true one so often, once 20 images are corrected. ``on_note`` gets a sentence for each
+        thing that is worth a remark.
         """
         saved = None if state is None else state_file.read(state)
         if classes is None and saved is not None:
@@ -102,6 +108,7 @@ class Classifier:
         task = make_task(self.encoder, names, **self._prompts, on_note=on_note)
         self.adapter = _adapter(self.encoder, task, saved, str(state), method, options or {}, few)
         self._follow(task, on_note)
+        self.adapter.decide(none_of_these, sets)
         self.adapter.about = self._about()
 
     @classmethod
@@ -173,6 +180,8 @@ class Classifier:
             "method": self.adapter.name,
             "options": asdict(self.adapter.config),
             **asdict(self.recipe),
+            "none_of_these": self.adapter.decisions.none_of_these,
+            "sets": self.adapter.decisions.sets,
         }
 
     def predict(self, image: Any, sample_id: str | None = None) -> Answer:
@@ -261,13 +270,13 @@ class Classifier:
         learnt = [each for each in first if isinstance(each, Answer)]
         with one_blas_thread():
             self.adapter.finish([(each.sample_id, each.features) for each in learnt])
-        self.chosen.subtract(each.label for each in learnt)
+        self.chosen.subtract(each.label or NONE_OF_THESE for each in learnt)
         for each in first:
             if isinstance(each, Answer):
                 with self.adapter.lock, one_blas_thread():
                     prediction = self.adapter.answer(each.features, each.sample_id)
-                    self.chosen[prediction.class_name] += 1
                 each = replace(each, prediction=prediction)
+                self.chosen[each.label or NONE_OF_THESE] += 1
             yield each
 
     def encode_many(
@@ -299,11 +308,12 @@ class Classifier:
 
     def _about(self) -> dict[str, Any]:
         """The arguments of the constructor that are saved with the state."""
-        prompts, recipe = self._prompts, self.recipe
+        prompts, recipe, asked = self._prompts, self.recipe, self.adapter.decisions
         return {"model": self.encoder.name, "templates": prompts["templates"],
                 "descriptions": prompts["descriptions"], "prompts": prompts["mode"],
                 "views": recipe.views, "augment": recipe.augment,
-                "smallest_crop": recipe.smallest, "seed": recipe.seed}  # fmt: skip
+                "smallest_crop": recipe.smallest, "seed": recipe.seed,
+                "none_of_these": asked.none_of_these, "sets": asked.sets}  # fmt: skip
 
     def _encoded(self, batch: Sequence[tuple[str, Any]]) -> Iterator[Encoded]:
         readable = [views for _, views in batch if not isinstance(views, InputError)]
@@ -319,8 +329,9 @@ class Classifier:
         """Adapt to one image whose features (V, D) are known, and say what it shows."""
         with self.adapter.lock, one_blas_thread():
             prediction = self.adapter.step(features, sample_id)
-            self.chosen[prediction.class_name] += 1
-            return answer_for(self.task, prediction, features, self.adapter.n_steps, sample_id)
+            answer = answer_for(self.task, prediction, features, self.adapter.n_steps, sample_id)
+            self.chosen[answer.label or NONE_OF_THESE] += 1
+            return answer
 
 
 def _name_of(image: Any, number: int) -> str:

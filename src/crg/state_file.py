@@ -30,6 +30,7 @@ _HEADER: dict[str, Any] = {
 _ABOUT: dict[str, Any] = {
     "model": str, "templates": list, "descriptions": dict | None, "prompts": str,
     "views": int, "augment": str, "smallest_crop": int | float, "seed": int,
+    "none_of_these": float | str | None, "sets": float | None,
 }  # fmt: skip
 
 

@@ -182,6 +182,16 @@ class Diagnostics:
     extra: Mapping[str, Any] = field(default_factory=dict)  # a method's own figures
 
 
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What an adapter that decides says of an image beyond the most probable class."""
+
+    outside: float = math.nan  # in [0, 1], that it is of no class; 0.5 for a typical image
+    none_of_these: bool | None = None  # whether it is taken for one; None: not asked for
+    class_set: list[str] | None = None  # holds the true one as often as asked for
+    missing_labels: int | None = None  # labelled images, until sets can be given
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Prediction:
     """The answer for one image."""
@@ -192,6 +202,7 @@ class Prediction:
     class_name: str
     diagnostics: Diagnostics
     class_names: Sequence[str] = ()  # all of them, in the order of the logits, where known
+    decision: Decision = Decision()  # empty unless ``Adapter.decide`` was called
 
     def __repr__(self) -> str:
         probability = float(self.probs[self.label])

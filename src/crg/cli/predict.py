@@ -13,6 +13,7 @@ import click
 from crg.cli import shared
 from crg.cli.progress import Display, shown_encoding
 from crg.methods.registry import DEFAULT
+from crg.parts.decisions import AUTO, fraction
 from crg.predict.corrections import compared
 from crg.predict.job import FIRST_PASS, PredictJob, opened
 from crg.prompts import PHOTO
@@ -49,6 +50,13 @@ _OPTIONS = shared.options(
                  help="Write the N most probable classes, too."),
     click.option("--unsure-below", type=click.FloatRange(0, 1), default=0.0, metavar="P",
                  help="Leave the label empty where its probability is below P."),
+    click.option("--none-of-these", is_flag=False, flag_value=AUTO, metavar="[auto|NUMBER]",
+                 callback=lambda _, option, value: fraction(value, option.opts[0], AUTO),
+                 help="Images of no class get no label and are not learnt: those whose `outside` "
+                      "is above a threshold that the stream gives (auto), or above NUMBER."),
+    click.option("--sets", type=click.FloatRange(0, 1, True, True), metavar="LEVEL",
+                 help="Add a set of classes that holds the true one so often, as 0.9; needs 20 "
+                      "--corrections."),
     click.option("--sort-into", type=shared.FOLDER, metavar="DIR",
                  help="Put images into a folder per class below this one."),
     click.option("--by", type=click.Choice(["copy", "link", "move"]),

@@ -124,9 +124,9 @@ def _plain(name: str, saved: Any, current: Any) -> Any:
 
 
 def _is_plain(value: Any) -> bool:
-    """An id, nothing, or a list of these."""
+    """An id, nothing, or a list of these and of numbers."""
     if isinstance(value, list):
-        return all(each is None or type(each) in (str, int) for each in value)
+        return all(each is None or type(each) in (str, int, float) for each in value)
     return value is None or type(value) in (str, int)
 
 

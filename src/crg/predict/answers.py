@@ -21,7 +21,7 @@ from typing import IO, Any, Literal, Required, Self, TypeAlias, TypedDict, get_t
 
 import msgspec
 
-from crg.answer import COLUMNS, Answer
+from crg.answer import COLUMNS, NONE_OF_THESE, Answer
 from crg.atomic import not_writable, replacing
 from crg.extras import library
 from crg.predict.lines import TOP, PrintedTable, columns_of, csv_line, csv_row, json_line, unmarked
@@ -33,6 +33,7 @@ Line: TypeAlias = dict[str, Any]  # of the form below
 
 LAYOUTS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
 CORRECTED, UNSURE, SORTED_TO = "corrected", "unsure", "sorted_to"  # added by options
+NONE, CLASS_SET = "none_of_these", "class_set"  # likewise
 _CLASSES_SHOWN = 20  # in the summary
 
 
@@ -48,10 +49,13 @@ class _Form(TypedDict, total=False):
     zero_shot_label: str
     zero_shot_probability: float
     changed: bool
+    outside: float
     step: int
     error: str
     corrected: bool
     unsure: bool
+    none_of_these: bool
+    class_set: list[str]
     top: list[_Best]
     sorted_to: str
 
@@ -74,7 +78,8 @@ class AnswerFile:
     table: PrintedTable | None = None  # for people, on standard output
     before: list[Line] = field(default_factory=list)  # the lines that were there
     counts: Counter[str] = field(default_factory=Counter)  # of the complete file
-    per_class: Counter[str] = field(default_factory=Counter)  # "" for unsure
+    per_class: Counter[str] = field(default_factory=Counter)  # "" for no label
+    missing_labels: int = 0  # until sets of classes can be given
     _answered: set[str] = field(default_factory=set)  # paths
     _corrected: set[str] = field(default_factory=set)  # absolute paths
     _errors: dict[str, str] = field(default_factory=dict)  # by path
@@ -86,7 +91,8 @@ class AnswerFile:
             self._register(line)
         if self.sorter is not None:
             self.sorter.repair(self.before)
-        more = {UNSURE: self.unsure_below > 0}
+        more = {UNSURE: self.unsure_below > 0, NONE: bool(self.settings.get(NONE))}
+        more |= {CLASS_SET: bool(self.settings.get("sets"))}
         more |= {name: True for place in range(self.top) for name in columns_of(place + 1)}
         more |= {SORTED_TO: self.sorter is not None}
         self._columns = (*COLUMNS, *(name for name, is_there in more.items() if is_there))
@@ -139,6 +145,7 @@ class AnswerFile:
     def answer(self, path: str, answer: Answer) -> None:
         """Write the line of an image that was answered."""
         answer = replace(answer, unsure_below=self.unsure_below)
+        self.missing_labels = answer.prediction.decision.missing_labels or 0
         self.add({"path": path, **answer.as_dict(self.top)})
 
     def correct(self, path: str, label: str, step: int) -> None:
@@ -156,7 +163,8 @@ class AnswerFile:
         """Write one line, then put the image where it belongs."""
         path = Path(line["path"])
         if self.sorter is not None and "label" in line:
-            line[SORTED_TO] = str(self.sorter.place_for(path, line["label"]))
+            label = None if line.get(NONE) else line["label"]
+            line[SORTED_TO] = str(self.sorter.place_for(path, label))
         text = csv_line(line, self._columns) if self.layout == "csv" else json_line(line)
         self._write(text if self.table is None else self.table.row(line))
         self._register(line)
@@ -173,8 +181,10 @@ class AnswerFile:
     def summary(self) -> str:
         """How many images were answered, and how many of them changed or are unsure."""
         n = self.counts["answered"]
-        kinds = [kind for kind in (UNSURE, CORRECTED, "unreadable") if self.counts[kind]]
-        more = "".join(f", {self.counts[kind]} {kind}" for kind in kinds)
+        kinds = [kind for kind in (UNSURE, NONE, CORRECTED, "unreadable") if self.counts[kind]]
+        more = "".join(f", {self.counts[kind]} {kind.replace('_', ' ')}" for kind in kinds)
+        if self.missing_labels:
+            more += f". Sets need 20 corrected images: correct {self.missing_labels} more"
         changed = f"{self.counts['changed']} of them changed by adaptation"
         return f"{counted(n, 'image')} answered, {changed}{more}."
 
@@ -185,8 +195,8 @@ class AnswerFile:
         if rest := named[_CLASSES_SHOWN:]:
             more = "1 more class" if len(rest) == 1 else f"{len(rest)} more classes"
             rows.append((more, -sum(n for n, _ in rest)))
-        if self.per_class[""]:
-            rows.append(("(unsure)", self.per_class[""]))
+        for kind, shown in ((UNSURE, UNSURE), (NONE, NONE_OF_THESE)):
+            rows += [(f"({shown})", self.counts[kind])] if self.counts[kind] else []
         width = max((len(name) for name, _ in rows), default=0)
         return (f"  {name:{width}} {n:7}" for name, n in rows)
 
@@ -198,7 +208,7 @@ class AnswerFile:
         self.counts["unreadable"] = len(self._errors)
         if "error" in line:
             return
-        kinds = [kind for kind in ("changed", UNSURE, CORRECTED) if line.get(kind) is True]
+        kinds = [kind for kind in ("changed", UNSURE, NONE, CORRECTED) if line.get(kind) is True]
         self.counts.update(["answered", *kinds])
         self.per_class[line["label"]] += 1
         self._answered.add(line["path"])
@@ -316,6 +326,8 @@ def _read_csv(path: Path) -> list[Line]:
         line: Line = {name: unmarked(value) for name, value in row.items() if value}
         if "step" in line:
             line.setdefault("label", "")
+        if CLASS_SET in line:
+            line[CLASS_SET] = parsed_json(line[CLASS_SET])
         while (columns := columns_of(1 + len(line.get(TOP, ()))))[0] in line:
             label, probability = map(line.pop, columns)
             line.setdefault(TOP, []).append({"label": label, "probability": probability})
@@ -327,7 +339,7 @@ def _write_parquet(target: Path) -> None:
     """Write the lines kept for a Parquet file as one table, completely or not at all."""
     pyarrow, parquet = library("pyarrow", "parquet"), library("pyarrow.parquet", "parquet")
     kinds = {str: pyarrow.string(), float: pyarrow.float64(), bool: pyarrow.bool_()}
-    kinds[int] = pyarrow.int64()
+    kinds |= {int: pyarrow.int64(), list[str]: pyarrow.list_(pyarrow.string())}
     best = pyarrow.struct([(name, kinds[kind]) for name, kind in get_type_hints(_Best).items()])
     kinds[list[_Best]] = pyarrow.list_(best)
     schema = pyarrow.schema([(name, kinds[kind]) for name, kind in get_type_hints(_Form).items()])

@@ -22,6 +22,7 @@ from crg.images.reading import IMAGE_SUFFIXES
 from crg.images.views import Augment
 from crg.methods.base import Method
 from crg.methods.registry import DEFAULT, get_method
+from crg.parts.decisions import NoneOfThese
 from crg.predict.answers import (
     AnswerFile,
     Layout,
@@ -50,7 +51,7 @@ Note: TypeAlias = Callable[[str], None]
 Part: TypeAlias = tuple[str, int, Iterator[Any]]  # its name, how many images at most, the work
 # The fields of a job that are arguments of the classifier under the same name.
 _FOR_CLASSIFIER = ("model", "method", "options", "descriptions", "prompts", "views", "augment",
-                   "device", "few", "text_features")  # fmt: skip
+                   "device", "few", "text_features", "none_of_these", "sets")  # fmt: skip
 
 
 @dataclass(kw_only=True)
@@ -75,6 +76,8 @@ class PredictJob:
     layout: Layout | None = None  # None: by the suffix of ``out``
     top: int | None = None
     unsure_below: float = 0.0
+    none_of_these: NoneOfThese = None
+    sets: float | None = None
     sort_into: Path | None = None
     by: By | None = None
     passes: int | None = None  # None: what suits method and images

@@ -18,7 +18,8 @@ from crg.types import printable
 TOP = "top"  # the field of the most probable classes
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")  # how a formula may begin, or what marks one
 _NARROWEST, _WIDEST_LABEL, _NUMBER = 16, 28, 7  # cells of the terminal
-_MARKS = {"error": "red", "changed": "bold yellow", "unsure": "dim", "corrected": "green"}
+_MARKS = {"error": "red", "changed": "bold yellow", "unsure": "dim", "none_of_these": "dim",
+          "corrected": "green"}  # fmt: skip
 
 
 def json_line(line: Mapping[str, Any]) -> str:
@@ -30,7 +31,7 @@ def json_line(line: Mapping[str, Any]) -> str:
 
 def csv_line(line: Mapping[str, Any], columns: Sequence[str]) -> str:
     """One line of a table with these columns."""
-    cells = dict(line)
+    cells = {name: json.dumps(v) if name == "class_set" else v for name, v in line.items()}
     for place, best in enumerate(cells.pop(TOP, ()), 1):
         cells |= zip(columns_of(place), best.values(), strict=True)
     return csv_row("" if cells.get(name) is None else cells[name] for name in columns)
@@ -84,11 +85,14 @@ class PrintedTable:
         cells = [path]
         for kind in ("", "zero_shot_"):
             probability = line.get(f"{kind}probability")
-            label = line.get(f"{kind}label", "") or ("" if kind else "(unsure)")
+            no_label = "" if kind else "(none)" if line.get("none_of_these") else "(unsure)"
+            label = line.get(f"{kind}label", "") or no_label
             cells.append(_fitted(label, self._label))
             cells.append(f"{'' if probability is None else format(probability, '.1%'):>{_NUMBER}}")
         best = (f"{each['label']} {each['probability']:.0%}" for each in line.get(TOP, ()))
-        cells += [*(self._styled(mark, mark) for mark in marks), printable(", ".join(best))]
+        sets = " | ".join(line.get("class_set", ()))
+        cells += [self._styled(mark, mark.replace("_", " ")) for mark in marks]
+        cells.append(printable(", ".join(best) or sets))
         return "  ".join(cells).rstrip() + "\n"
 
     def _styled(self, mark: str, text: str) -> str:

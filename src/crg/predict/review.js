@@ -12,8 +12,8 @@ let isKept = true;  // whether this browser keeps what is corrected
 let current = null;  // the card that Tab goes to
 
 const fileName = path => path.split(/[\\/]/).pop();
-const groupOf = image => image.error ? "error" : image.label ? "=" + image.label : "unsure";
-const titleOf = group => ({error: "Unreadable", unsure: "Unsure"})[group] || group.slice(1);
+const groupOf = image => image.error ? "error" : image.label ? "=" + image.label : image.none_of_these ? "none" : "unsure";
+const titleOf = group => ({error: "Unreadable", unsure: "Unsure", none: "None of these"})[group] || group.slice(1);
 
 // Cards: one button per image, in a section per class, least sure first.
 function makeCard(image) {
@@ -38,7 +38,7 @@ function makeCard(image) {
 function describe(image) {
   const card = image.card, given = corrections.get(image.path), [label, mark] = card.querySelectorAll(".label, .mark");
   const wrong = given !== undefined && given !== image.label;
-  label.textContent = given || image.label || (image.error ? "unreadable" : "unsure");
+  label.textContent = given || image.label || (image.error ? "unreadable" : image.none_of_these ? "none of these" : "unsure");
   mark.textContent = marks(image, given, wrong).join(" · ");
   card.classList.toggle("corrected", given !== undefined);
   card.classList.toggle("since", image.was !== undefined);
@@ -47,7 +47,9 @@ function describe(image) {
 function marks(image, given, wrong) {
   const found = [];
   if (given !== undefined) found.push(wrong ? "corrected" : image.corrected ? "corrected before" : "confirmed");
+  else if (image.none_of_these) found.push("outside " + percent(image.outside));
   else if (image.probability !== undefined) found.push(percent(image.probability) + (leaning(image) && `, leans to ${leaning(image)}`));
+  if (given === undefined && (image.class_set || []).length > 1) found.push("one of " + image.class_set.join(", "));
   if (image.error && image.thumbnail) found.push(image.error);  // it can be read by now
   if (image.was !== undefined) found.push("was " + (image.was || "unsure"));
   else if (image.changed) found.push("zero-shot " + image.zero_shot_label);
@@ -55,7 +57,7 @@ function marks(image, given, wrong) {
 }
 
 function leaning(image) {  // the most probable class where the label is withheld
-  return image.label || image.error ? "" : image.top?.[0] ?? (image.changed ? "" : image.zero_shot_label ?? "");
+  return groupOf(image) !== "unsure" ? "" : image.top?.[0] ?? (image.changed ? "" : image.zero_shot_label ?? "");
 }
 
 function build() {
@@ -96,7 +98,7 @@ function passes(image, most) {
   const given = corrections.has(image.path);
   return (most >= 1 || (image.probability ?? 0) <= most)
     && (!$("only-changed").checked || Boolean(image.changed))
-    && (!$("only-unsure").checked || !(image.label || image.error))
+    && (!$("only-unsure").checked || !(image.label || image.error || image.none_of_these))
     && (!$("only-since").checked || image.was !== undefined)
     && (!$("only-corrected").checked || given);
 }
@@ -255,11 +257,12 @@ function count() {
   const images = content.images, facts = [
     [images.length, images.length === 1 ? "image" : "images"], [corrections.size, "corrected"],
     [images.filter(image => image.changed).length, "changed by adaptation"],
-    [images.filter(image => !image.label && !image.error).length, "unsure"],
+    [images.filter(image => groupOf(image) === "unsure").length, "unsure"],
+    [images.filter(image => image.none_of_these).length, "none of these"],
     [images.filter(image => image.error).length, "unreadable"],
   ];
   if (content.compared) facts.push([images.filter(image => image.was !== undefined).length, "changed since before"]);
-  $("facts").replaceChildren(...facts.filter(([n], place) => n || place < 2 || content.compared && place === 5)
+  $("facts").replaceChildren(...facts.filter(([n], place) => n || place < 2 || content.compared && place === 6)
     .map(([n, what]) => { const item = make("li"); item.append(make("b", "", n), " " + what); return item; }));
   for (const id of ["csv", "jsonl"]) $(id).disabled = !corrections.size;
   $("undo").disabled = !history.length;
@@ -365,7 +368,7 @@ function open(image) {
     picture: image.card.querySelector("img")?.src, answers: all.length > 1 ? [["Selected", names.slice(0, 6).join(", ") + (names[6] ? "…" : "")]] : [
       ["Answer", image.label, image.probability], ["Unsure, leans to", leaning(image), image.probability],
       ["Zero-shot", image.zero_shot_label, image.zero_shot_probability],
-      ["Before", image.was], ["Unreadable", image.error || image.missing]]});
+      ["One of", (image.class_set || []).join(", ")], ["Before", image.was], ["Unreadable", image.error || image.missing]]});
 }
 
 function likely(image) {

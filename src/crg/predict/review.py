@@ -31,8 +31,9 @@ MARK = 'content="crg review"'  # by which our pages are known
 MOST = 5000  # images on a page: about 15 MB
 THUMBNAIL_BYTES = 3000
 _SIZES = ((112, 70), (112, 45), (112, 25), (64, 40), (32, 40))  # side in pixels, JPEG quality
-_TEXTS = ("path", "label", "zero_shot_label", "error")
-_NUMBERS = ("probability", "zero_shot_probability")
+_FACTS = ("path", "label", "zero_shot_label", "error", "changed", CORRECTED, "none_of_these",
+          "class_set")  # fmt: skip
+_NUMBERS = ("probability", "zero_shot_probability", "outside")
 
 
 def read_lines(path: Path) -> dict[str, Line]:
@@ -108,7 +109,7 @@ def thumbnail(source: Any) -> bytes:
 
 def _entry(line: Line, before: Mapping[str, Line] | None, folder: Path) -> dict[str, Any]:
     """One image as the script of the page in ``folder`` reads it; without a thumbnail, why."""
-    entry = {name: line[name] for name in (*_TEXTS, "changed", CORRECTED) if line.get(name)}
+    entry = {name: line[name] for name in _FACTS if line.get(name)}
     entry |= {name: _number(line[name]) for name in _NUMBERS if name in line}
     if line.get(TOP):
         entry[TOP] = [best["label"] for best in line[TOP]]

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from crg.answer import NONE_OF_THESE
 from crg.atomic import make_folder
 from crg.images.reading import shown
 from crg.types import InputError
@@ -19,18 +20,19 @@ from crg.types import InputError
 By: TypeAlias = Literal["copy", "link", "move"]
 
 UNSURE = "unsure"  # the folder of images without a label
+_NO_CLASS: dict[str | None, str] = {"": UNSURE, None: NONE_OF_THESE}
 _FORBIDDEN = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]')  # in names, on one system or another
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # by Windows
 _LONGEST = 100  # bytes of a folder's name
 
 
-def folder_names(class_names: Sequence[str]) -> dict[str, str]:
-    """A folder for each class, and for "", no class: distinct, and allowed on every system.
+def folder_names(class_names: Sequence[str]) -> dict[str | None, str]:
+    """A folder for each class, distinct and allowed on every system; two for images of none.
 
     >>> folder_names(["a/b", "a_b", "..", "CON"])
-    {'': 'unsure', 'a/b': 'a_b', 'a_b': 'a_b 2', '..': '__', 'CON': 'CON_'}
+    {'': 'unsure', None: 'none of these', 'a/b': 'a_b', 'a_b': 'a_b 2', '..': '__', 'CON': 'CON_'}
     """
-    names, taken = {"": UNSURE}, {UNSURE}
+    names, taken = dict(_NO_CLASS), set(_NO_CLASS.values())
     for name in class_names:
         number, folder = 1, _allowed(name)
         while folder.casefold() in taken:
@@ -55,8 +57,8 @@ class Sorter:
         self.folder, self.by = folder, by
         self._names = folder_names(class_names)
 
-    def place_for(self, path: Path, label: str) -> Path:
-        """A name that is free, in the folder of ``label``; "" is the folder of unsure ones."""
+    def place_for(self, path: Path, label: str | None) -> Path:
+        """A name that is free, in the folder of ``label``; "" is unsure, None is none of these."""
         folder = self.folder / self._names[label]
         place, number = folder / path.name, 1
         while os.path.lexists(place):

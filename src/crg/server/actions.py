@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import re
 import secrets
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
@@ -20,11 +19,11 @@ from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from crg import state_file
-from crg.adapter import STEPS_PER_COPY, planned
 from crg.classifier import Classifier
 from crg.encoders.base import Vectors
 from crg.images.views import Recipe
 from crg.methods.registry import get_method
+from crg.parts.decisions import Decisions
 from crg.server import schema
 from crg.server.batching import Encoded
 from crg.server.event_log import Event, started, summarise
@@ -148,27 +147,37 @@ async def start_session(
     request: Request,
     views: Annotated[int, Query(ge=1)] = 1,
     name: Annotated[str, Query(max_length=100)] = "",
+    none_of_these: Annotated[str | None, Query(examples=["auto"])] = None,
+    sets: Annotated[float | None, Query(gt=0, lt=1)] = None,
 ) -> Response:
-    """Start a session with class names, or with a state that crg saved (``views``, ``name``)."""
+    """Start a session with class names, or with a state that crg saved and these parameters."""
     service, id = service_of(request), secrets.token_hex(16)
-    await _start(request, id, views, name)
+    await _start(request, id, views, name, none_of_these, sets)
     info = await service.run(summarise, service.log, (await service.session(id)).row)
     return as_json(info, 201, {"Location": f"/v1/sessions/{id}"})
 
 
-async def _start(request: Request, session_id: str, views: int, name: str | None) -> None:
+async def _start(
+    request: Request,
+    session_id: str,
+    views: int,
+    name: str | None,
+    none_of_these: Any,
+    sets: float | None,
+) -> None:
     """Log a new session; one from a state has its first snapshot before that."""
     service, most = service_of(request), service_of(request).config.max_sessions
     if _kind_of(request, JSON, OCTETS) == JSON:
         async with content_of(request) as content:
             new = await received(service, schema.NewSession, content)
-            name, (start, text) = new.name, await _planned(service, new)
+            name, asked = new.name, Decisions(new.none_of_these, new.sets)
+            start, text = await _planned(service, new)
     else:
-        large = service.config.max_request_bytes
+        large, asked = service.config.max_request_bytes, Decisions(none_of_these, sets)
         async with content_of(request, large) as content, service.texts:
             start = await service.run(_read_state, service, content, session_id, views)
             text = None
-    start["name"] = _kept(name)
+    start |= {"name": _kept(name), "none_of_these": asked.none_of_these, "sets": asked.sets}
     if not await service.write(started(session_id, start, text, service.now, most)):
         await service.run(service.states.delete, session_id)
         raise ProblemError(429, f"There are {most} sessions already: delete one.")
@@ -180,27 +189,8 @@ async def _planned(service: Service, new: schema.NewSession) -> tuple[dict[str, 
     get_method(new.method)  # refuses an unknown one before any text is encoded
     text = await service.encode_names(new.classes)
     task = Task(new.classes, text, service.encoder.logit_scale)
-    return await service.run(_start_of, service, new.method, task, new.options, new.views), text
-
-
-def _start_of(
-    service: Service, method: str, task: Task, options: Mapping[str, Any], views: int
-) -> dict[str, Any]:
-    """The record of a new session, which must fit into memory."""
-    config, size = planned(method, task.with_resources(service.states.needed(method)), options)
-    samples = STEPS_PER_COPY * views * task.width * 4
-    size = 2 * (size + task.text_features.nbytes) + samples  # with a copy, in case a step fails
-    service.config.check_room(task.n_classes, views, size)
-    return {
-        "classes": task.class_names,
-        "logit_scale": task.logit_scale,
-        "model": service.encoder.name,
-        "method": method,
-        "options": dataclasses.asdict(config),
-        "views": views,
-        "seen": 0,
-        "size": size,
-    }
+    given = service.config, new.method, task, new.options, new.views
+    return await service.run(service.states.record, *given), text
 
 
 def _read_state(service: Service, state: bytes, session_id: str, views: int) -> dict[str, Any]:
@@ -213,7 +203,9 @@ def _read_state(service: Service, state: bytes, session_id: str, views: int) -> 
             if saved.model not in (None, service.encoder.name):
                 raise InputError(f"{path} was saved with the model {saved.model}: use that one.")
             service.config.check_room(saved.task.n_classes, views)
-            start = _start_of(service, saved.method, saved.task, saved.options, views)
+            start = service.states.record(
+                service.config, saved.method, saved.task, saved.options, views
+            )
             templates = service.config.templates
             adapter = Classifier(service.encoder, state=path, templates=templates).adapter
             service.states.save(session_id, Learner(adapter, service.log, 0, 0, b""))

@@ -21,6 +21,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from msgspec import json, msgpack
 
+from crg.answer import NONE_OF_THESE
 from crg.encoders.base import Vectors
 from crg.server.schema import ProblemError
 from crg.types import InputError, printable
@@ -306,7 +307,8 @@ def ran(seconds: float) -> Change:
 
 def _columns(number: int, event: Event) -> list[Any]:
     detail = event.detail
-    kept = [detail.get(name) for name in ("step", "label", "probability", "changed")]
+    label = NONE_OF_THESE if detail.get("none_of_these") else detail.get("label")
+    kept = [detail.get("step"), label, detail.get("probability"), detail.get("changed")]
     head = [number, event.seq, event.kind, detail["at"], *kept]
     return [*head, json.encode(detail).decode(), event.digest]
 
@@ -329,6 +331,7 @@ def summarise(log: Log, row: StoredSession) -> dict[str, Any]:
         **dict(listed(log, number + 1, 1, number - 1)).get(number, {}),
         "model": row.start["model"],
         "options": row.start["options"],
+        "decisions": {name: row.start.get(name) for name in ("none_of_these", "sets")},
         "classes": classes_of(log, row),
         "event": event,
         "changed": changed,

@@ -22,15 +22,8 @@ from crg.predict.lines import csv_line, csv_row, json_line
 from crg.predict.pipeline import Scores, scores_of
 from crg.prompts import check_template
 from crg.server import schema
-from crg.server.actions import (
-    OCTETS,
-    as_json,
-    content_of,
-    learn_images,
-    parsed,
-    service_of,
-)
-from crg.server.event_log import Event, listed, summarise
+from crg.server.actions import OCTETS, as_json, content_of, learn_images, parsed, service_of
+from crg.server.event_log import Event, StoredSession, listed, summarise
 from crg.server.schema import BINARY, TEXT, ProblemError, answers, body, files
 from crg.server.service import Service, size_of
 from crg.server.session import Learner
@@ -42,7 +35,7 @@ router = APIRouter(prefix="/v1")
 Step = Annotated[int, Path(ge=1, lt=2**53, examples=[7])]
 Number = Annotated[int | None, Query(ge=0, le=2**62)]
 _FIELDS = ("step", "event", "at", "name", "label", "probability", "zero_shot_label",
-           "zero_shot_probability", "changed", "corrected")  # fmt: skip
+           "zero_shot_probability", "changed", "outside", "corrected")  # fmt: skip
 _LABEL_BYTES = 4_000_000  # of a request besides its image
 _FOR_EVER = "private, max-age=31536000, immutable"
 
@@ -141,22 +134,24 @@ async def download_answers(
     service = service_of(request)
     row = await service.row(id)
     return StreamingResponse(
-        _lines(service, row.number, format),
+        _lines(service, row, format),
         headers={"Content-Disposition": f'attachment; filename="answers-{id[:8]}.{format}"'},
         media_type="text/csv; charset=utf-8" if format == "csv" else "application/jsonl",
     )
 
 
-async def _lines(service: Service, number: int, suffix: str) -> AsyncIterator[str]:
+async def _lines(service: Service, row: StoredSession, suffix: str) -> AsyncIterator[str]:
+    options = {"none_of_these": "none_of_these", "class_set": "sets"}
+    asked = [name for name in options if row.start.get(options[name]) is not None]
     if suffix == "csv":
-        yield csv_row(COLUMNS)
+        yield csv_row([*COLUMNS, *asked])
     after = 0
-    while rows := await service.run(service.log.answers, number, after):
+    while rows := await service.run(service.log.answers, row.number, after):
         after = rows[-1][0]
         found = [{**json.decode(detail), "corrected": corrected} for _, detail, corrected in rows]
-        lines = [{name: each[name] for name in _FIELDS} for each in found]
+        lines = [{name: each[name] for name in (*_FIELDS, *asked)} for each in found]
         yield "".join(
-            csv_line(_cells(line), COLUMNS) if suffix == "csv" else json_line(line)
+            csv_line(_cells(line), [*COLUMNS, *asked]) if suffix == "csv" else json_line(line)
             for line in lines
         )
 
@@ -165,6 +160,7 @@ def _cells(line: dict[str, Any]) -> dict[str, Any]:
     """An answer as the tables of crg predict have it, where a person's word is the label."""
     label = line["corrected"]
     said = {} if label is None else {"label": label, "probability": 1.0, "corrected": True}
+    said |= {"none_of_these": False} if said else {}
     return {**line, "path": line["name"], **said}
 
 

@@ -6,7 +6,7 @@ import http
 import logging
 import sqlite3
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -32,6 +32,8 @@ class NewSession(Struct, forbid_unknown_fields=True):
     options: Annotated[dict[str, Any], Meta(examples=[{}])] = {}
     views: Annotated[int, Meta(extra_json_schema={"minimum": 1}, examples=[1])] = 1
     name: SessionName | None = None
+    none_of_these: Annotated[float | Literal["auto"] | None, Meta(examples=["auto"])] = None
+    sets: Annotated[float | None, Meta(examples=[0.9])] = None
 
 
 class NewName(Struct, forbid_unknown_fields=True):
@@ -87,7 +89,8 @@ ANSWER = {
     "top": [{"label": "red circle", "probability": 0.93},
             {"label": "blue square", "probability": 0.07}],
     "zero_shot_label": "blue square", "zero_shot_probability": 0.51,
-    "changed": True, "thumbnail": True,
+    "changed": True, "outside": 0.41, "none_of_these": False,
+    "class_set": ["red circle"], "missing_labels": 3, "thumbnail": True,
 }  # fmt: skip
 CORRECTION = {
     "event": 10, "at": 1763316004.5, "step": 7, "label": "blue square", "was": "red circle",
@@ -102,6 +105,7 @@ SESSION_LINE = {
 }  # fmt: skip
 SESSION = {
     **SESSION_LINE, "model": "mini", "options": {"half_life": 0.0},
+    "decisions": {"none_of_these": "auto", "sets": 0.9},
     "classes": ["red circle", "blue square"], "event": 9, "changed": 1, "corrections": 1,
     "per_class": {"red circle": 5, "blue square": 2},
     "curves": {"step": [4, 7], "probability": [0.81, 0.9], "changed": [0.0, 0.33],
@@ -118,9 +122,9 @@ _PROBLEM = {
     "type": "about:blank", "title": "Unprocessable Content", "status": 422,
     "detail": "The number of classes is 1: give at least two.", "image": 0,
 }  # fmt: skip
-_MAPS = ("options", "per_class", "limits")  # fields whose keys vary
+_MAPS = ("options", "decisions", "per_class", "limits")  # fields whose keys vary
 _NULLABLE = ("name", "next", "examples")
-_OPTIONAL = ("image",)
+_OPTIONAL = ("image", "none_of_these", "class_set", "missing_labels")
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
 _ALWAYS = {
     401: {"WWW-Authenticate": "Bearer"},

@@ -9,21 +9,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import pickle
 import shutil
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from crg.adapter import Adapter, create, load
+from crg.adapter import STEPS_PER_COPY, Adapter, create, load
 from crg.answer import answer_for
 from crg.atomic import replacing, sync
 from crg.encoders.base import Encoder, Vectors
+from crg.methods.options import build_config
 from crg.methods.registry import get_method, registered
-from crg.resources import TEXT_ENCODER
+from crg.resources import TEXT_ENCODER, check_needs
 from crg.server.event_log import Event, Key, Kind, Log, StoredSession, chained, happened
+from crg.server.limits import ServerConfig
 from crg.server.schema import ProblemError
 from crg.types import InputError, Task, as_floats, unit_rows
 
@@ -63,6 +66,7 @@ class Learner:
             "zero_shot_label": answer.zero_shot_label,
             "zero_shot_probability": answer.zero_shot_probability,
             "changed": answer.changed,
+            **answer.decisions,
             "thumbnail": thumbnail is not None,
         }
         return self._event("answer", detail, rows, thumbnail)
@@ -226,6 +230,26 @@ def not_kept(reason: object) -> ProblemError:
     return ProblemError(503, f"The answer could not be kept ({reason}): make room, and repeat.")
 
 
+def planned(method: str, task: Task, options: Mapping[str, Any]) -> tuple[Any, int]:
+    """The configuration of a method, and about how many bytes it will remember, before it does.
+
+    Sizes grow in proportion to whole numbers among the options: small ones are measured.
+    """
+    kind = get_method(method)
+    config = build_config(method, kind.Config, options)
+    check_needs(method, kind.needs, task)
+    few = {name: min(4, each) for name, each in vars(config).items() if type(each) is int}
+
+    def measured(**more: int) -> int:
+        return len(pickle.dumps(kind(task, replace(config, **few | more)).state()))
+
+    size = least = 0 if kind.forgets else measured()
+    for name, each in few.items() if size else ():
+        if each < (asked := getattr(config, name)):
+            size += (asked - each) * (measured(**{name: each + 1}) - least)
+    return config, size
+
+
 class States:
     """A folder per session, of snapshots and kept images: how it comes back to memory."""
 
@@ -236,7 +260,28 @@ class States:
     def start(self, start: Mapping[str, Any], text: Vectors) -> Adapter:
         """A new adapter for the classes of a session with their text features (K, D)."""
         method, task = start["method"], Task(start["classes"], text, start["logit_scale"])
-        return create(method, task.with_resources(self.needed(method)), **start["options"])
+        adapter = create(method, task.with_resources(self.needed(method)), **start["options"])
+        adapter.decide(start.get("none_of_these"), start.get("sets"))
+        return adapter
+
+    def record(
+        self, limits: ServerConfig, method: str, task: Task, options: Mapping[str, Any], views: int
+    ) -> dict[str, Any]:
+        """The start of a new session, which must keep to the limits, also in memory."""
+        config, size = planned(method, task.with_resources(self.needed(method)), options)
+        samples = STEPS_PER_COPY * views * task.width * 4
+        size = 2 * (size + task.text_features.nbytes) + samples  # with a copy, if a step fails
+        limits.check_room(task.n_classes, views, size)
+        return {
+            "classes": task.class_names,
+            "logit_scale": task.logit_scale,
+            "model": self._encoder.name,
+            "method": method,
+            "options": asdict(config),
+            "views": views,
+            "seen": 0,
+            "size": size,
+        }
 
     def fresh(self, row: StoredSession) -> Learner:
         """The learner of a session before its first event."""
@@ -316,7 +361,9 @@ class States:
                 raise ProblemError(500, "The log is older than a snapshot of this session: restore "
                                         "--data from one copy, or delete the session.")  # fmt: skip
             try:
-                return self._learner(load(path, self.needed(row.start["method"])), row, seq)
+                adapter = load(path, self.needed(row.start["method"]))
+                adapter.decide(row.start.get("none_of_these"), row.start.get("sets"))
+                return self._learner(adapter, row, seq)
             except InputError as error:
                 _LOGGER.warning("a snapshot of session %s is unusable: %s", row.id, error)
         return self.fresh(row)

@@ -65,15 +65,15 @@ export function createGrid({onOpen, thumbnail}) {
 
   function describe(image) {
     const {card, corrected, saving} = image, mark = card.querySelector(".mark");
-    card.querySelector(".label").textContent = saving ?? corrected ?? image.label;
+    card.querySelector(".label").textContent = saving ?? corrected ?? (image.label || "none of these");
     const marks = image.changed ? [make("span", "badge", "changed"), " "] : [];
     if (saving) marks.push("learning…");
     else if (corrected === image.label) marks.push(make("span", "badge done", "confirmed"));
-    else if (corrected) marks.push(make("span", "badge done", "corrected"), ` was ${image.label}`);
+    else if (corrected) marks.push(make("span", "badge done", "corrected"), ` was ${image.label || "none of these"}`);
     else marks.push(`zero-shot: ${image.zero_shot_label}`);
     mark.replaceChildren(...marks);
-    card.title = `Image ${image.step}: ${image.label} ${percent(image.probability)}, `
-      + `zero-shot ${image.zero_shot_label} ${percent(image.zero_shot_probability)}`;
+    card.title = `Image ${image.step}: ${image.label || "none of these"} ${percent(image.probability)}, `
+      + `zero-shot ${image.zero_shot_label} ${percent(image.zero_shot_probability)}, outside ${percent(image.outside)}`;
     card.classList.toggle("changed", image.changed);
     card.classList.toggle("corrected", Boolean(corrected));
     card.querySelector(".row").hidden = Boolean(corrected) && corrected !== image.label;  // it is the answer's

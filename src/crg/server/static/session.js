@@ -181,7 +181,8 @@ export function createSession(about, leave) {
 
   function choose(image, card) {
     picker.open(image, card, {title: image.name ?? `image ${image.step}`, picture: pictureOf(image),
-      answers: [["Answer", image.label, image.probability], ["Corrected", image.corrected],
+      answers: [["Answer", image.label || "none of these", image.probability], ["Corrected", image.corrected],
+        ["One of", image.class_set?.join(", ") || (image.missing_labels && `correct ${image.missing_labels} more for sets`)],
         ["Zero-shot", image.zero_shot_label, image.zero_shot_probability]]});
   }
 

@@ -25,7 +25,8 @@ function prepare(about, session) {
   $("new").addEventListener("submit", event => {
     event.preventDefault();
     const classes = $("classes").value.split("\n").map(line => line.trim()).filter(Boolean);
-    start(post("v1/sessions", {classes, method: $("method").value, views: Number($("views").value), name: name()}));
+    start(post("v1/sessions", {classes, method: $("method").value, views: Number($("views").value),
+      none_of_these: $("none-of-these").checked ? "auto" : null, name: name()}));
   });
   $("state").addEventListener("change", () => {
     const [body] = $("state").files;
