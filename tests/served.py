@@ -80,13 +80,19 @@ def refused(answer: Any, status: int, *words: str) -> dict[str, Any]:
 class Process:
     """``crg serve`` with the bundled model, as a separate process."""
 
-    def __init__(self, data: Path, *options: str, token: str = "", **config: Any) -> None:
+    def __init__(
+        self, data: Path, *options: str, token: str = "", disk: int = 0, **config: Any
+    ) -> None:
+        """``disk`` gives it a folder on a disk of so many MB, which nobody else sees."""
         data.mkdir(parents=True, exist_ok=True)
         lines = [f"{name} = {json.dumps(value)}\n" for name, value in config.items()]
-        (data / "serve.toml").write_text("".join(lines))
+        settings = data.with_name(f"{data.name}.toml")
+        settings.write_text("".join(lines))
+        mount = f'mount -t tmpfs -o size={disk}m tmpfs "$0" && exec "$@"'
         self._command = [
+            *(("unshare", "-Urm", "sh", "-c", mount, str(data)) if disk else ()),
             *(sys.executable, "-m", "crg", "serve", "--port", "0", "--data", str(data)),
-            *("--config", str(data / "serve.toml"), *options),
+            *("--config", str(settings), *options),
         ]
         self._environment = {**os.environ, "CRG_TOKEN": token}
         self.start()
@@ -120,10 +126,10 @@ class Process:
         """A client of it."""
         return httpx.Client(base_url=self.address, timeout=60)
 
-    def request(self, line: str, headers: str = "") -> socket.socket:
-        """A connection on which the head of a request was sent."""
+    def request(self, line: str, headers: str = "", body: bytes = b"") -> socket.socket:
+        """A connection on which a request was sent, or its head and a part of its body."""
         made = socket.create_connection(("127.0.0.1", self.port), timeout=30)
-        made.sendall(f"{line}\r\nHost: localhost\r\n{headers}\r\n".encode())
+        made.sendall(f"{line}\r\nHost: localhost\r\n{headers}\r\n".encode() + body)
         return made
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:

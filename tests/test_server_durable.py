@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
+import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,7 @@ from starlette.testclient import TestClient
 from crg.server.event_log import Change, Log
 from crg.server.session import Learner
 from processes import wait_until
-from served import NAMES, client, png, refused, send, start
+from served import NAMES, Process, client, headers_of, png, refused, send, start
 
 
 def lines_of(served: TestClient, session: str) -> list[Any]:
@@ -68,7 +71,7 @@ def test_an_unused_session_leaves_the_memory(
 ) -> None:
     """Sessions that do not fit into memory are unloaded and reloaded, also those from a state."""
     monkeypatch.setattr("crg.server.service._WORTH_SAVING", 3)
-    with client(tmp_path, max_loaded=2) as served:
+    with client(tmp_path, max_memory=250_000) as served:
         state = served.get(f"{busy_session(served)}/state").content
         headers = {"Content-Type": "application/octet-stream"}
         made = [served.post("/v1/sessions", content=state, headers=headers) for _ in range(4)]
@@ -157,7 +160,8 @@ def test_damaged_snapshots_and_leftovers_of_a_stop_do_no_harm(tmp_path: Path) ->
     [snapshot] = (tmp_path / "states").rglob("*.crg")
     snapshot.write_bytes(snapshot.read_bytes()[:-5])
     (snapshot.parent / ".9.crg.tmp").write_bytes(b"x")
-    (tmp_path / "states" / ("0" * 32) / "images").mkdir(parents=True)
+    for leftover in ("0" * 32, "tmp_state"):
+        (tmp_path / "states" / leftover / "images").mkdir(parents=True)
     with client(tmp_path) as served:
         assert list((tmp_path / "states").iterdir()) == [snapshot.parent]
         assert not list(snapshot.parent.glob(".*"))
@@ -181,3 +185,163 @@ def test_thumbnails_are_bounded_and_images_kept_only_if_asked(tmp_path: Path) ->
         assert kept.content == content and kept.headers["content-type"] == "image/png"
         served.delete(session)
         assert not list((tmp_path / "b" / "states").iterdir())
+
+
+def edit_log(folder: Path, *statements: str) -> None:
+    """Change the log behind the back of the service."""
+    connection = sqlite3.connect(folder / "sessions.sqlite")
+    with connection:
+        for each in statements:
+            connection.execute(each)
+    connection.close()
+
+
+@pytest.mark.parametrize("statement", [
+    "UPDATE events SET detail = replace(detail, '0.', '0.1') WHERE seq = 3",
+    "UPDATE events SET label = 'blue', probability = 1 WHERE seq = 3",
+    "UPDATE features SET vectors = zeroblob(16) WHERE seq = 3",
+    "DELETE FROM events WHERE seq = 3",
+    "UPDATE sessions SET start = replace(start, 'red', 'ret')",
+    "UPDATE sessions SET start = x'7bff'",
+    "UPDATE sessions SET text_features = zeroblob(48)",
+])  # fmt: skip
+def test_a_damaged_log_is_refused(tmp_path: Path, statement: str) -> None:
+    """No address answers from a session whose checksums do not fit; it can be deleted."""
+    with client(tmp_path) as served:
+        session, other = busy_session(served), start(served)
+    edit_log(tmp_path, statement + (" WHERE number = 1" if "sessions" in statement else ""))
+    with client(tmp_path) as served:
+        for path in ("", "/answers", "/state", "/events", "/images/1/thumbnail"):
+            refused(served.get(session + path), 500, "damaged", "delete the session")
+        refused(served.post(f"{session}/images", content=png(), headers=headers_of()), 500)
+        assert send(served, other, png())["step"] == 1
+        assert served.delete(session).status_code == 204
+
+
+def test_a_log_older_than_its_snapshots_is_refused(tmp_path: Path) -> None:
+    """After an old copy of the log is put back, a session does not mix the two."""
+    with client(tmp_path, snapshot_every=1) as served:
+        session = start(served)
+        send(served, session, png("red"))
+    shutil.copy(tmp_path / "sessions.sqlite", tmp_path / "copy")
+    with client(tmp_path, snapshot_every=1) as served:
+        send(served, session, png("green"))
+    shutil.copy(tmp_path / "copy", tmp_path / "sessions.sqlite")
+    with client(tmp_path) as served:
+        refused(served.get(f"{session}/state"), 500, "older than a snapshot", "one copy")
+
+
+def test_a_session_that_cannot_be_replayed_is_set_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After three replays that failed at one event no fourth is tried, nor after a restart."""
+    with client(tmp_path) as served:
+        session = busy_session(served, rounds=1)
+    shutil.rmtree(tmp_path / "states")
+    plain, tried = Learner.replay, 0
+
+    def replay(self: Learner, event: Any) -> bool:
+        nonlocal tried
+        tried += event.seq == 4
+        if event.seq == 4:
+            raise MemoryError
+        return plain(self, event)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Learner, "replay", replay)
+        for _ in range(2):
+            with client(tmp_path) as served:
+                answers = [served.get(f"{session}/state") for _ in range(3)]
+                assert len(lines_of(served, session)) == 4
+    refused(answers[-1], 500, "set aside", "start another")
+    assert tried == 3
+
+
+def test_expiry_ignores_the_time_of_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that jumps by years deletes nothing; unused time of earlier runs counts."""
+    monkeypatch.setattr("crg.server.service._SWEEP", 0.05)
+    jumps, wall = iter((0.0, 1e9, -1e9)), time.time
+    for _ in range(3):  # runs of 400 seconds each; a session expires after 1000
+        ahead = next(jumps)
+        monkeypatch.setattr(time, "time", lambda ahead=ahead: wall() + ahead)
+        with client(tmp_path, expire=1000) as served:
+            if not served.get("/v1/sessions").json()["sessions"]:
+                session, used = start(served), start(served)
+            send(served, used, png())
+            assert served.get(session).status_code == 200
+            served.app.state.service._born -= 400  # type: ignore[attr-defined]
+    with client(tmp_path, expire=1000) as served:
+        wait_until(lambda: served.get(session).status_code == 404)
+        assert served.get(used).status_code == 200
+
+
+def test_kept_images_are_as_durable_as_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are synced before the answer is logged; one of no answer is 404."""
+    order: list[str] = []
+    fsync, commit, write, full = os.fsync, Log.commit, Path.write_bytes, False
+
+    def committed(log: Log, changes: Sequence[Change]) -> list[Any]:
+        order.append("commit")
+        if full:
+            raise sqlite3.OperationalError("database or disk is full")
+        return commit(log, changes)
+
+    def half(path: Path, content: Any) -> int:
+        return write(path, content[: len(content) // 2]) if full else write(path, content)
+
+    def synced(handle: int) -> None:
+        order.append("sync")
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Log, "commit", committed)
+    with client(tmp_path, keep_images=True) as served:
+        session = start(served)
+        order.clear()
+        send(served, session, png("red"))
+        assert order[-1] == "commit" and order.count("sync") >= 2
+        monkeypatch.setattr(Path, "write_bytes", half)
+        full = True
+        refused(served.post(f"{session}/images", content=png(), headers=headers_of()), 503)
+        refused(served.get(f"{session}/images/2"), 404)
+        full = False
+        send(served, session, png("blue"))
+        assert served.get(f"{session}/images/2").content == png("blue")
+        assert served.get(f"{session}/images/1").content == png("red")
+
+
+NAMESPACE = ["unshare", "-Urm", "sh", "-c", 'mount -t tmpfs tmpfs "$0"']
+
+
+def test_a_full_disk_is_survived(tmp_path: Path) -> None:
+    """Reads and DELETE work on a full disk and make room; refusals are 503 and name no folder."""
+    if (
+        not shutil.which("unshare")
+        or subprocess.run([*NAMESPACE, tmp_path], check=False).returncode
+    ):
+        pytest.skip("needs a disk of its own")
+    with Process(tmp_path / "data", disk=40, keep_images=True) as server, server.client() as served:
+        sessions = [start_shapes(served) for _ in range(2)]
+        content, answered = os.urandom(400_000), 0
+        image = png("red", (50, 50)) + content  # bytes after the end of a PNG are kept, too
+        while (answer := served.post(f"{sessions[0]}/images", content=image,
+                                     headers=headers_of())).status_code == 200:  # fmt: skip
+            answered += 1
+        for each in (answer, served.post("/v1/sessions", json={"classes": ["a", "b"]})):
+            if each.status_code != 201:
+                assert str(tmp_path) not in refused(each, 503)["detail"]
+        assert len(served.get(f"{sessions[0]}/answers").text.splitlines()) == answered > 5
+        assert served.get(f"{sessions[0]}/images/1").content == image
+        assert served.get(f"{sessions[0]}/state").status_code == 200
+        assert served.get("/v1/sessions").status_code == 200
+        assert served.delete(sessions[0]).status_code == 204
+        assert served.post(f"{sessions[1]}/images", content=image, headers=headers_of()).is_success
+        assert server.stop()[0] == 0
+
+
+def start_shapes(served: Any) -> str:
+    """The address of a new session of the bundled model."""
+    made = served.post("/v1/sessions", json={"classes": ["red circle", "blue square"]})
+    return str(made.headers["location"])

@@ -7,7 +7,9 @@ import json
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +121,57 @@ def test_slow_and_broken_clients_harm_nobody(server: Process) -> None:
         chunks = (content[place : place + 100] for place in range(0, len(content), 100))
         chunked = client.post(f"{session}/images", content=chunks, headers=headers)
         assert chunked.json()["answers"][0]["step"] == 2 == client.get(session).json()["images"]
+
+
+def hostile(session: str) -> list[tuple[str, str, str, bytes]]:
+    """Requests that are long to parse: address, media type, further headers, body."""
+    json_type, form = "application/json", "multipart/form-data; boundary=b"
+    fields = ", ".join(f'"f{n}": 0' for n in range(300_000))
+    part = b'--b\r\nContent-Disposition: form-data; name="i"; filename="a"\r\n\r\n'
+    near = b"\r\n--" * 5_000_000
+    return [
+        ("GET /v1", "", "Cookie: crg_token=" + '\\"' * 30_000, b""),
+        ("GET /v1", "", "Cookie: " + "a=b;" * 16_000, b""),
+        ("GET /v1", "", "Cookie: " + "x" * 3_000_000, b""),
+        ("POST /login", json_type, "", f"{{{fields}}}".encode()),
+        (f"POST {session}/images", json_type, "", b'{"features": [' + b'"",' * 1_300_000 + b'""]}'),
+        (f"POST {session}/images", json_type, "", b'{"features": [' + b"0," * 1_900_000 + b"0]}"),
+        ("POST /v1/sessions", json_type, "", b'{"classes": [' + b"1," * 1_900_000 + b"1]}"),
+        ("POST /v1/sessions", json_type, "", b'{"classes": [' + b'"a",' * 900_000 + b'"b"]}'),
+        (f"POST {session}/images", form, "", part + near + b"\r\n--b--\r\n"),
+        (f"POST {session}/images", form, "", b"--b\r\na: " * 2_000_000 + b"\r\n--b--\r\n"),
+    ]
+
+
+def test_no_request_keeps_others_waiting(server: Process) -> None:
+    """While hostile heads and bodies are refused, another client is answered as if idle."""
+
+    def worst(work: Callable[[], object]) -> float:
+        """The longest time in which another client was answered during some work."""
+        with server.client() as client, ThreadPoolExecutor(1) as pool:
+            times: list[float] = []
+            done = pool.submit(work)
+            while not done.done() or len(times) < 50:
+                begun = time.perf_counter()
+                assert client.get("/readyz").status_code == 200
+                times.append(time.perf_counter() - begun)
+            done.result()
+        return max(times)
+
+    def send_all() -> None:
+        for line, kind, more, body in hostile(session):
+            head = f"Content-Type: {kind}\r\n" * bool(kind) + f"{more}\r\n" * bool(more)
+            given = f"{line} HTTP/1.1", f"{head}Content-Length: {len(body)}\r\n", body
+            # A connection may be closed before all was sent.
+            with contextlib.suppress(ConnectionError), server.request(*given) as answer:
+                status = int(answer.recv(4096).split()[1])
+                assert status in (200, 400, 413, 422), (line, kind, status)
+
+    with server.client() as client:
+        session = start(client)
+        idle = max(worst(lambda: time.sleep(0.3)) for _ in range(3))
+        assert worst(send_all) < max(1.0, 20 * idle)
+        assert send(client, session, some_png(1))["step"] == 1
 
 
 REFUSED: list[tuple[str, str, dict[str, Any]]] = [  # sentence, token, options

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -19,6 +20,8 @@ from crg.images.preprocessing import Pixels
 from crg.server.app import create_app
 from crg.server.batching import Gatherer
 from crg.server.limits import ServerConfig
+from crg.server.service import Service
+from crg.server.session import Learner
 from crg.server.sse import EventStream, Message, watch
 from served import HERE, NAMES, headers_of, png, refused
 
@@ -103,6 +106,77 @@ async def test_one_key_from_many_clients_is_learnt_once(tmp_path: Path) -> None:
         assert len({each.content for each in answers}) == 1
         assert sum("idempotent-replay" in each.headers for each in answers) == 19
         assert (await client.get(session)).json()["images"] == 1
+
+
+async def test_sessions_are_counted_whatever_happens_at_once(tmp_path: Path) -> None:
+    """Simultaneous creations, deletions, broken-off requests and sends never exceed a limit.
+
+    No session is in memory twice, and every answer is kept.
+    """
+    dice = random.Random(5)
+    async with served(tmp_path, ColourEncoder(), max_sessions=4, max_memory=150_000) as client:
+        service: Service = client._transport.app.state.service  # type: ignore[attr-defined]
+        loading: list[str] = []
+        plain = service.states.load
+
+        def load(row: Any, beat: Any) -> Any:
+            loading.append(row.id)
+            assert loading.count(row.id) == 1 and row.id not in service._live
+            try:
+                return plain(row, beat)
+            finally:
+                loading.remove(row.id)
+
+        service.states.load = load  # type: ignore[method-assign]
+        known: dict[str, int] = {}
+
+        async def act() -> None:
+            session = dice.choice([*known, None])
+            if session is None or dice.random() < 0.2:
+                work = client.post("/v1/sessions", json={"classes": NAMES})
+                made = await asyncio.wait_for(work, dice.choice((None, 0.002)))
+                assert made.status_code in (201, 429)
+                if made.status_code == 201:
+                    known.setdefault(made.headers["location"], 0)
+            elif dice.random() < 0.3:
+                several = [client.delete(session) for _ in range(3)]
+                codes = sorted(each.status_code for each in await asyncio.gather(*several))
+                assert codes in ([204, 404, 404], [404, 404, 404])
+                known.pop(session, None)
+            else:
+                answer = await _send(client, session)
+                if answer.status_code == 200 and session in known:
+                    known[session] += 1
+
+        for _ in range(30):
+            done = await asyncio.gather(*[act() for _ in range(8)], return_exceptions=True)
+            assert all(each is None or isinstance(each, TimeoutError) for each in done), done
+            there = (await client.get("/v1/sessions")).json()["sessions"]
+            assert len(there) <= 4
+        for session, images in known.items():
+            assert (await client.get(session)).json()["images"] == images
+
+
+async def test_healthz_fails_while_a_step_does_not_end(tmp_path: Path, monkeypatch: Any) -> None:
+    """A thread without progress for too long fails the health check until it continues."""
+    begun, let, plain = threading.Event(), threading.Event(), Learner.answer
+
+    def answer(self: Learner, *given: Any) -> Any:
+        begun.set()
+        let.wait(30)
+        return plain(self, *given)
+
+    monkeypatch.setattr(Learner, "answer", answer)
+    async with served(tmp_path, ColourEncoder()) as client:
+        service = client._transport.app.state.service  # type: ignore[attr-defined]
+        sending = asyncio.create_task(_send(client, await _start(client)))
+        await asyncio.to_thread(begun.wait, 30)
+        assert (await client.get("/healthz")).status_code == 200
+        service._born -= 121  # seconds, one more than ``stall``
+        refused(await client.get("/healthz"), 503, "restart the server")
+        let.set()
+        await sending
+        assert (await client.get("/healthz")).status_code == 200
 
 
 async def test_a_watcher_whose_line_is_stuck_gives_its_place_back(monkeypatch: Any) -> None:

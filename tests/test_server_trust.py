@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from starlette.testclient import TestClient
 
 from crg.server.limits import ServerConfig, read_config
 from crg.server.security import check_address, is_loopback
@@ -127,6 +128,33 @@ def test_too_much_is_refused(tmp_path: Path) -> None:
         assert int(answer.headers["retry-after"]) > 0
         assert send(served, session, png())["step"] == 1
         assert "crg_waiting_bytes 0.0" in served.get("/metrics").text
+
+
+def test_memory_is_bounded_before_it_is_taken(tmp_path: Path) -> None:
+    """Options, states and classes beyond the limits are refused; at the limit they are learnt."""
+
+    def bytes_of(served: TestClient) -> float:
+        [given] = re.findall(r"(?m)^crg_session_bytes (\S+)", served.get("/metrics").text)
+        return float(given)
+
+    many, kind = {"memory": 50_000}, {"Content-Type": "application/octet-stream"}
+    with client(tmp_path / "a") as served:
+        session = start(served, options=many)
+        size, state = int(bytes_of(served)), served.get(f"{session}/state").content
+        assert size > 2 * 50_000 * 7 * 4  # a copy, too; features of 4 numbers, counts of 3
+    with client(tmp_path / "b", max_session_memory=size, max_memory=3 * size) as served:
+        queues = {"positive_size": 10_000, "negative_size": 10_000}
+        for method, options in (("anchored", {"memory": 50_001}), ("tda", queues)):
+            body = {"classes": NAMES, "method": method, "options": options}
+            limit = refused(served.post("/v1/sessions", json=body), 422, "smaller options")
+            assert f"{size:,}" in limit["detail"]
+        first = served.post("/v1/sessions", content=state, headers=kind).headers["location"]
+        refused(served.post(f"{first}/classes", json={"name": "x"}), 422, "bytes of memory")
+        for session in [first, *(start(served, options=many) for _ in range(5))] * 2:
+            send(served, session, png())
+            assert 0 < bytes_of(served) <= 3 * size  # others make room
+    with client(tmp_path / "b", max_session_memory=size - 1) as served:
+        refused(served.post("/v1/sessions", content=state, headers=kind), 422, "bytes of memory")
 
 
 def test_the_documented_settings_are_the_settings() -> None:

@@ -99,6 +99,17 @@ def test_commands_explain_themselves(name: str) -> None:
     assert any(words[:2] == ["crg", name] for path in documents for words in commands(path))
 
 
+def test_every_promise_names_its_test() -> None:
+    """SECURITY.md and docs/service.md name a test that exists for every promise."""
+    known = set(re.findall(r"def (test_\w+)", "".join(map(Path.read_text, PYTHON_FILES))))
+    security, service = (ROOT / "SECURITY.md").read_text(), (ROOT / "docs/service.md").read_text()
+    table = security.partition("| promise | test |\n| --- | --- |\n")[2].partition("\n\n")[0]
+    rows = service.partition("each with its test:\n\n")[2].partition("\n\n")[0]
+    promises = [*table.splitlines(), *rows.splitlines()]
+    assert len(promises) > 20 and all("`test_" in each for each in promises)
+    assert set(re.findall(r"`(test_\w+)`", security + service)) <= known
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_documents_name_commands_that_exist(path: Path) -> None:
     """Commands, options and targets exist; no placeholder is left, nor an empty generated block."""

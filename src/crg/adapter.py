@@ -1,10 +1,10 @@
 """Adapter: a method at work. It checks what comes in, numbers samples and saves state.
 
 Checks happen before the method sees anything, so a refused sample changes nothing. Whatever
-changes the state happens wholly or not at all: signals wait for its end, and an exception is
-answered by going back to a copy of the method and taking the samples since then again. One
-thread at a time changes an adapter; another one waits. Beside the method it keeps decisions, which
-say whether an image is of no class: such an image is answered and not learnt.
+changes the state happens wholly or not at all: after an exception, and so after Ctrl-C, it goes
+back to a copy of the method and takes the samples since then again. One thread at a time changes
+an adapter; another one waits. Beside the method it keeps decisions, which say whether an image is
+of no class: such an image is answered and not learnt.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from crg import state_file
+from crg.atomic import replacing
 from crg.methods.base import Method, copied
 from crg.methods.options import build_config
 from crg.methods.registry import get_method
@@ -30,7 +31,6 @@ from crg.parts.cache import Entry
 from crg.parts.decisions import Decisions, NoneOfThese
 from crg.resources import TEXT_ENCODER, check_needs
 from crg.state_file import Saved
-from crg.threads import HeldSignals
 from crg.types import (
     Array,
     InputError,
@@ -100,7 +100,8 @@ def restored(saved: Saved, resources: Mapping[str, Any] | None = None) -> Adapte
 
 
 _BESIDE = "@"  # begins the names of what a state holds beside the method, which has none like it
-_STEPS_PER_COPY = 64  # samples that are taken again, at the most, when a step fails
+STEPS_PER_COPY = 64  # samples that are taken again, at the most, when a step fails
+Safe: TypeAlias = tuple[Method, list[Sample]]  # a copy of the method, and its samples since
 
 
 class Adapter:
@@ -111,10 +112,9 @@ class Adapter:
         self.n_steps = 0
         self.about: Mapping[str, Any] = {}  # saved with the state, for the owner of the adapter
         self.lock = threading.RLock()  # held by changes; hold it to do several things in one turn
-        self._copy: Method | None = None  # the method as it was before the samples below
-        self._since: list[Sample] = []
+        self._copy: Safe | None = None
         self.decisions = Decisions(is_on=False)  # which are never changed, only replaced
-        self._before: tuple[int, Decisions] | None = None  # both, before a change that is not over
+        self._before: tuple[Safe | None, int, int, Decisions] | None = None  # how to go back
 
     def __repr__(self) -> str:
         return f"<Adapter {self.name}: {self.task.n_classes} classes, {self.n_steps} images seen>"
@@ -148,14 +148,14 @@ class Adapter:
 
     def step(self, views: Array, sample_id: SampleId | None = None) -> Prediction:
         """Adapt to one image, (D,) or (V, D) with the original in row 0, and predict it."""
-        with self._changing(_STEPS_PER_COPY):
+        with self._changing(STEPS_PER_COPY):
             sample = self._sample(views, sample_id)
             [decision], decisions = self.decisions.judged(self.task.text_features, [sample])
             learns = not decision.none_of_these
             prediction = self._method.step(sample) if learns else self._method.answer(sample)
             prediction = decisions.decided(prediction, decision, self.task.class_names)
             if learns and self._copy is not None:  # views are copied: a caller may write over them
-                self._since.append(Sample(copy.deepcopy(sample.views), sample.id))
+                self._copy[1].append(Sample(copy.deepcopy(sample.views), sample.id))
             self.n_steps, self.decisions = self.n_steps + 1, decisions
         return prediction
 
@@ -166,7 +166,7 @@ class Adapter:
 
         If an image is refused or the call is interrupted, none has been taken.
         """
-        with self._changing() as signals:
+        with self._changing():
             samples = self._samples(stream, sample_ids)
             judged, decisions = self.decisions.judged(self.task.text_features, samples)
             found: list[Prediction] = []
@@ -179,7 +179,6 @@ class Adapter:
                         if foreign
                         else self._method.step_many(batch)
                     )
-                    signals.deliver()
             decided, names = decisions.decided, self.task.class_names
             predictions = [decided(*both, names) for both in zip(found, judged, strict=True)]
             self.n_steps, self.decisions = self.n_steps + len(samples), decisions
@@ -298,6 +297,11 @@ class Adapter:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file, at once or not at all."""
+        with replacing(path) as partial:
+            partial.write_bytes(self.content())
+
+    def content(self) -> bytes:
+        """The content of the file that ``save`` writes."""
         with self.lock:
             self._undo()
             method = self._method
@@ -305,46 +309,47 @@ class Adapter:
             beside = self.decisions.state() if self.decisions.is_on else {}
             state |= {_BESIDE + key: value for key, value in beside.items()}
             saved = Saved(method.name, options, method.task, self.n_steps, state, self.about)
-            state_file.write(path, saved)
+            return state_file.encoded(saved)
 
     @contextlib.contextmanager
-    def _changing(self, copy_age: int = 0) -> Iterator[HeldSignals]:
+    def _changing(self, copy_age: int = 0) -> Iterator[None]:
         """Whatever is done inside is done wholly or not at all.
 
         An earlier copy of the method serves if it is fewer than ``copy_age`` samples old. A method
-        that forgets has nothing to lose, and may train for minutes: signals do not wait.
+        that forgets has nothing to lose. A change begins and ends with one assignment.
         """
-        forgets = self._method.forgets
-        with self.lock, HeldSignals(hold=not forgets) as signals:
+        with self.lock:
             self._undo()
-            self._before = self.n_steps, self.decisions
+            safe = self._copy
             try:
-                if not forgets and (self._copy is None or len(self._since) >= copy_age):
-                    self._copy, self._since = copied(self._method), []
-                yield signals
+                if not self._method.forgets and (safe is None or len(safe[1]) >= copy_age):
+                    safe = copied(self._method), []
+                n_since = len(safe[1]) if safe else 0
+                self._before = safe, n_since, self.n_steps, self.decisions
+                self._copy = safe if copy_age else None
+                yield
+                self._before = None
             except BaseException:
                 self._undo()
                 raise
-            self._before = None
-            if copy_age == 0:
-                self._copy, self._since = None, []
 
     def _undo(self) -> None:
         """Go back to before a change that failed; where that fails, the next use tries again."""
         if self._before is None:
             return
-        if self._copy is not None:
-            method = copied(self._copy)
-            for sample in self._since:
+        safe, n_since, n_steps, decisions = self._before
+        if safe is not None:
+            method = copied(safe[0])
+            for sample in safe[1][:n_since]:
                 method.step(sample)
-            self._method, self._copy, self._since = method, None, []
-        (self.n_steps, self.decisions), self._before = self._before, None
+            self._method = method
+        self.n_steps, self.decisions, self._copy, self._before = n_steps, decisions, None, None
 
     def __getstate__(self) -> dict[str, Any]:
         with self.lock:
             self._undo()
             method = copied(self._method)  # it is pickled without the lock
-            return {**vars(self), "_method": method, "lock": None, "_copy": None, "_since": []}
+            return {**vars(self), "_method": method, "lock": None, "_copy": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, lock=threading.RLock())

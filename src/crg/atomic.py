@@ -102,10 +102,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise not_writable(path, error) from None
     try:
         yield partial
-        _sync(partial)
+        sync(partial)
         partial.replace(target)
         with contextlib.suppress(OSError):  # where folders cannot be synced, nothing is lost
-            _sync(target.parent)
+            sync(target.parent)
     except OSError as error:
         raise InputError(
             f"{path} cannot be written ({error.strerror}): make room or choose another place."
@@ -114,7 +114,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     """Wait until a file, or the names in a folder, are on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:

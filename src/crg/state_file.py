@@ -1,4 +1,4 @@
-"""An adapter's state as one safetensors file, written atomically and read with suspicion."""
+"""An adapter's state as one safetensors file, read with suspicion."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
-from crg.atomic import replacing
 from crg.extras import library
 from crg.resources import FEW, GENERATED, TEXT_ENCODER, FewShot
 from crg.types import Array, InputError, Task, parsed_json, printable
@@ -48,8 +47,8 @@ class Saved:
     model: str | None = None  # whose text encoder the method needs
 
 
-def write(path: str | os.PathLike[str], saved: Saved) -> None:
-    """Write one file; arrays as tensors, everything else as JSON in the header."""
+def encoded(saved: Saved) -> bytes:
+    """The content of a file: arrays as tensors, everything else as JSON in the header."""
     task, state = saved.task, saved.state
     arrays = {key: each for key, each in state.items() if array_api_compat.is_array_api_obj(each)}
     text, few = task.text_features, task.resources.get(FEW)
@@ -74,8 +73,7 @@ def write(path: str | os.PathLike[str], saved: Saved) -> None:
     if TEXT_ENCODER in task.resources:  # which is not saved, only named
         header["model"] = task.resources[TEXT_ENCODER].name
     header["sha256"] = _digest(header, tensors)
-    with replacing(path) as partial:
-        partial.write_bytes(to_bytes(tensors, {"crg": json.dumps(header)}))
+    return bytes(to_bytes(tensors, {"crg": json.dumps(header)}))
 
 
 def is_state(path: str | os.PathLike[str]) -> bool:

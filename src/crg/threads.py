@@ -46,39 +46,24 @@ def one_blas_thread() -> Iterator[None]:
 class HeldSignals:
     """SIGINT and SIGTERM wait until the end of the ``with`` block, in the main thread.
 
-    What happens inside happens wholly. ``deliver`` lets them take effect earlier, at a place
-    where nothing is half done. In other threads, which get no signals, it does nothing.
+    Hold them for a moment, around what must not be cut in two. Other threads get no signals.
     """
 
-    def __init__(self, hold: bool = True) -> None:
-        self._hold_any = hold
-
-    def __enter__(self) -> HeldSignals:
+    def __enter__(self) -> None:
         self._waiting: list[int] = []
         self._handlers: dict[int, Any] = {}
-        if self._hold_any and threading.current_thread() is threading.main_thread():
+        if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 handler = signal.getsignal(number)
                 if handler is not None:  # one that is not Python's cannot be put back
                     self._handlers[number] = handler
                     signal.signal(number, lambda held, _: self._waiting.append(held))
-        return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
-        self.deliver()
-
-    def deliver(self) -> None:
-        """Let the signals that came meanwhile do what they would have done."""
-        waiting, self._waiting = self._waiting, []
-        for number in waiting:
-            handler = self._handlers[number]
-            held = signal.signal(number, handler)
-            try:
-                signal.raise_signal(number)
-            finally:
-                signal.signal(number, held)
+        for number in self._waiting:
+            signal.raise_signal(number)
 
 
 def processors() -> int:

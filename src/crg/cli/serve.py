@@ -13,7 +13,7 @@ from crg.cli.shared import FILE, FOLDER, POSITIVE, address_option, note, plugin_
 from crg.extras import library
 from crg.features.files import load_with_classes
 
-for _name in ("fastapi", "fastapi_offline", "httptools", "prometheus_client", "python_multipart",
+for _name in ("fastapi", "fastapi_offline", "prometheus_client", "python_multipart",
               "sse_starlette", "uvicorn"):  # fmt: skip
     library(_name, "server")
 

@@ -99,7 +99,7 @@ class ImageStream:
 
         One that could not be read before is tried again. With ``live`` each image is decided
         before the next path is asked for; None among the paths says that none is waiting, which
-        is a good time to save. Signals take effect between images. The state is saved whatever
+        is a good time to save. A signal never cuts a line in two. The state is saved whatever
         ends the stream. Corrected images come first.
         """
         if self.corrections and not self.knows_corrections:
@@ -115,8 +115,7 @@ class ImageStream:
                 if name is None:
                     self._save()
                     continue
-                with HeldSignals():
-                    self._decide(name, features)
+                self._decide(name, features)
                 if self.output.counts["answered"] % self.save_every == 0:
                     self._save()
                 yield name
@@ -188,10 +187,11 @@ class ImageStream:
             self.output.unreadable(name, str(features))
             return
         answer = self.classifier.answer(features, name)
-        if self.journal is not None:
-            self.journal.add(answer.step, answer.features)
-        self.output.answer(name, answer)
-        self._last = answer.step
+        with HeldSignals():
+            if self.journal is not None:
+                self.journal.add(answer.step, answer.features)
+            self.output.answer(name, answer)
+            self._last = answer.step
 
 
 def second_pass(

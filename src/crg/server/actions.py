@@ -4,44 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import re
 import secrets
 import tempfile
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 from fastapi import APIRouter, Query, Request, Response
 from msgspec import Struct, ValidationError, json
-from msgspec.structs import asdict
 from python_multipart.multipart import parse_options_header
-from starlette.datastructures import UploadFile
+from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from crg import state_file
-from crg.adapter import Adapter
 from crg.classifier import Classifier
 from crg.encoders.base import Vectors
 from crg.images.views import Recipe
 from crg.methods.registry import get_method
+from crg.parts.decisions import Decisions
 from crg.server import schema
 from crg.server.batching import Encoded
 from crg.server.event_log import Event, started, summarise
 from crg.server.limits import ServerConfig
 from crg.server.schema import BINARY, TEXT, ProblemError, answers, body, problems
-from crg.server.service import Outcome, Service
+from crg.server.service import Outcome, Service, size_of
 from crg.server.session import Learner
 from crg.types import InputError, Task, printable
 
 router = APIRouter(prefix="/v1")
+T = TypeVar("T")
 Model = TypeVar("Model", bound=Struct)
 Upload: TypeAlias = tuple[str | None, bytes]  # name and content of an image
 FORM, JSON, OCTETS = "multipart/form-data", "application/json", "application/octet-stream"
 _NAME = 200  # characters of a file name that are kept
 _FIELDS = 10  # parts of a form that are no images
 _JSON_BYTES = 4_000_000  # of a request that carries no image
+_LARGE = 50_000  # bytes of a body that is parsed off the event loop
 _KEY = re.compile(r"[!-~]{1,200}")
 _CHANGE = (400, 404, 408, 409, 413, 415, 422, 503)  # problems of requests that change a session
 _PARTS = {"image": {"type": "array", "items": BINARY}}
@@ -87,7 +87,7 @@ async def send_images(request: Request) -> Response:
     most = {JSON: _JSON_BYTES, FORM: config.max_request_bytes}.get(kind, config.max_bytes)
     async with content_of(request, most) as content:
         if kind == JSON:
-            new = parsed(schema.NewFeatures, content)
+            new = await received(service, schema.NewFeatures, content)
             if isinstance(new.features[0], list) and len(new.features) > config.max_views:
                 raise InputError(f"The features are of {len(new.features)} views: "
                                  f"give at most {config.max_views}.")  # fmt: skip
@@ -97,7 +97,8 @@ async def send_images(request: Request) -> Response:
             )
         else:
             alone = [(_kept(request.query_params.get("name")), content)]
-            uploads = await _form(request, content, config) if kind == FORM else alone
+            parse = partial(_form, request.headers, content, config)
+            uploads = await off_loop(service, content, parse) if kind == FORM else alone
             learnt = await learn_images(service, id, uploads, row.start["views"], key)
     return _once({"answers": learnt[0]}, learnt[1])
 
@@ -119,14 +120,13 @@ async def learn_images(
         )
 
     def apply(learner: Learner, images: Sequence[Encoded]) -> list[Event]:
+        if service.config.keep_images:
+            kept, step = [content for _, content in uploads], learner.adapter.n_steps + 1
+            service.states.keep_images(session_id, step, kept)
         events = [] if task is None else learner.follow(task)
         top = () if task is None else (task.n_classes,)
-        for (name, content), (features, thumbnail) in zip(uploads, images, strict=True):
+        for (name, _), (features, thumbnail) in zip(uploads, images, strict=True):
             events.append(learner.answer(features, name, thumbnail, *top))
-            if service.config.keep_images:
-                path = service.states.image_path(session_id, events[-1].detail["step"])
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(content)
         return events
 
     service.queue.take(len(uploads))
@@ -152,12 +152,7 @@ async def start_session(
 ) -> Response:
     """Start a session with class names, or with a state that crg saved and these parameters."""
     service, id = service_of(request), secrets.token_hex(16)
-    service.sessions.take(1)
-    try:
-        await _start(request, id, views, name, none_of_these, sets)
-    except BaseException:
-        service.sessions.give_back(1)
-        raise
+    await _start(request, id, views, name, none_of_these, sets)
     info = await service.run(summarise, service.log, (await service.session(id)).row)
     return as_json(info, 201, {"Location": f"/v1/sessions/{id}"})
 
@@ -171,60 +166,50 @@ async def _start(
     sets: float | None,
 ) -> None:
     """Log a new session; one from a state has its first snapshot before that."""
-    service = service_of(request)
+    service, most = service_of(request), service_of(request).config.max_sessions
     if _kind_of(request, JSON, OCTETS) == JSON:
         async with content_of(request) as content:
-            new = parsed(schema.NewSession, content)
-            views, name, (adapter, text) = new.views, new.name, await _adapter(service, new)
+            new = await received(service, schema.NewSession, content)
+            name, asked = new.name, Decisions(new.none_of_these, new.sets)
+            start, text = await _planned(service, new)
     else:
-        async with content_of(request, service.config.max_request_bytes) as content:
-            async with service.texts:
-                adapter, text = await service.run(_read_state, service, content), None
-            _check_room(service.config, adapter.task.n_classes, views)
-            adapter.decide(none_of_these, sets)
-            await service.run(service.states.save, session_id, adapter, 0)
-    start = {
-        "name": _kept(name),
-        "classes": adapter.task.class_names,
-        "logit_scale": adapter.task.logit_scale,
-        "model": service.encoder.name,
-        "method": adapter.name,
-        "options": dataclasses.asdict(adapter.config),
-        "none_of_these": adapter.decisions.none_of_these,
-        "sets": adapter.decisions.sets,
-        "views": views,
-        "seen": adapter.n_steps,
-    }
-    await service.write(started(session_id, round(time.time(), 3), start, text))
+        large, asked = service.config.max_request_bytes, Decisions(none_of_these, sets)
+        async with content_of(request, large) as content, service.texts:
+            start = await service.run(_read_state, service, content, session_id, views)
+            text = None
+    start |= {"name": _kept(name), "none_of_these": asked.none_of_these, "sets": asked.sets}
+    if not await service.write(started(session_id, start, text, service.now, most)):
+        await service.run(service.states.delete, session_id)
+        raise ProblemError(429, f"There are {most} sessions already: delete one.")
 
 
-async def _adapter(service: Service, new: schema.NewSession) -> tuple[Adapter, Vectors | None]:
-    """A new adapter, and the text features of its classes."""
-    _check_room(service.config, len(new.classes), new.views)
+async def _planned(service: Service, new: schema.NewSession) -> tuple[dict[str, Any], Vectors]:
+    """The start of a session, and the text features of its classes."""
+    service.config.check_room(len(new.classes), new.views)
     get_method(new.method)  # refuses an unknown one before any text is encoded
     text = await service.encode_names(new.classes)
-    start = {**asdict(new), "logit_scale": service.encoder.logit_scale}
-    return await service.run(service.states.start, start, text), text
+    task = Task(new.classes, text, service.encoder.logit_scale)
+    given = service.config, new.method, task, new.options, new.views
+    return await service.run(service.states.record, *given), text
 
 
-def _check_room(config: ServerConfig, n_classes: int, views: int) -> None:
-    if n_classes > (most := config.max_classes):
-        raise InputError(f"There would be {n_classes} classes: a session may have {most}.")
-    if not 1 <= views <= config.max_views:
-        raise InputError(f"views is {views}: give a whole number from 1 to {config.max_views}.")
-
-
-def _read_state(service: Service, state: bytes) -> Adapter:
-    """The adapter of a state; it names no file and must fit the server's model."""
-    with tempfile.TemporaryDirectory(dir=service.data) as folder:
+def _read_state(service: Service, state: bytes, session_id: str, views: int) -> dict[str, Any]:
+    """Keep a state, which must fit the server's model, as a session's first snapshot."""
+    with tempfile.TemporaryDirectory(dir=service.states.folder) as folder:
         path = Path(folder) / "state.crg"
         path.write_bytes(state)
         try:
-            model = state_file.read(path).model
-            if model not in (None, service.encoder.name):
-                raise InputError(f"{path} was saved with the model {model}: use that one.")
+            saved = state_file.read(path)
+            if saved.model not in (None, service.encoder.name):
+                raise InputError(f"{path} was saved with the model {saved.model}: use that one.")
+            service.config.check_room(saved.task.n_classes, views)
+            start = service.states.record(
+                service.config, saved.method, saved.task, saved.options, views
+            )
             templates = service.config.templates
-            return Classifier(service.encoder, state=path, templates=templates).adapter
+            adapter = Classifier(service.encoder, state=path, templates=templates).adapter
+            service.states.save(session_id, Learner(adapter, service.log, 0, 0, b""))
+            return {**start, "seen": adapter.n_steps}
         except InputError as error:
             raise InputError(str(error).replace(str(path), "The state")) from None
 
@@ -238,7 +223,7 @@ async def rename_session(request: Request, id: str) -> Response:
     """Give a session another name; an empty one removes it."""
     _kind_of(request, JSON)
     async with content_of(request) as content:
-        name = _kept(parsed(schema.NewName, content).name)
+        name = _kept((await received(service_of(request), schema.NewName, content)).name)
         [event], _ = await service_of(request).learn(id, lambda learner, _: [learner.rename(name)])
     return as_json(event)
 
@@ -259,7 +244,7 @@ async def correct(request: Request, id: str) -> Response:
     """Learn the label that a person gives an image."""
     key, _ = _key_of(request), _kind_of(request, JSON)
     async with content_of(request) as content:
-        new = parsed(schema.NewCorrection, content)
+        new = await received(service_of(request), schema.NewCorrection, content)
         [event], repeated = await service_of(request).learn(
             id, lambda learner, _: [learner.correct(new.image, new.label)], [content], key
         )
@@ -275,12 +260,13 @@ async def add_class(request: Request, id: str) -> Response:
     """Add a class."""
     service, key, _ = service_of(request), _key_of(request), _kind_of(request, JSON)
     async with content_of(request) as content:
-        new = parsed(schema.NewClass, content)
-        await service.row(id)
+        new = await received(service, schema.NewClass, content)
+        row = await service.row(id)
         [feature] = await service.encode_names([new.name])
 
         def apply(learner: Learner, _: Any) -> list[Event]:
-            _check_room(service.config, learner.adapter.task.n_classes + 1, 1)
+            n = learner.adapter.task.n_classes + 1
+            service.config.check_room(n, 1, size_of(row, n))
             return [learner.add_class(new.name, feature)]
 
         [event], repeated = await service.learn(id, apply, [content], key)
@@ -339,8 +325,18 @@ def _too_large(most: int) -> ProblemError:
     return ProblemError(413, f"The request has more than {most:,} bytes: send less at once.")
 
 
-def parsed(model: type[Model], content: bytes) -> Model:
+async def off_loop(service: Service, content: bytes, parse: Callable[[], T]) -> T:
+    """What ``parse`` makes of a body; in a thread if it is large, because others are waiting."""
+    return parse() if len(content) < _LARGE else await service.run(parse)
+
+
+async def received(service: Service, model: type[Model], content: bytes) -> Model:
     """A JSON body as an instance of ``model``."""
+    return await off_loop(service, content, partial(parsed, model, content))
+
+
+def parsed(model: type[Model], content: bytes) -> Model:
+    """JSON as an instance of ``model``."""
     try:
         return json.decode(content, type=model)
     except ValidationError as error:
@@ -361,31 +357,32 @@ def _kind_of(request: Request, *wanted: str) -> str:
 
 def _kept(name: str | None) -> str | None:
     """A file name as it is kept: one line of text, not too long; it never names a file here."""
-    return printable(name)[:_NAME] if name else None
+    return printable(name[:_NAME])[:_NAME] if name else None
 
 
-async def _form(request: Request, content: bytes, config: ServerConfig) -> list[Upload]:
+def _form(headers: Headers, content: bytes, config: ServerConfig) -> list[Upload]:
     """The images of a form: its parts with a file name."""
-    boundary = parse_options_header(request.headers["content-type"])[1].get(b"boundary")
+    boundary = parse_options_header(headers["content-type"])[1].get(b"boundary")
     if not boundary or b"--%b--" % boundary not in content:
         raise ProblemError(400, "The form does not end with its boundary: send it again.")
 
     async def stream() -> AsyncGenerator[bytes, None]:
         yield content
 
-    parser = MultiPartParser(
-        request.headers, stream(), max_files=config.max_images, max_fields=_FIELDS
-    )
-    parser.spool_max_size = len(content) + 1  # so that no file is written
+    parser = MultiPartParser(headers, stream(), max_files=config.max_images, max_fields=_FIELDS)
+    parser.spool_max_size = len(content) + 1  # so that no file is written, and nothing waits
     try:
-        form = await parser.parse()
+        parser.parse().send(None)
+    except StopIteration as done:
+        form: FormData = done.value
     except MultiPartException as error:
         status = 413 if error.message.startswith("Too many") else 400
         reason = error.message.rstrip(".").replace(". ", ", ")
         raise ProblemError(status, f"The form is refused ({reason}): send another.") from None
     files = [file for _, file in form.multi_items() if isinstance(file, UploadFile)]
     uploads = [(_kept(file.filename), file.file.read()) for file in files]
-    await form.close()
+    for file in files:
+        file.file.close()
     if not uploads:
         raise ProblemError(422, "The request holds no image: send a part with a file name.")
     for place, (_, image) in enumerate(uploads):

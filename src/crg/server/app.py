@@ -22,7 +22,7 @@ import crg
 from crg import predict
 from crg.encoders.base import Encoder
 from crg.server import actions, routes, schema
-from crg.server.actions import content_of, parsed, service_of
+from crg.server.actions import content_of, received, service_of
 from crg.server.batching import Encode, encoders_on_ray
 from crg.server.limits import ServerConfig
 from crg.server.schema import TEXT, ProblemError, body, files, problems
@@ -30,8 +30,10 @@ from crg.server.security import COOKIE, Guard, Token, check_address
 from crg.server.service import Service
 from crg.types import InputError
 
+_HEAD = 65_536  # bytes of a request before its body
 _BACKLOG = 2048  # connections that wait to be accepted, as uvicorn has it
 _SWITCH = 0.002  # seconds after which a computing thread yields to the event loop
+_LOGIN = 10_000  # bytes of a request for a cookie
 _PLAIN = {"text/plain": TEXT}
 STATIC = Path(__file__).with_name("static")
 SWAGGER = Path(fastapi_offline.__file__).with_name("static")  # Swagger UI, from no CDN
@@ -102,9 +104,11 @@ def _add_pages(app: FastAPI) -> None:
         name = "docs.html" if request.scope["route"].path == "/docs" else "index.html"
         return FileResponse(STATIC / name, headers={"Cache-Control": "no-cache"})
 
-    @app.get("/healthz", **files(**_PLAIN))
-    async def healthz() -> Response:
-        """200 while the process lives."""
+    @app.get("/healthz", **files(503, **_PLAIN))
+    async def healthz(request: Request) -> Response:
+        """200 while the process makes progress."""
+        if service_of(request).stalled:
+            raise ProblemError(503, "A step does not end: restart the server.")
         return Response("ok\n", media_type="text/plain")
 
     @app.get("/readyz", **files(503, **_PLAIN))
@@ -125,8 +129,8 @@ def _add_pages(app: FastAPI) -> None:
     async def login(request: Request) -> Response:
         """Exchange the token for a cookie that a browser keeps."""
         token = request.app.state.token
-        async with content_of(request) as content:
-            given = parsed(schema.Login, content).token
+        async with content_of(request, _LOGIN) as content:
+            given = (await received(service_of(request), schema.Login, content)).token
         if token is not None and not token.is_right(given):
             raise ProblemError(401, "The token is wrong: ask who runs the server.")
         answer = Response(status_code=204)
@@ -175,6 +179,7 @@ def serve(
         settings = uvicorn.Config(
             app, log_level="critical", access_log=False,  # the application logs what fails
             server_header=False, limit_concurrency=config.max_connections, timeout_keep_alive=30,
+            http="h11", h11_max_incomplete_event_size=_HEAD,
         )  # fmt: skip
         server = uvicorn.Server(settings)
         sys.setswitchinterval(_SWITCH)

@@ -1,38 +1,46 @@
 """The log on disk: one ordered list of events per session, in SQLite, synced at every commit.
 
 One transaction writes an event with the features of its image, its answer and the idempotency key
-of its request. So the log holds a prefix of all events, with every event that was answered.
+of its request. So the log holds a prefix of all events, with every event that was answered. An
+event carries a checksum of itself and of the one before it; the first follows its session's.
 """
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from msgspec import json
+from msgspec import json, msgpack
 
 from crg.answer import NONE_OF_THESE
 from crg.encoders.base import Vectors
-from crg.types import InputError
+from crg.server.schema import ProblemError
+from crg.types import InputError, printable
 
 Kind: TypeAlias = Literal["answer", "correction", "class_added", "class_removed", "renamed"]
 Key: TypeAlias = tuple[str, bytes] | None  # idempotency key of a request, and digest of its body
 Change: TypeAlias = Callable[[sqlite3.Connection], object]  # for ``Log.commit``
-_VERSION = 3
+_VERSION = 4
 _TABLES = """
+CREATE TABLE clock (seconds REAL NOT NULL);
+INSERT INTO clock VALUES (0);
 CREATE TABLE sessions (
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, created REAL NOT NULL,
-    start TEXT NOT NULL, text_features BLOB);
+    start TEXT NOT NULL, text_features BLOB, digest BLOB NOT NULL, used REAL NOT NULL);
 CREATE TABLE events (
     session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE, seq INTEGER NOT NULL,
     kind TEXT NOT NULL, at REAL NOT NULL, step INTEGER, label TEXT, probability REAL,
-    changed INTEGER, detail TEXT NOT NULL, PRIMARY KEY (session, seq)) WITHOUT ROWID;
+    changed INTEGER, detail TEXT NOT NULL, digest BLOB NOT NULL, used REAL NOT NULL,
+    PRIMARY KEY (session, seq)) WITHOUT ROWID;
 CREATE INDEX events_by_step ON events (session, step);
 CREATE INDEX class_changes ON events (session, seq) WHERE kind IN ('class_added', 'class_removed');
 CREATE INDEX names ON events (session, seq) WHERE kind = 'renamed';
@@ -45,9 +53,9 @@ CREATE TABLE keys (
     PRIMARY KEY (session, key)) WITHOUT ROWID;
 CREATE TABLE thumbnails (
     session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE, step INTEGER NOT NULL,
-    jpeg BLOB NOT NULL, PRIMARY KEY (session, step));
+    jpeg BLOB NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (session, step));
 """
-_PAGE = 500  # rows that are read at a time
+_PAGE = 64  # rows that are read at a time
 _POINTS = 100  # of a curve
 _CLASSES = 12  # that have a curve
 
@@ -60,6 +68,7 @@ class Event:
     detail: dict[str, Any]
     features: Vectors | None = None  # of the image (V, D), or of the text of a class (1, D)
     thumbnail: bytes | None = None
+    digest: bytes = b""  # of it and of the event before
 
     @property
     def seq(self) -> int:
@@ -73,9 +82,7 @@ class StoredSession:
 
     number: int
     id: str
-    created: float
-    start: dict[str, Any]  # name, classes, logit_scale, model, method, options, views, seen
-    text_features: Vectors | None  # (K, D); None: it was started from a state
+    start: dict[str, Any]  # name, classes, logit_scale, model, method, options, views, seen, size
 
 
 class Log:
@@ -89,37 +96,63 @@ class Log:
             self._writer = self._connect()
             self._prepare()
         except sqlite3.DatabaseError as error:
-            sentence = f"{path} cannot be used ({error}): choose another folder with --data."
-            raise InputError(sentence) from None
+            raise InputError(f"{path} cannot be used ({printable(str(error))}): restore it from a "
+                             "copy, or choose another folder with --data.") from None  # fmt: skip
 
     def close(self) -> None:
         """Close every connection."""
         for connection in (*self._readers, self._writer):
             connection.close()
 
-    def commit(self, changes: Sequence[Change]) -> list[None]:
+    def commit(self, changes: Sequence[Change]) -> list[Any]:
         """Write all changes in one transaction; if one fails, none is written."""
         with self._writer:  # commits, or rolls back
             self._writer.execute("BEGIN IMMEDIATE")
-            for change in changes:
-                change(self._writer)
-        return [None] * len(changes)
+            return [change(self._writer) for change in changes]
 
     def find(self, session_id: str) -> StoredSession | None:
         """A session by its id."""
-        rows = self.rows("SELECT * FROM sessions WHERE id = ?", session_id)
-        return self._row(rows[0]) if rows else None
+        query = "SELECT number, iif(json_valid(start), start, '{}') FROM sessions WHERE id = ?"
+        for number, start in self.rows(query, session_id):
+            return StoredSession(number, session_id, json.decode(start))
+        return None
 
-    def newest(self, before: int, limit: int) -> list[StoredSession]:
-        """Sessions, those that were started last first."""
-        query = "SELECT * FROM sessions WHERE number < ? ORDER BY number DESC LIMIT ?"
-        return [self._row(row) for row in self.rows(query, before, limit)]
+    def text_features(self, number: int) -> Vectors | None:
+        """The text features (K, D) that a session started with; None: it has them in a state."""
+        [(text,)] = self.rows("SELECT text_features FROM sessions WHERE number = ?", number)
+        return self._vectors(text)
 
     def unused_since(self, moment: float) -> list[str]:
-        """The ids of sessions in which nothing happened after ``moment``."""
-        query = """SELECT id FROM sessions WHERE ifnull((SELECT at FROM events
-                   WHERE session = number ORDER BY seq DESC LIMIT 1), created) < ?"""
+        """The ids of sessions in which nothing happened after ``moment``, on the log's clock."""
+        query = """SELECT id FROM sessions WHERE ifnull((SELECT used FROM events
+                   WHERE session = number ORDER BY seq DESC LIMIT 1), used) < ?"""
         return [row[0] for row in self.rows(query, moment)]
+
+    def digest(self, number: int, seq: int) -> bytes:
+        """The checksum of an event, or of the session itself for 0; empty if there is none."""
+        query = """SELECT digest FROM sessions WHERE number = ?1 AND ?2 = 0
+                   UNION ALL SELECT digest FROM events WHERE session = ?1 AND seq = ?2"""
+        return b"".join(digest for (digest,) in self.rows(query, number, seq))
+
+    def verify(self, number: int, beat: Callable[[], None]) -> None:
+        """Refuse a session that is not as it was written; ``beat`` is called at each page."""
+        query = "SELECT id, created, start, text_features, digest FROM sessions WHERE number = ?"
+        [(*begun, digest)] = self.rows(query, number)
+        if checksum(*begun) != digest:
+            raise _damaged(begun[0], 0)
+        query = """SELECT * FROM events LEFT JOIN features USING (session, seq)
+                   WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?"""
+        seq = 0
+        while rows := self.rows(query, number, seq, _PAGE):
+            beat()
+            for *columns, _, vectors in rows:
+                kind, detail = columns[2], columns[8]
+                digest = checksum(digest, kind, detail, vectors)
+                if columns[9] != digest or columns != _columns(
+                    number, Event(kind, json.decode(detail), digest=digest)
+                ):
+                    raise _damaged(begun[0], seq + 1)
+                seq += 1
 
     def events(self, number: int, after: int) -> Iterator[list[Event]]:
         """The events after one, with features, some at a time."""
@@ -152,16 +185,20 @@ class Log:
 
     def thumbnail(self, number: int, step: int) -> bytes | None:
         """The small copy of an image, if it is kept."""
-        query = "SELECT jpeg FROM thumbnails WHERE session = ? AND step = ?"
-        rows = self.rows(query, number, step)
-        return rows[0][0] if rows else None
+        query = "SELECT jpeg, digest FROM thumbnails WHERE session = ? AND step = ?"
+        found = self.rows(query, number, step)
+        return next((jpeg for jpeg, digest in found if checksum(step, jpeg) == digest), None)
 
-    def known(self, number: int, key: str) -> tuple[bytes, list[str]] | None:
-        """Digest of the request with this idempotency key, and the details of its events."""
+    def known(self, number: int, key: str, content: bytes) -> list[str] | None:
+        """The details of the events of the request with this idempotency key.
+
+        They are none if its body had another digest than ``content``.
+        """
         query = "SELECT digest, first, last FROM keys WHERE session = ? AND key = ?"
         for digest, first, last in self.rows(query, number, key):
             events = "SELECT detail FROM events WHERE session = ? AND seq BETWEEN ? AND ?"
-            return digest, [detail for (detail,) in self.rows(events, number, first, last)]
+            found = self.rows(events, number, first, last)
+            return [each for (each,) in found if checksum(key, content, first, last) == digest]
         return None
 
     def rows(self, query: str, *values: Any) -> list[Any]:
@@ -173,21 +210,22 @@ class Log:
         return list(self._here.connection.execute(query, values))
 
     def _events(self, condition: str, *values: int) -> list[Event]:
-        query = f"""SELECT kind, detail, vectors FROM events LEFT JOIN features
+        query = f"""SELECT kind, detail, vectors, digest FROM events LEFT JOIN features
                     USING (session, seq) WHERE session = ? AND {condition}"""
         return [
-            Event(kind, json.decode(detail), self._vectors(vectors))
-            for kind, detail, vectors in self.rows(query, *values)
+            Event(kind, json.decode(detail), self._vectors(vectors), digest=digest)
+            for kind, detail, vectors, digest in self.rows(query, *values)
         ]
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        connection.text_factory = partial(str, encoding="utf-8", errors="replace")  # if damaged
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA busy_timeout = 10000")
         return connection
 
     def _prepare(self) -> None:
-        for pragma in ("journal_mode = WAL", "foreign_keys = ON"):
+        for pragma in ("journal_mode = WAL", "foreign_keys = ON", "secure_delete = FAST"):
             self._writer.execute(f"PRAGMA {pragma}")
         [version] = self._writer.execute("PRAGMA user_version").fetchone()
         if version == 0:
@@ -196,39 +234,62 @@ class Log:
         elif version != _VERSION:
             raise InputError(f"{self._path} was written by another version of crg: "
                              "choose another folder with --data.")  # fmt: skip
-
-    def _row(self, row: Any) -> StoredSession:
-        number, session_id, created, start, text = row
-        return StoredSession(number, session_id, created, json.decode(start), self._vectors(text))
+        [found] = self._writer.execute("PRAGMA integrity_check(1)").fetchone()
+        if found != "ok":
+            raise sqlite3.DatabaseError(found)
 
     def _vectors(self, content: bytes | None) -> Vectors | None:
         array = None if content is None else np.frombuffer(content, "<f4").astype(np.float32)
         return None if array is None else array.reshape(-1, self._width)
 
 
-def started(session_id: str, created: float, start: dict[str, Any], text: Vectors | None) -> Change:
-    """Log a new session."""
-    query = "INSERT INTO sessions (id, created, start, text_features) VALUES (?, ?, ?, ?)"
-    values = (session_id, created, json.encode(start).decode(), _content(text))
-    return lambda connection: connection.execute(query, values)
+def checksum(*parts: Any) -> bytes:
+    """The digest of some values."""
+    return hashlib.blake2b(msgpack.encode(parts), digest_size=16).digest()
 
 
-def happened(number: int, events: Sequence[Event], key: Key, thumbnails: int) -> Change:
+def chained(before: bytes, event: Event) -> bytes:
+    """The digest of an event that follows the one with the digest ``before``."""
+    detail = json.encode(event.detail).decode()
+    return checksum(before, event.kind, detail, _content(event.features))
+
+
+def _damaged(session_id: str, seq: int) -> ProblemError:
+    what = f"The log of session {session_id} is damaged at event {seq}: "
+    return ProblemError(500, f"{what}restore --data from a copy, or delete the session.")
+
+
+def started(
+    session_id: str, start: dict[str, Any], text: Vectors | None, now: float, most: int
+) -> Change:
+    """Log a new session, unless there are ``most``; returns how many were logged."""
+    values = (session_id, round(time.time(), 3), json.encode(start).decode(), _content(text))
+    query = """INSERT INTO sessions (id, created, start, text_features, digest, used)
+               SELECT ?, ?, ?, ?, ?, ? WHERE (SELECT count(*) FROM sessions) < ?"""
+    row = (*values, checksum(*values), now, most)
+    return lambda connection: connection.execute(query, row).rowcount
+
+
+def happened(number: int, events: Sequence[Event], key: Key, thumbnails: int, now: float) -> Change:
     """Log new events of a session and the key of their request; keep ``thumbnails`` thumbnails."""
 
-    def write(connection: sqlite3.Connection) -> None:
-        rows = [_columns(number, event) for event in events]
-        connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    def write(connection: sqlite3.Connection) -> bool:
+        places = ", ".join("?" * 11)
+        rows = [(*_columns(number, event), now) for event in events]
+        connection.executemany(f"INSERT INTO events VALUES ({places})", rows)
         rows = [(number, e.seq, _content(e.features)) for e in events if e.features is not None]
         connection.executemany("INSERT INTO features VALUES (?, ?, ?)", rows)
         if key is not None:
-            values = (number, *key, events[0].seq, events[-1].seq)
+            name, content, first, last = *key, events[0].seq, events[-1].seq
+            values = (number, name, checksum(name, content, first, last), first, last)
             connection.execute("INSERT INTO keys VALUES (?, ?, ?, ?, ?)", values)
-        shown = [(number, e.detail["step"], e.thumbnail) for e in events if e.thumbnail]
+        shown = [(e.detail["step"], e.thumbnail) for e in events if e.thumbnail]
         if shown:
-            connection.executemany("INSERT OR REPLACE INTO thumbnails VALUES (?, ?, ?)", shown)
+            rows = [(number, *each, checksum(*each)) for each in shown]
+            connection.executemany("INSERT OR REPLACE INTO thumbnails VALUES (?, ?, ?, ?)", rows)
             older = "DELETE FROM thumbnails WHERE session = ? AND step <= ?"
-            connection.execute(older, (number, shown[-1][1] - thumbnails))
+            connection.execute(older, (number, shown[-1][0] - thumbnails))
+        return True
 
     return write
 
@@ -239,11 +300,17 @@ def deleted(number: int) -> Change:
     return lambda connection: connection.execute(query, (number,))
 
 
-def _columns(number: int, event: Event) -> tuple[Any, ...]:
+def ran(seconds: float) -> Change:
+    """Note for how long servers have run on this log: the clock by which sessions expire."""
+    return lambda connection: connection.execute("UPDATE clock SET seconds = ?", (seconds,))
+
+
+def _columns(number: int, event: Event) -> list[Any]:
     detail = event.detail
     label = NONE_OF_THESE if detail.get("none_of_these") else detail.get("label")
     kept = [detail.get("step"), label, detail.get("probability"), detail.get("changed")]
-    return (number, event.seq, event.kind, detail["at"], *kept, json.encode(detail).decode())
+    head = [number, event.seq, event.kind, detail["at"], *kept]
+    return [*head, json.encode(detail).decode(), event.digest]
 
 
 def _content(vectors: Vectors | None) -> bytes | None:
@@ -261,7 +328,7 @@ def summarise(log: Log, row: StoredSession) -> dict[str, Any]:
                    GROUP BY label ORDER BY count(*) DESC, label"""
     labels = log.rows(per_class, number)
     return {
-        **brief(log, row),
+        **dict(listed(log, number + 1, 1, number - 1)).get(number, {}),
         "model": row.start["model"],
         "options": row.start["options"],
         "decisions": {name: row.start.get(name) for name in ("none_of_these", "sets")},
@@ -274,32 +341,37 @@ def summarise(log: Log, row: StoredSession) -> dict[str, Any]:
     }
 
 
-def brief(log: Log, row: StoredSession) -> dict[str, Any]:
-    """The line of a session in a list."""
-    query = """SELECT (SELECT max(step) FROM events WHERE session = ?1),
-               (SELECT at FROM events WHERE session = ?1 ORDER BY seq DESC LIMIT 1),
-               (SELECT detail FROM events WHERE session = ?1 AND kind = 'renamed'
-                ORDER BY seq DESC LIMIT 1)"""
-    [(last, at, renamed)] = log.rows(query, row.number)
-    return {
-        "id": row.id,
-        "name": (json.decode(renamed) if renamed else row.start)["name"],
-        "created": row.created,
-        "last_used": at or row.created,
-        "method": row.start["method"],
-        "views": row.start["views"],
-        "n_classes": len(classes_of(log, row)),
-        "images": 0 if last is None else last - row.start["seen"],
-    }
+_LINE = ("id", "name", "created", "last_used", "method", "views", "n_classes", "images")
+_LINES = """SELECT number, id, json_extract(ifnull((SELECT detail FROM events WHERE session = number
+        AND kind = 'renamed' ORDER BY seq DESC LIMIT 1), start), '$.name'),
+    created, ifnull((SELECT at FROM events WHERE session = number
+        ORDER BY seq DESC LIMIT 1), created),
+    json_extract(start, '$.method'), json_extract(start, '$.views'),
+    json_array_length(start, '$.classes') + (SELECT ifnull(sum(iif(kind = 'class_added', 1, -1)), 0)
+        FROM events WHERE session = number AND kind IN ('class_added', 'class_removed')),
+    ifnull((SELECT max(step) FROM events WHERE session = number)
+        - json_extract(start, '$.seen'), 0)
+    FROM sessions WHERE json_valid(start) AND number > ? AND number < ?
+    ORDER BY number DESC LIMIT ?"""
+
+
+def listed(log: Log, before: int, limit: int, after: int = 0) -> list[tuple[int, dict[str, Any]]]:
+    """Number and line of the sessions with numbers between two, newest first."""
+    rows = log.rows(_LINES, after, before, limit)
+    return [(number, dict(zip(_LINE, line, strict=True))) for number, *line in rows]
 
 
 def classes_of(log: Log, row: StoredSession) -> list[str]:
     """The classes of a session as they are now."""
-    query = """SELECT detail FROM events WHERE session = ?
-               AND kind IN ('class_added', 'class_removed') ORDER BY seq DESC LIMIT 1"""
-    changes = log.rows(query, row.number)
-    names: list[str] = json.decode(changes[0][0])["classes"] if changes else row.start["classes"]
-    return names
+    names, seq = dict.fromkeys(row.start["classes"]), 0
+    query = """SELECT seq, kind, json_extract(detail, '$.name') FROM events WHERE session = ?
+               AND kind IN ('class_added', 'class_removed') AND seq > ? ORDER BY seq LIMIT ?"""
+    while changes := log.rows(query, row.number, seq, _PAGE):
+        seq = changes[-1][0]
+        for _, kind, name in changes:
+            names.pop(name, None)
+            names |= {name: None} if kind == "class_added" else {}
+    return list(names)
 
 
 def _curves(log: Log, number: int, first: int, last: int, names: list[str]) -> dict[str, Any]:

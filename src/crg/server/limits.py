@@ -29,12 +29,14 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     max_views: Positive = 64  # per image
     max_classes: Annotated[int, Meta(ge=2)] = 1_000  # of one session
     max_sessions: Positive = 10_000  # in memory or not
-    max_loaded: Positive = 100  # sessions in memory
+    max_memory: Positive = 2_000_000_000  # bytes of all sessions in memory
+    max_session_memory: Positive = 500_000_000  # bytes of one session in memory
     max_queue: Positive = 256  # images that wait for their answers
     max_queue_bytes: Positive = 500_000_000  # of requests in memory
     max_watchers: Natural = 256  # open streams of events
     max_connections: Positive = 1_024
     body_timeout: Positive = 30  # seconds that the body of a request may take
+    stall: Positive = 120  # seconds without progress after which /healthz fails
     idle: Positive = 300  # seconds until an unused session leaves memory
     expire: Natural = 0  # seconds until an unused session is deleted; 0: never
     thumbnails: Natural = 200  # kept per session
@@ -45,6 +47,16 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """Every limit by its name."""
         settings = msgspec.structs.asdict(self)
         return {name: value for name, value in settings.items() if type(value) is int}
+
+    def check_room(self, n_classes: int, views: int, size: int = 0) -> None:
+        """Refuse a session with too many classes, views, or bytes in memory."""
+        if n_classes > (most := self.max_classes):
+            raise InputError(f"There would be {n_classes} classes: a session may have {most}.")
+        if not 1 <= views <= self.max_views:
+            raise InputError(f"views is {views}: give a whole number from 1 to {self.max_views}.")
+        if size > (most := min(self.max_session_memory, self.max_memory)):
+            raise InputError(f"The session would take {size:,} bytes of memory and may take "
+                             f"{most:,}: choose smaller options or fewer classes.")  # fmt: skip
 
 
 def read_config(path: Path) -> ServerConfig:

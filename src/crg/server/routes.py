@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import pathlib
-import tempfile
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
@@ -24,9 +23,9 @@ from crg.predict.pipeline import Scores, scores_of
 from crg.prompts import check_template
 from crg.server import schema
 from crg.server.actions import OCTETS, as_json, content_of, learn_images, parsed, service_of
-from crg.server.event_log import Event, StoredSession, brief, summarise
+from crg.server.event_log import Event, StoredSession, listed, summarise
 from crg.server.schema import BINARY, TEXT, ProblemError, answers, body, files
-from crg.server.service import Service
+from crg.server.service import Service, size_of
 from crg.server.session import Learner
 from crg.server.sse import EventStream, Message, watch
 from crg.shapes import ShapeImage, class_things
@@ -86,14 +85,10 @@ async def list_sessions(
     before: Annotated[int, Query(ge=1, le=2**62)] = 2**62,
 ) -> Response:
     """Sessions, newest first; ``next`` continues the list as ``before``."""
-    log = service_of(request).log
-
-    def listed() -> dict[str, Any]:
-        rows = log.newest(before, limit)
-        following = rows[-1].number if len(rows) == limit else None
-        return {"sessions": [brief(log, row) for row in rows], "next": following}
-
-    return as_json(await service_of(request).run(listed))
+    service = service_of(request)
+    found = await service.run(listed, service.log, before, limit)
+    following = found[-1][0] if len(found) == limit else None
+    return as_json({"sessions": [line for _, line in found], "next": following})
 
 
 @router.get("/sessions/{id}", responses=answers(schema.SESSION, 404, 422))
@@ -176,10 +171,7 @@ async def download_state(request: Request, id: str) -> Response:
 
     def apply(learner: Learner, _: Any) -> list[Event]:
         nonlocal content
-        with tempfile.TemporaryDirectory(dir=service.data) as folder:
-            path = pathlib.Path(folder) / "state.crg"
-            learner.adapter.save(path)
-            content = path.read_bytes()
+        content = learner.adapter.content()
         return []
 
     await service.learn(id, apply)
@@ -204,7 +196,8 @@ async def image(request: Request, id: str, step: Step) -> Response:
     service = service_of(request)
     row = await service.row(id)
     path = service.states.image_path(row.id, step)
-    if not path.is_file():
+    answered = await service.run(service.log.image, row.number, step)
+    if answered is None or not path.is_file():
         raise ProblemError(404, f"Image {step} is not kept: set keep_images in the --config file.")
     media_type = await service.run(_media_type, path)
     return FileResponse(path, headers={"Cache-Control": _FOR_EVER}, media_type=media_type)
@@ -233,6 +226,8 @@ async def zero_shot(request: Request, session: Annotated[str | None, Query()] = 
         row = None if session is None else await service.row(session)
         if row is not None and template is not None:
             raise InputError("A session has the server's templates: leave hypothesis_template out.")
+        if row is not None:
+            service.config.check_room(len(labels), 1, size_of(row, len(labels)))
         text = await service.encode_names(labels, template)
         task = Task(labels, text, service.encoder.logit_scale)
         if row is None:

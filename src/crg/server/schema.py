@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import http
+import logging
+import sqlite3
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -95,7 +97,6 @@ CORRECTION = {
 }  # fmt: skip
 CLASSES = {
     "event": 11, "at": 1763316009.5, "name": "green triangle",
-    "classes": ["red circle", "blue square", "green triangle"],
 }  # fmt: skip
 RENAMED = {"event": 12, "at": 1763316012.0, "name": "kitchen camera"}
 SESSION_LINE = {
@@ -212,16 +213,21 @@ class ProblemError(Exception):
 
 def add_handlers(app: FastAPI) -> None:
     """Answer every error of the application with a problem document."""
-    for kind in (ProblemError, InputError, HTTPException, RequestValidationError, ClientDisconnect):
+    for kind in (ProblemError, InputError, HTTPException, RequestValidationError, ClientDisconnect,
+                 OSError, sqlite3.Error):  # fmt: skip
         app.add_exception_handler(kind, _answer_to)
 
 
-async def _answer_to(_: Request, error: Exception) -> Response:
+async def _answer_to(request: Request, error: Exception) -> Response:
     match error:
         case ProblemError():
             return error.response()
-        case InputError():
+        case InputError() if str(request.app.state.service.states.folder) not in str(error):
             return ProblemError(422, str(error)).response()
+        case InputError() | OSError() | sqlite3.Error():
+            logging.getLogger("crg.server").error("%s failed: %s", request.url.path, error)
+            remedy = "delete a session to make room, or ask who runs it to read its log."
+            return ProblemError(503, f"The server cannot use its disk: {remedy}").response()
         case HTTPException():
             detail = _PLAIN.get(error.status_code, str(error.detail))
             return ProblemError(error.status_code, detail).response(error.headers)

@@ -8,8 +8,11 @@ import ctypes
 import gc
 import hashlib
 import logging
+import math
 import re
+import shutil
 import sqlite3
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -27,7 +30,15 @@ from crg.atomic import locked, make_folder
 from crg.encoders.base import Encoder, Vectors
 from crg.prompts import encode_classes
 from crg.server.batching import Batcher, Encode, Gatherer
-from crg.server.event_log import Change, Event, Log, StoredSession, deleted
+from crg.server.event_log import (
+    Change,
+    Event,
+    Log,
+    StoredSession,
+    classes_of,
+    deleted,
+    ran,
+)
 from crg.server.limits import ServerConfig
 from crg.server.schema import ProblemError
 from crg.server.session import Apply, Session, States, not_kept
@@ -40,6 +51,8 @@ _ID = re.compile(r"[0-9a-f]{32}")
 _WORTH_SAVING = 32  # events; fewer are replayed as fast as a snapshot is written
 _METHODS = ("GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH")
 _SWEEP = 15.0  # seconds between two looks for unused sessions
+_PATIENCE = 500  # times 10 ms that a session waits for others to leave memory
+_RESERVE = 16_000_000  # bytes kept on the disk, so that something can be deleted when it is full
 
 
 @dataclass
@@ -98,22 +111,25 @@ class Service:
         self.metrics = Counters()
         # By watched session a flag for each watcher, set where there is news.
         self.flags: WeakValueDictionary[str, set[asyncio.Event]] = WeakValueDictionary()
-        wait, most = "wait a moment and send it again.", config.max_sessions
+        wait = "wait a moment and send it again."
         self.queue = Budget(config.max_queue, f"Too many images are waiting: {wait}")
         self.bytes = Budget(config.max_queue_bytes, f"Too many bytes are waiting: {wait}")
         open_streams = "Too many streams of events are open: close one or wait."
         self.watchers = Budget(config.max_watchers, open_streams)
-        self.sessions = Budget(most, f"There are {most} sessions already: delete one.")
         self.texts = asyncio.Lock()  # the text encoder is used once at a time
         self.ready = False
         self._live: OrderedDict[str, Session] = OrderedDict()  # in memory, last used last
         self._moving: dict[str, asyncio.Task[None]] = {}  # sessions being loaded or unloaded
+        self._sizes: dict[str, int] = {}  # bytes of the sessions in memory, or coming
+        self._verified: set[str] = set()  # sessions whose checksums were seen to fit
+        self._beats: dict[int, float] = {}  # by thread at work: when it made progress last
         self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._held = contextlib.ExitStack()
         gauge = partial(Gauge, registry=self.metrics.registry)
         gauge("crg_waiting_images", "Images that wait.").set_function(lambda: self.queue.used)
         gauge("crg_waiting_bytes", "Bytes of requests.").set_function(lambda: self.bytes.used)
         gauge("crg_loaded_sessions", "Sessions in memory.").set_function(lambda: len(self._live))
+        gauge("crg_session_bytes", "Their bytes.").set_function(self._memory)
         gauge("crg_watchers", "Open streams of events.").set_function(lambda: self.watchers.used)
 
     def open(self) -> None:
@@ -123,15 +139,18 @@ class Service:
             make_folder(data / "states", "--data")
             held.enter_context(locked(data / "sessions.sqlite"))
             held.enter_context(one_blas_thread())  # threads would change the last bits
+            self._set_reserve(False)
             self.log = Log(data / "sessions.sqlite", self.encoder.width)
             held.callback(self.log.close)
+            self._set_reserve(True)
             self.states = States(data / "states", self.encoder, self.log)
             self.states.clear()
-            [(self.sessions.used,)] = self.log.rows("SELECT count(*) FROM sessions")
+            [(seconds,)] = self.log.rows("SELECT seconds FROM clock")
+            self._born: float = time.monotonic() - seconds
             self._threads = held.enter_context(ThreadPoolExecutor(processors() + 1, "crg-learn"))
             self.batcher = Batcher(self.encoder.preprocessing, self._encoders, self.config)
             held.callback(self.batcher.close)
-            self.writer: Gatherer[Change, None] = Gatherer("crg-write", self.log.commit)
+            self.writer: Gatherer[Change, Any] = Gatherer("crg-write", self.log.commit)
             held.callback(self.writer.close)
             self._held = held.pop_all()
         self._sweeper = asyncio.create_task(self._sweep())
@@ -146,11 +165,42 @@ class Service:
             if session.unsaved:
                 await session.save()
         await asyncio.gather(*self._moving.values(), return_exceptions=True)
+        with contextlib.suppress(ProblemError):
+            await self.write(ran(self.now))
         self._held.close()
+
+    @property
+    def now(self) -> float:
+        """Seconds for which servers have run on this log; no change of the time of day moves it."""
+        return time.monotonic() - self._born
+
+    @property
+    def stalled(self) -> bool:
+        """Whether a thread has made no progress for too long."""
+        return min(self._beats.copy().values(), default=math.inf) < self.now - self.config.stall
 
     async def run(self, function: Callable[..., T], *arguments: Any) -> T:
         """Call a function that learns, encodes texts or reads from the disk, in a thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+
+        def work() -> T:
+            self._beat()
+            try:
+                return function(*arguments)
+            finally:
+                del self._beats[threading.get_ident()]
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def _beat(self) -> None:
+        self._beats[threading.get_ident()] = self.now
+
+    def _set_reserve(self, wanted: bool) -> None:
+        """Keep some room on the disk, if there is enough for others too, or free it."""
+        reserve = self.data / "reserve"
+        if not wanted:
+            reserve.unlink(missing_ok=True)
+        elif not reserve.exists() and shutil.disk_usage(self.data).free > 2 * _RESERVE:
+            reserve.write_bytes(bytes(_RESERVE))
 
     async def encode_names(self, names: Sequence[str], template: str | None = None) -> Vectors:
         """The text features of class names, (K, D), by the server's templates or another one."""
@@ -158,20 +208,23 @@ class Service:
         async with self.texts:
             return await self.run(encode_classes, self.encoder, names, templates)
 
-    async def write(self, change: Change) -> None:
-        """Wait until a change is on the disk."""
+    async def write(self, change: Change) -> Any:
+        """Wait until a change is on the disk; returns what it returns."""
         try:
-            await self.writer.submit(change)
+            return await self.writer.submit(change)
         except sqlite3.Error as error:
             raise not_kept(error) from None
 
-    async def row(self, session_id: str) -> StoredSession:
-        """A session as it was started; 404 if there is none."""
+    async def row(self, session_id: str, verify: bool = True) -> StoredSession:
+        """A session as it was started; 404 if there is none, 500 if the log does not ``verify``."""
         if session_id in self._live:
             return self._live[session_id].row
         if _ID.fullmatch(session_id):
             row = await self.run(self.log.find, session_id)
             if row is not None:
+                if verify and session_id not in self._verified:
+                    await self.run(self.log.verify, row.number, self._beat)
+                    self._verified.add(session_id)
                 return row
         raise ProblemError(404, "There is no such session: start one with POST /v1/sessions.")
 
@@ -201,22 +254,22 @@ class Service:
         async with turn or contextlib.nullcontext():
             if key is not None:
                 keyed = key, await self.run(_digest, contents)
-                known = await self.run(self.log.known, row.number, key)
-                if known is not None and known[0] != keyed[1]:
+                known = await self.run(self.log.known, row.number, *keyed)
+                if known == []:
                     raise ProblemError(409, "This Idempotency-Key was used for another request: "
                                             "choose a new one.")  # fmt: skip
                 if known is not None:
-                    return [Raw(detail.encode()) for detail in known[1]], True
+                    return [Raw(detail.encode()) for detail in known], True
             session = await self.session(session_id)
             events = await session.submit(apply, prepare and prepare(), keyed)
         return [Raw(json.encode(event.detail)) for event in events], False
 
     async def delete(self, session_id: str) -> None:
         """Delete a session with all that belongs to it."""
-        row = await self.row(session_id)
+        row = await self.row(session_id, verify=False)
         while session_id in self._moving:
             await asyncio.wait([self._moving[session_id]])
-            row = await self.row(session_id)
+            row = await self.row(session_id, verify=False)
         self._move(session_id, self._delete(row, self._live.pop(session_id, None)))
         await self._moving[session_id]
 
@@ -235,20 +288,33 @@ class Service:
             news.set()
 
     def _keep(self, session: Session) -> None:
-        """Note that a session was used last, and unload others where there are too many."""
+        """Note that a session was used last."""
         session.used = time.monotonic()
         self._live[session.row.id] = session
         self._live.move_to_end(session.row.id)
-        excess = max(0, len(self._live) - self.config.max_loaded)
-        others = [each for each in self._live.values() if not each.busy and each is not session]
-        for other in others[:excess]:
-            self._unload(other)
 
     async def _load(self, session_id: str) -> None:
         row = await self.row(session_id)
-        learner, known, differences = await self.run(self.states.load, row)
+        size = size_of(row, len(await self.run(classes_of, self.log, row)))
+        self._sizes.pop(session_id, None)  # of when it was there before
+        for _ in range(_PATIENCE):
+            if self._memory() + size <= self.config.max_memory:
+                break
+            if idle := [each for each in self._live.values() if not each.busy]:
+                self._unload(idle[0])
+            await asyncio.sleep(0.01)
+        else:
+            raise ProblemError(503, "The memory for sessions is in use: try again in a moment.")
+        self._sizes[session_id] = size
+        learner, known, differences = await self.run(self.states.load, row, self._beat)
         self.metrics.replay_differences.inc(differences)
         self._keep(Session(self, row, learner, known))
+
+    def _memory(self) -> int:
+        """Bytes of the sessions that are in memory, come or go."""
+        there = self._live.keys() | self._moving.keys()
+        self._sizes = {name: size for name, size in self._sizes.items() if name in there}
+        return sum(self._sizes.values())
 
     def _unload(self, session: Session) -> None:
         del self._live[session.row.id]
@@ -258,13 +324,20 @@ class Service:
     async def _delete(self, row: StoredSession, session: Session | None) -> None:
         if session is not None:
             await session.finish()
-        await self.write(deleted(row.number))
-        self.sessions.give_back(1)
+        try:
+            await self.write(deleted(row.number))
+        except ProblemError:  # the disk is full: make room
+            await self.run(self._set_reserve, False)
+            await self.run(self.states.delete, row.id)
+            await self.write(deleted(row.number))
         self.on_events(row.id, ())
+        self._verified.discard(row.id)
         await self.run(self.states.delete, row.id)
+        await self.run(self._set_reserve, True)
 
     def _move(self, session_id: str, coming: Coroutine[Any, Any, None]) -> None:
         """Load, unload or delete in the background; requests for this session wait."""
+        assert session_id not in self._moving  # else it could be in memory twice
         task = self._moving[session_id] = asyncio.create_task(coming)
         task.add_done_callback(lambda _: self._moving.pop(session_id))
 
@@ -282,12 +355,18 @@ class Service:
                 if idle:
                     await self.run(_return_memory)
                 if config.expire:
-                    moment = time.time() - config.expire
-                    for session_id in await self.run(self.log.unused_since, moment):
+                    await self.write(ran(self.now))
+                    then = self.now - config.expire
+                    for session_id in await self.run(self.log.unused_since, then):
                         with contextlib.suppress(ProblemError):  # it was just deleted
                             await self.delete(session_id)
             except Exception:
                 _LOGGER.exception("unused sessions could not be unloaded or deleted")
+
+
+def size_of(row: StoredSession, n_classes: int) -> int:
+    """About how many bytes a session takes in memory."""
+    return int(row.start["size"] * max(1, n_classes / len(row.start["classes"])))
 
 
 def _digest(contents: Sequence[bytes]) -> bytes:

@@ -7,22 +7,26 @@ If that fails, the session is broken: it leaves memory, and comes back as the lo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import pickle
 import shutil
-import sqlite3
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from crg.adapter import Adapter, create, load
+from crg.adapter import STEPS_PER_COPY, Adapter, create, load
 from crg.answer import answer_for
+from crg.atomic import replacing, sync
 from crg.encoders.base import Encoder, Vectors
+from crg.methods.options import build_config
 from crg.methods.registry import get_method, registered
-from crg.resources import TEXT_ENCODER
-from crg.server.event_log import Event, Key, Kind, Log, StoredSession, happened
+from crg.resources import TEXT_ENCODER, check_needs
+from crg.server.event_log import Event, Key, Kind, Log, StoredSession, chained, happened
+from crg.server.limits import ServerConfig
 from crg.server.schema import ProblemError
 from crg.types import InputError, Task, as_floats, unit_rows
 
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("crg.server")
 _TOP = 5
+_ATTEMPTS = 3  # to replay an event
 
 
 @dataclass
@@ -40,7 +45,8 @@ class Learner:
     adapter: Adapter
     log: Log
     number: int  # of the session in the log
-    seq: int = 0
+    seq: int
+    digest: bytes  # of that event
 
     def answer(
         self, features: Any, name: str | None, thumbnail: bytes | None = None, top: int = _TOP
@@ -77,12 +83,12 @@ class Learner:
     def add_class(self, name: str, text_feature: Vectors) -> Event:
         """Add a class."""
         self.adapter.add_class(name, text_feature)
-        return self._event("class_added", self._classes(name), text_feature[None, :])
+        return self._event("class_added", {"name": name}, text_feature[None, :])
 
     def remove_class(self, name: str) -> Event:
         """Remove a class."""
         self.adapter.remove_class(name)
-        return self._event("class_removed", self._classes(name))
+        return self._event("class_removed", {"name": name})
 
     def follow(self, task: Task) -> list[Event]:
         """Add and remove classes until they are those of ``task``."""
@@ -110,10 +116,8 @@ class Learner:
             again = self.rename(detail["name"])
         else:
             again = self.remove_class(detail["name"])
+        self.digest = event.digest
         return {**again.detail, "at": detail["at"]} == detail
-
-    def _classes(self, name: str) -> dict[str, Any]:
-        return {"name": name, "classes": list(self.adapter.task.class_names)}
 
     def _event(
         self,
@@ -124,7 +128,9 @@ class Learner:
     ) -> Event:
         self.seq += 1
         public = {"event": self.seq, "at": round(time.time(), 3), **detail}
-        return Event(kind, public, features, thumbnail)
+        event = Event(kind, public, features, thumbnail)
+        self.digest = chained(self.digest, event)
+        return replace(event, digest=self.digest)
 
 
 Apply: TypeAlias = Callable[[Learner, Any], list[Event]]  # with what the request waited for
@@ -138,7 +144,7 @@ class Session:
         self.broken, self.used = False, 0.0
         self._turn = asyncio.Lock()  # first come, first served
         self._requests: set[asyncio.Task[list[Event]]] = set()
-        self._unwritten: set[asyncio.Future[None]] = set()
+        self._unwritten: set[asyncio.Future[Any]] = set()
 
     @property
     def busy(self) -> bool:
@@ -170,7 +176,7 @@ class Session:
             return
         states, seq = self._service.states, self.learner.seq
         try:
-            await self._service.run(states.save, self.row.id, self.learner.adapter, seq)
+            await self._service.run(states.save, self.row.id, self.learner)
         except Exception as error:  # nothing is lost: the log has it
             _LOGGER.warning("no snapshot of session %s was saved: %s", self.row.id, error)
         self._saved = seq
@@ -180,22 +186,16 @@ class Session:
             events = await self._learn(apply, None if ready is None else await ready)
             if not events:
                 return events
-            write = happened(self.row.number, events, key, self._service.config.thumbnails)
-            kept = False
-
-            def write_unless_broken(connection: sqlite3.Connection) -> None:
-                nonlocal kept
-                kept = not self.broken  # else the log lacks what the events build on
-                if kept:
-                    write(connection)
-
-            written = self._service.writer.submit(write_unless_broken)
+            thumbnails, now = self._service.config.thumbnails, self._service.now
+            write = happened(self.row.number, events, key, thumbnails, now)
+            # Once it is broken, the log lacks what the events build on.
+            written = self._service.writer.submit(lambda log: not self.broken and write(log))
             self._unwritten.add(written)
             written.add_done_callback(self._on_written)
             if self.unsaved >= self._service.config.snapshot_every:
                 await self.save()
         try:
-            await written
+            kept = await written
         except Exception as error:
             raise not_kept(error) from None
         if not kept:
@@ -215,7 +215,7 @@ class Session:
                 self._break()
             raise
 
-    def _on_written(self, written: asyncio.Future[None]) -> None:
+    def _on_written(self, written: asyncio.Future[Any]) -> None:
         self._unwritten.discard(written)
         if written.exception() is not None:
             self._break()
@@ -230,74 +230,149 @@ def not_kept(reason: object) -> ProblemError:
     return ProblemError(503, f"The answer could not be kept ({reason}): make room, and repeat.")
 
 
+def planned(method: str, task: Task, options: Mapping[str, Any]) -> tuple[Any, int]:
+    """The configuration of a method, and about how many bytes it will remember, before it does.
+
+    Sizes grow in proportion to whole numbers among the options: small ones are measured.
+    """
+    kind = get_method(method)
+    config = build_config(method, kind.Config, options)
+    check_needs(method, kind.needs, task)
+    few = {name: min(4, each) for name, each in vars(config).items() if type(each) is int}
+
+    def measured(**more: int) -> int:
+        return len(pickle.dumps(kind(task, replace(config, **few | more)).state()))
+
+    size = least = 0 if kind.forgets else measured()
+    for name, each in few.items() if size else ():
+        if each < (asked := getattr(config, name)):
+            size += (asked - each) * (measured(**{name: each + 1}) - least)
+    return config, size
+
+
 class States:
     """A folder per session, of snapshots and kept images: how it comes back to memory."""
 
     def __init__(self, folder: Path, encoder: Encoder, log: Log) -> None:
-        self._folder, self._encoder, self._log = folder, encoder, log
+        self.folder, self._encoder, self._log = folder, encoder, log
         self._resources: dict[str, Any] = {}
 
     def start(self, start: Mapping[str, Any], text: Vectors) -> Adapter:
         """A new adapter for the classes of a session with their text features (K, D)."""
         method, task = start["method"], Task(start["classes"], text, start["logit_scale"])
-        adapter = create(method, task.with_resources(self._needed(method)), **start["options"])
+        adapter = create(method, task.with_resources(self.needed(method)), **start["options"])
         adapter.decide(start.get("none_of_these"), start.get("sets"))
         return adapter
 
+    def record(
+        self, limits: ServerConfig, method: str, task: Task, options: Mapping[str, Any], views: int
+    ) -> dict[str, Any]:
+        """The start of a new session, which must keep to the limits, also in memory."""
+        config, size = planned(method, task.with_resources(self.needed(method)), options)
+        samples = STEPS_PER_COPY * views * task.width * 4
+        size = 2 * (size + task.text_features.nbytes) + samples  # with a copy, if a step fails
+        limits.check_room(task.n_classes, views, size)
+        return {
+            "classes": task.class_names,
+            "logit_scale": task.logit_scale,
+            "model": self._encoder.name,
+            "method": method,
+            "options": asdict(config),
+            "views": views,
+            "seen": 0,
+            "size": size,
+        }
+
     def fresh(self, row: StoredSession) -> Learner:
         """The learner of a session before its first event."""
-        if row.text_features is None:
+        text = self._log.text_features(row.number)
+        if text is None:
             raise RuntimeError(f"The state that session {row.id} was started from is lost.")
-        return Learner(self.start(row.start, row.text_features), self._log, row.number)
+        return self._learner(self.start(row.start, text), row, 0)
 
-    def save(self, session_id: str, adapter: Adapter, seq: int) -> None:
+    def _learner(self, adapter: Adapter, row: StoredSession, seq: int) -> Learner:
+        return Learner(adapter, self._log, row.number, seq, self._log.digest(row.number, seq))
+
+    def save(self, session_id: str, learner: Learner) -> None:
         """Write a snapshot; remove older ones, except the state that a session started from."""
-        (self._folder / session_id).mkdir(exist_ok=True)
-        adapter.save(self._folder / session_id / f"{seq}.crg")
+        (self.folder / session_id).mkdir(exist_ok=True)
+        name = f"{learner.seq}-{learner.digest.hex()}.crg"
+        learner.adapter.save(self.folder / session_id / name)
         for older, path in self._snapshots(session_id):
-            if 0 < older < seq:
+            if 0 < older < learner.seq:
                 path.unlink(missing_ok=True)
 
-    def load(self, row: StoredSession) -> tuple[Learner, int, int]:
-        """The learner of a session, the last event of its snapshot, and how many replays differ."""
-        learner = self._newest(row)
+    def load(self, row: StoredSession, beat: Callable[[], None]) -> tuple[Learner, int, int]:
+        """The learner of a session, the last event of its snapshot, and how many replays differ.
+
+        ``beat`` is called at each event. An event at which three replays ended, whatever ended
+        them, sets the session aside.
+        """
+        learner, mark = self._newest(row), self.folder / row.id / "replaying"
+        noted = mark.read_text().split() if mark.exists() else ()  # perhaps only half of it
+        failed, times = [*map(int, noted), 0, 0][:2]
         known, differences = learner.seq, 0
         for some in self._log.events(row.number, known):
-            differences += sum(not learner.replay(event) for event in some)
+            for event in some:
+                before = times if event.seq == failed else 0
+                with contextlib.suppress(OSError):  # on a full disk it is only not counted
+                    mark.parent.mkdir(exist_ok=True)
+                    mark.write_text(f"{event.seq} {before + 1}")
+                if before >= _ATTEMPTS:
+                    raise ProblemError(500, f"This session failed {_ATTEMPTS} times at event "
+                                            f"{failed} while it was loaded, and is set aside: "
+                                            "download its answers, and start another.")  # fmt: skip
+                beat()
+                differences += not learner.replay(event)
+        mark.unlink(missing_ok=True)
         if differences:
             _LOGGER.warning("%d answers of session %s differ when replayed", differences, row.id)
         return learner, known, differences
 
     def image_path(self, session_id: str, step: int) -> Path:
         """The file of an image, if images are kept."""
-        return self._folder / session_id / "images" / str(step)
+        return self.folder / session_id / "images" / str(step)
+
+    def keep_images(self, session_id: str, step: int, contents: Sequence[bytes]) -> None:
+        """Write images, the first of which is ``step``; they are on the disk at the end."""
+        for number, content in enumerate(contents, step):
+            path = self.image_path(session_id, number)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as partial:
+                partial.write_bytes(content)
+        for folder in (self.folder, self.folder / session_id):
+            sync(folder)
 
     def delete(self, session_id: str) -> None:
         """Remove all files of a session."""
-        shutil.rmtree(self._folder / session_id, ignore_errors=True)
+        shutil.rmtree(self.folder / session_id, ignore_errors=True)
 
     def clear(self) -> None:
         """Remove temporary files, and all files of sessions that no longer exist."""
-        for folder in self._folder.iterdir():
+        for folder in self.folder.iterdir():
             if self._log.find(folder.name) is None:
                 self.delete(folder.name)
-            for partial in folder.glob(".*"):
+            for partial in folder.rglob(".*"):
                 partial.unlink()
 
     def _newest(self, row: StoredSession) -> Learner:
         for seq, path in self._snapshots(row.id):
+            if seq and self._log.digest(row.number, seq).hex() != path.stem.partition("-")[2]:
+                raise ProblemError(500, "The log is older than a snapshot of this session: restore "
+                                        "--data from one copy, or delete the session.")  # fmt: skip
             try:
-                adapter = load(path, self._needed(row.start["method"]))
+                adapter = load(path, self.needed(row.start["method"]))
                 adapter.decide(row.start.get("none_of_these"), row.start.get("sets"))
-                return Learner(adapter, self._log, row.number, seq)
+                return self._learner(adapter, row, seq)
             except InputError as error:
                 _LOGGER.warning("a snapshot of session %s is unusable: %s", row.id, error)
         return self.fresh(row)
 
     def _snapshots(self, session_id: str) -> list[tuple[int, Path]]:
         """Number of the last event and path of each snapshot, newest first."""
-        found = (self._folder / session_id).glob("[0-9]*.crg")
-        return sorted(((int(path.stem), path) for path in found), reverse=True)
+        found = (self.folder / session_id).glob("[0-9]*.crg")
+        named = [(int(path.stem.partition("-")[0]), path) for path in found]
+        return sorted(named, reverse=True)
 
     def methods(self) -> list[str]:
         """The methods that sessions can use: nothing that they need is missing here."""
@@ -305,7 +380,7 @@ class States:
         met = {TEXT_ENCODER} if has_gradients else set()
         return sorted(name for name, kind in registered().items() if met.issuperset(kind.needs))
 
-    def _needed(self, method: str) -> dict[str, Any]:
+    def needed(self, method: str) -> dict[str, Any]:
         """The text encoder of the server's model, for a method that needs one."""
         if TEXT_ENCODER not in get_method(method).needs:
             return {}

@@ -97,8 +97,11 @@ export function createSession(about, leave) {
     } else if (kind === "correction") {
       corrections.push(passed);
       grid.correct(data.step, data.label);
-    } else if (data.event > info.event)
-      info = {...info, ...(kind === "renamed" ? {name: data.name} : {classes: data.classes}), event: data.event};
+    } else if (data.event > info.event) {
+      const others = info.classes.filter(name => name !== data.name);
+      const classes = kind === "class_added" ? [...others, data.name] : others;
+      info = {...info, ...(kind === "renamed" ? {name: data.name} : {classes}), event: data.event};
+    }
     refresh();
   }
 
@@ -213,11 +216,9 @@ export function createSession(about, leave) {
   async function change(answer) {
     const mine = id;
     try {
-      const {classes, event} = await answer;
+      await answer;  // the list changes with the event
       if (id !== mine) return false;
-      info = {...info, classes, event: Math.max(event, info.event)};
       complain("");
-      showClasses();
       return true;
     } catch (error) {
       complain(error.message);
