@@ -227,8 +227,8 @@ def opened(
         read_corrections(Path(job.truth))  # refuses before the model is loaded
     listed = None if job.is_live else list_images(job.images, _answered(job))
     if not (listed or listed is None or job.resume):
-        where = shown(" ".join(job.images)[:200])
-        raise InputError(f"No images were found in {where}: give a folder or a glob with some.")
+        given = shown(" ".join(job.images)[:200])
+        raise InputError(f"No images were found in {given}: give a folder or a glob with some.")
     with contextlib.ExitStack() as held:
         kept = _hold(job, held)
         checkpoint = job.states[0] if job.resume and job.states[0].exists() else None
