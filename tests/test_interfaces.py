@@ -251,3 +251,13 @@ def test_what_cannot_be_exported_or_compared_is_refused(folder: Path, words: str
     done = CliRunner().invoke(main, ["predict", "in", "--classes", "red,blue", *words.split()])
     assert done.exit_code == 2 and not Path("a.csv").exists()
     check_sentence(done.stderr.strip().splitlines()[-1].removeprefix("Error: "))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [("empty --classes red,blue", "found in empty:"), ("in", "(in commands: --classes)")],
+)
+def test_missing_images_and_names_are_named(folder: Path, words: str, said: str) -> None:
+    """The sentence names an empty folder, and the option that takes class names."""
+    Path("empty").mkdir()
+    assert said in CliRunner().invoke(main, ["predict", *words.split()]).stderr

@@ -122,6 +122,13 @@ def test_a_failed_export_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["mini", "hf:USER/MODEL", "onnx:folder"])
+def test_only_models_of_open_clip_are_exported(name: str, tmp_path: Path) -> None:
+    """The sentence says so of the bundled model, too."""
+    with refused_in_one_sentence(f"{name} is not a model of open_clip", "crg encoders PATTERN"):
+        export(name, tmp_path / "out")
+
+
 def test_impossible_wishes_are_refused(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Precision is fixed at export, and a device or library must be there."""
     with refused_in_one_sentence("fp32"):

@@ -172,6 +172,8 @@ def test_a_table_is_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
     assert short.startswith("a.png             red          50.0%  green       100.0%  \x1b[1;33m")
     assert short.endswith("changed\x1b[0m  green 25%\n")
     assert long.startswith("…a name/图像.png  (unsure) ") and "\x1b[2munsure" in long
+    alone = line | {"top": [{"label": "red", "probability": 0.5}]}
+    assert table.row({"path": "a.png", **alone}).endswith("green       100.0%\n")  # said already
     odd = table.row({"path": "b\x1b", "error": "empty"})
     assert odd == "b\\x1b             \x1b[31mempty\x1b[0m\n"
     assert layout_of(None, None) == "jsonl"  # in a pipe

@@ -114,6 +114,8 @@ FILES = {  # of other people
         (["data.jsonl"], "give a .csv file"),
         (["--out", "-"], "leave --out out"),
         (["--clases", "a"], "did you mean '--classes' or "),
+        (["--metod", "crg"], "did you mean '--method'?"),
+        (["--sort-into", "sorted", "--views", "1000000"], "views"),
         (["--zzz"], "There is no option --zzz: see"),
         (["--corrections", "c.csv"], "required field `label`"),
         (["--classes", "cat"], "at least two"),

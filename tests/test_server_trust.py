@@ -169,7 +169,7 @@ def test_the_documented_settings_are_the_settings() -> None:
 @pytest.mark.parametrize(
     ("text", "word"),
     [("max_bytes = 0", "max_bytes"), ("max_bytes = '9'", "max_bytes"), ("max_byte = 9", "max_byte"),
-     ("max_bytes = ", "value"), ("templates = ['no place']", "no place"), (None, "No such file")],
+     ("max_bytes = ", "value"), ("templates = ['no place']", "no place"), (None, "check the path")],
 )  # fmt: skip
 def test_a_config_sets_what_it_names(tmp_path: Path, text: str | None, word: str) -> None:
     """A TOML file replaces defaults; unknown or impossible settings are refused in a sentence."""

@@ -153,7 +153,7 @@ def check_names(class_names: Sequence[str]) -> None:
     if isinstance(class_names, str):
         raise InputError(f"The class names are one text, {class_names!r}: give a list of names.")
     if len(class_names) == 0:
-        raise InputError("There are no class names: give at least two.")
+        raise InputError("There are no class names: give at least two (in commands: --classes).")
     for name in class_names:
         if not isinstance(name, str):
             raise InputError(f"The class name {name!r} is no text: give every name as text.")

@@ -10,9 +10,13 @@ NEAR = 0.66  # similarity from which a name is offered: two letters swapped in t
 
 def near(name: str, known: Iterable[str]) -> list[str]:
     """Up to three known names that ``name`` may be a misspelling of, the nearest first."""
-    by_key = {each.lower(): each for each in sorted(known)}
-    close = difflib.get_close_matches(str(name).lower(), by_key, n=3, cutoff=NEAR)
+    by_key = {_key(each): each for each in sorted(known)}
+    close = difflib.get_close_matches(_key(str(name)), by_key, n=3, cutoff=NEAR)
     return [by_key[key] for key in close]
+
+
+def _key(name: str) -> str:
+    return name.lower().lstrip("-")  # which would make all options alike
 
 
 def nearest(name: str, known: Iterable[str], otherwise: str | None = None) -> str:

@@ -79,6 +79,11 @@ def export(name: str, folder: str | os.PathLike[str], int8: ImageSet | None = No
     With ``int8``, test images, the weights of the image graph get 8 bits, for processors without
     a GPU, and both graphs label these images; texts stay in float32.
     """
+    if name.partition(":")[0] in ("mini", "onnx", "hf"):
+        raise InputError(
+            f"{name} is not a model of open_clip, and only those can be exported: "
+            "crg encoders PATTERN lists them."
+        )
     target = _new(folder)
     for module in ("onnx", "onnxruntime"):
         library(module, "export")

@@ -18,7 +18,7 @@ from crg.atomic import check_place, locked
 from crg.classifier import Classifier
 from crg.encoding import EncodingProgress
 from crg.extras import library
-from crg.images.reading import IMAGE_SUFFIXES
+from crg.images.reading import IMAGE_SUFFIXES, shown
 from crg.images.views import Augment
 from crg.methods.base import Method
 from crg.methods.registry import DEFAULT, get_method
@@ -227,7 +227,8 @@ def opened(
         read_corrections(Path(job.truth))  # refuses before the model is loaded
     listed = None if job.is_live else list_images(job.images, _answered(job))
     if not (listed or listed is None or job.resume):
-        raise InputError("No images were found: give a folder, a glob or files that hold some.")
+        given = shown(" ".join(job.images)[:200])
+        raise InputError(f"No images were found in {given}: give a folder or a glob with some.")
     with contextlib.ExitStack() as held:
         kept = _hold(job, held)
         checkpoint = job.states[0] if job.resume and job.states[0].exists() else None
@@ -277,6 +278,8 @@ def _answered(job: PredictJob) -> set[str]:
 def _hold(job: PredictJob, held: contextlib.ExitStack) -> Path | None:
     """Lock what is written; the folder for what a second pass or a later call needs."""
     if job.sort_into is not None:
+        if not job.sort_into.exists():  # and if the job is refused, nothing stays behind
+            held.callback(_remove_empty, job.sort_into)
         job.sort_into.mkdir(parents=True, exist_ok=True)
     for place in (job.out, job.save_state, job.sort_into and job.sort_into / "images"):
         if place is not None:
@@ -284,6 +287,11 @@ def _hold(job: PredictJob, held: contextlib.ExitStack) -> Path | None:
     if job.out is None and job.passes == 2:
         return Path(held.enter_context(tempfile.TemporaryDirectory()))
     return None if job.out is None else resume_folder(job.out)
+
+
+def _remove_empty(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # it holds images
+        folder.rmdir()
 
 
 def _classifier(

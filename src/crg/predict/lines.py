@@ -89,7 +89,9 @@ class PrintedTable:
             label = line.get(f"{kind}label", "") or no_label
             cells.append(_fitted(label, self._label))
             cells.append(f"{'' if probability is None else format(probability, '.1%'):>{_NUMBER}}")
-        best = (f"{each['label']} {each['probability']:.0%}" for each in line.get(TOP, ()))
+        top = line.get(TOP, ())
+        is_repeated = [each["label"] for each in top] == [line.get("label")]
+        best = (f"{each['label']} {each['probability']:.0%}" for each in top if not is_repeated)
         sets = " | ".join(line.get("class_set", ()))
         cells += [self._styled(mark, mark.replace("_", " ")) for mark in marks]
         cells.append(printable(", ".join(best) or sets))

@@ -63,7 +63,9 @@ def read_config(path: Path) -> ServerConfig:
     """The settings that a TOML file holds; what it leaves out has its default."""
     try:
         config = msgspec.toml.decode(path.read_bytes(), type=ServerConfig)
-    except (OSError, UnicodeDecodeError, RecursionError, msgspec.MsgspecError) as error:
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}): check the path.") from None
+    except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError) as error:
         raise InputError(
             f"{path} cannot be used ({error}): docs/service.md lists the settings."
         ) from None

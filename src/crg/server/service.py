@@ -226,7 +226,7 @@ class Service:
                     await self.run(self.log.verify, row.number, self._beat)
                     self._verified.add(session_id)
                 return row
-        raise ProblemError(404, "There is no such session: start one with POST /v1/sessions.")
+        raise ProblemError(404, "There is no such session: check its id or start a new one.")
 
     async def session(self, session_id: str) -> Session:
         """A session in memory, loaded if need be."""
