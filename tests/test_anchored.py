@@ -122,16 +122,18 @@ def test_corrections_take_back_what_the_image_counted(half_life: float) -> None:
         pair.step(views[0])
 
 
-@pytest.mark.parametrize("half_life", [1.0, 2.0])
-def test_the_shortest_half_life_still_answers(half_life: float) -> None:
-    """Images that fade at once leave a precision that can be inverted; less is refused."""
+@pytest.mark.parametrize("extreme", [{"half_life": 1.0}, {"half_life": 2.0}, {"firmest": 1e-6}])
+def test_the_smallest_options_still_answer(extreme: dict[str, float]) -> None:
+    """Images that fade at once, or a text that counts for nothing; less is refused."""
     text, stream = clustered(seed=4, n=600, n_classes=8, width=24)
-    adapter = crg.create("anchored", crg.Task(list("abcdefgh"), text), half_life=half_life)
+    adapter = crg.create("anchored", crg.Task(list("abcdefgh"), text), **extreme)
     for views in stream:
         answer = adapter.step(views)
         assert np.isfinite(answer.logits).all() and not answer.diagnostics.events
     with pytest.raises(crg.InputError, match=r"'half_life' is 0\.04.*0 or at least 1"):
         crg.create("anchored", adapter.task, half_life=0.04)
+    with pytest.raises(crg.InputError, match=r"'firmest' is 1e-300"):
+        crg.create("anchored", adapter.task, firmest=1e-300)
 
 
 def test_only_the_latest_images_are_remembered() -> None:

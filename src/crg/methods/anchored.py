@@ -86,10 +86,11 @@ class Anchored(Method):
         power: float = option(1.5, "an image counts for a class by its probability to this power; "
                               "larger: for the most probable class only", above=0, at_most=10)
         strictness: float = option(0.5, "images that the text is worth, all names in evidence; "
-                                   "larger: means stay closer to it", above=0, at_most=1e6)
+                                   "larger: means stay closer to it", at_least=1e-6, at_most=1e6)
         growth: float = option(0.05, "growth of that number with the images per class where names "
                                "are absent; larger: slower, safer", at_least=0, at_most=1e3)
-        firmest: float = option(1000.0, "upper limit of that number, a guard", above=0, at_most=1e6)
+        firmest: float = option(1000.0, "upper limit of that number, a guard", at_least=1e-6,
+                                at_most=1e6)
         ready: float = option(3.0, "images per class at which the Gaussian counts in full; larger: "
                               "a longer cold start", above=0, at_most=1e6)
         rate: float = option(0.02, "step of the Gaussian's weight; larger: faster, less steady",
