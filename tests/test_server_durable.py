@@ -83,17 +83,6 @@ def test_an_unused_session_leaves_the_memory(
         assert "crg_loaded_sessions 2.0" in served.get("/metrics").text
 
 
-def test_idle_sessions_are_put_away_and_expired_ones_deleted(tmp_path: Path) -> None:
-    """An unused session leaves memory, then the disk."""
-    with client(tmp_path, idle=1, expire=3) as served:
-        session = start(served)
-        send(served, session, png())
-        wait_until(lambda: "crg_loaded_sessions 0.0" in served.get("/metrics").text)
-        assert send(served, session, png())["step"] == 2
-        wait_until(lambda: served.get(session).status_code == 404)
-        assert served.get("/v1/sessions").json()["sessions"] == []
-
-
 def test_what_cannot_be_kept_is_not_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

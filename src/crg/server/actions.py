@@ -21,7 +21,6 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from crg import state_file
 from crg.classifier import Classifier
 from crg.encoders.base import Vectors
-from crg.images.views import Recipe
 from crg.methods.registry import get_method
 from crg.parts.decisions import Decisions
 from crg.server import schema
@@ -114,10 +113,8 @@ async def learn_images(
     """Learn images; the classes of ``task``, if it is given, become those of the session first."""
 
     def encode() -> Awaitable[list[Encoded]]:
-        encode, recipe = service.batcher.encode, Recipe(views=views)
-        return asyncio.gather(
-            *[encode(content, recipe, place) for place, (_, content) in enumerate(uploads)]
-        )
+        encode, numbered = service.batcher.encode, enumerate(uploads, 1)
+        return asyncio.gather(*[encode(each[1], views, place) for place, each in numbered])
 
     def apply(learner: Learner, images: Sequence[Encoded]) -> list[Event]:
         if service.config.keep_images:
@@ -385,7 +382,7 @@ def _form(headers: Headers, content: bytes, config: ServerConfig) -> list[Upload
         file.file.close()
     if not uploads:
         raise ProblemError(422, "The request holds no image: send a part with a file name.")
-    for place, (_, image) in enumerate(uploads):
+    for place, (_, image) in enumerate(uploads, 1):
         if len(image) > config.max_bytes:
             raise ProblemError(413, f"The image has more than {config.max_bytes:,} bytes: "
                                     "scale it down.", image=place)  # fmt: skip

@@ -16,7 +16,6 @@ from PIL import Image
 import crg
 from crg.adapter import create
 from crg.answer import COLUMNS
-from crg.images.views import Recipe
 from crg.methods.registry import DEFAULT
 from crg.predict.lines import csv_line, csv_row, json_line
 from crg.predict.pipeline import Scores, scores_of
@@ -259,7 +258,7 @@ def _scores_asked(request: Request, content: bytes) -> tuple[schema.Candidates, 
 async def _scores(service: Service, task: Task, image: bytes) -> Scores:
     service.queue.take(1)
     try:
-        features, _ = await service.batcher.encode(image, Recipe(views=1))
+        features, _ = await service.batcher.encode(image, 1)
     finally:
         service.queue.give_back(1)
     prediction = await service.run(create("zero_shot", task).step, features)

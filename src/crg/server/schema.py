@@ -120,7 +120,7 @@ ABOUT = {
 SCORE = {"score": 0.93, "label": "red circle"}
 _PROBLEM = {
     "type": "about:blank", "title": "Unprocessable Content", "status": 422,
-    "detail": "The number of classes is 1: give at least two.", "image": 0,
+    "detail": "The number of classes is 1: give at least two.", "image": 1,
 }  # fmt: skip
 _MAPS = ("options", "decisions", "per_class", "limits")  # fields whose keys vary
 _NULLABLE = ("name", "next", "examples")

@@ -141,7 +141,7 @@ class Session:
 
     def __init__(self, service: Service, row: StoredSession, learner: Learner, saved: int) -> None:
         self.row, self.learner, self._saved, self._service = row, learner, saved, service
-        self.broken, self.used = False, 0.0
+        self.broken = False
         self._turn = asyncio.Lock()  # first come, first served
         self._requests: set[asyncio.Task[list[Event]]] = set()
         self._unwritten: set[asyncio.Future[Any]] = set()
