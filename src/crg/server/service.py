@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import logging
 import math
 import re
@@ -27,6 +26,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from crg.atomic import locked, make_folder
 from crg.encoders.base import Encoder, Vectors
 from crg.prompts import encode_classes
+from crg.server import event_log
 from crg.server.batching import Batcher, Encode, Gatherer
 from crg.server.event_log import Change, Event, Log, StoredSession, classes_of, deleted, ran
 from crg.server.limits import ServerConfig
@@ -72,9 +72,8 @@ class Counters:
         counter = partial(Counter, registry=own)
         labels = ["method", "route", "status"]
         self.requests = counter("crg_requests", "Requests by route and status.", labels)
-        self.seconds = Histogram(
-            "crg_request_seconds", "Time to the end of an answer.", ["route"], registry=own
-        )
+        time_taken = "crg_request_seconds", "Time to the end of an answer.", ["route"]
+        self.seconds = Histogram(*time_taken, registry=own)
         self.images = counter("crg_images", "Images answered.")
         self.changed = counter("crg_changed", "Answers that adaptation changed.")
         self.corrections = counter("crg_corrections", "Corrections learnt.")
@@ -243,7 +242,7 @@ class Service:
         turn = self._turns.setdefault((session_id, key), asyncio.Lock()) if key else None
         async with turn or contextlib.nullcontext():
             if key is not None:
-                keyed = key, await self.run(_digest, contents)
+                keyed = key, await self.run(event_log.checksum, *contents)
                 known = await self.run(self.log.known, row.number, *keyed)
                 if known == []:
                     raise ProblemError(409, "This Idempotency-Key was used for another request: "
@@ -346,8 +345,3 @@ class Service:
 def size_of(row: StoredSession, n_classes: int) -> int:
     """About how many bytes a session takes in memory."""
     return int(row.start["size"] * max(1, n_classes / len(row.start["classes"])))
-
-
-def _digest(contents: Sequence[bytes]) -> bytes:
-    parts = [hashlib.blake2b(content).digest() for content in contents]
-    return hashlib.blake2b(b"".join(parts), digest_size=16).digest()
