@@ -41,12 +41,6 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     thumbnails: Natural = 200  # kept per session
     snapshot_every: Positive = 256  # events
 
-    @property
-    def limits(self) -> dict[str, int]:
-        """Every limit by its name."""
-        settings = msgspec.structs.asdict(self)
-        return {name: value for name, value in settings.items() if type(value) is int}
-
     def check_room(self, n_classes: int, views: int, size: int = 0) -> None:
         """Refuse a session with too many classes, views, or bytes in memory."""
         if n_classes > (most := self.max_classes):

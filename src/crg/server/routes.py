@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
-from msgspec import json
+from msgspec import json, structs
 from PIL import Image
 from sse_starlette.event import ServerSentEvent
 from sse_starlette.sse import EventSourceResponse, SendTimeoutError
@@ -50,7 +50,7 @@ Frames: TypeAlias = AsyncGenerator[ServerSentEvent, None]
 async def about(request: Request) -> Response:
     """The server's version, model, methods and limits."""
     service = service_of(request)
-    examples = _examples(service)
+    examples, settings = _examples(service), structs.asdict(service.config)
     classes = sorted({image.thing.name for image in examples})
     return as_json(
         {
@@ -62,7 +62,7 @@ async def about(request: Request) -> Response:
             "default_method": DEFAULT,
             "methods": service.states.methods(),
             "templates": service.config.templates,
-            "limits": service.config.limits,
+            "limits": {name: n for name, n in settings.items() if type(n) is int},
             "keep_images": service.config.keep_images,
         }
     )
@@ -172,9 +172,7 @@ class EventStream(EventSourceResponse):
     "/sessions/{id}/answers", **files(404, 422, **{"application/jsonl": TEXT, "text/csv": TEXT})
 )
 async def download_answers(
-    request: Request,
-    id: str,
-    format: Annotated[Literal["jsonl", "csv"], Query()] = "jsonl",
+    request: Request, id: str, format: Annotated[Literal["jsonl", "csv"], Query()] = "jsonl"
 ) -> Response:
     """Every answer so far, with its last correction, as JSON Lines or CSV."""
     service = service_of(request)

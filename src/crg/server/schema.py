@@ -123,11 +123,7 @@ _MAPS = ("options", "decisions", "per_class", "limits")  # fields whose keys var
 _NULLABLE = ("name", "next", "examples")
 _OPTIONAL = ("image", "none_of_these", "class_set", "missing_labels")
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
-_ADDED = {
-    401: {"WWW-Authenticate": "Bearer"},
-    429: {"Retry-After": "1"},
-    503: {"Retry-After": "5"},
-}
+_ADDED = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}, 503: {"Retry-After": "5"}}
 _PLAIN = {
     404: "There is nothing at this address: /openapi.json lists what there is.",
     405: "This address does not take this method: the header Allow says which it takes.",
