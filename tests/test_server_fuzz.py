@@ -14,6 +14,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from sentences import check_sentence
 from served import Process, png, send
 
 CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance,
@@ -46,6 +47,8 @@ def _fuzz(operation: Any, session: str) -> None:
     def check(case: Any) -> None:
         if "id" in case.path_parameters and case.method != "DELETE":
             case.path_parameters["id"] = session
-        case.call_and_validate(checks=CHECKS)
+        answer = case.call_and_validate(checks=CHECKS)
+        if answer.headers.get("content-type") == ["application/problem+json"]:
+            check_sentence(answer.json()["detail"])
 
     check()
