@@ -1,4 +1,4 @@
-"""The service over a real socket: starting, stopping, watching, and clients that misbehave."""
+"""The service over a real socket: starting, watching, requests of all kinds, bad clients."""
 
 from __future__ import annotations
 
@@ -15,12 +15,20 @@ from typing import Any
 
 import httpx
 import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
 
 from colour_encoder import ColourEncoder
 from crg.server.app import serve
 from crg.server.limits import ServerConfig
 from made_images import encoded, noise
-from sentences import refused_in_one_sentence
+from sentences import check_sentence, refused_in_one_sentence
 from served import Process, send
 
 
@@ -30,14 +38,19 @@ def some_png(seed: int) -> bytes:
 
 
 CLASSES = {"classes": ["red circle", "blue square", "green triangle"]}
+CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance,
+          status_code_conformance]  # fmt: skip
+STREAMS = "/v1/sessions/{id}/events"  # it has no end to wait for
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """One server for the tests that do not stop it."""
+    """One server for all tests; it stops as it should, and nothing in it failed."""
     folder = tmp_path_factory.mktemp("served")
     with Process(folder, body_timeout=1, max_watchers=8) as process:
         yield process
+        code, said = process.stop()
+        assert code == 0 and "Traceback" not in said
 
 
 def start(client: httpx.Client) -> str:
@@ -172,6 +185,35 @@ def test_no_request_keeps_others_waiting(server: Process) -> None:
         idle = max(worst(lambda: time.sleep(0.3)) for _ in range(3))
         assert worst(send_all) < max(1.0, 20 * idle)
         assert send(client, session, some_png(1))["step"] == 1
+
+
+def test_nothing_fails_whatever_is_sent(server: Process) -> None:
+    """Generated requests, valid or not, get the answers that OpenAPI documents, never a 500."""
+    with server.client() as client:
+        session = start(client)
+        send(client, session, some_png(1))
+        schema = schemathesis.openapi.from_url(f"{server.address}/openapi.json")
+        operations: list[Any] = [each.ok() for each in schema.get_all_operations()]  # type: ignore[union-attr]
+        assert len(operations) > 12
+        for operation in operations:
+            if operation.path != STREAMS:
+                _fuzz(operation, session.rpartition("/")[2])
+        assert client.get("/readyz").status_code == 200
+
+
+def _fuzz(operation: Any, session: str) -> None:
+    @seed(16)
+    @settings(max_examples=8, deadline=None, database=None, phases=[Phase.explicit, Phase.generate],
+              suppress_health_check=list(HealthCheck))  # fmt: skip
+    @given(case=operation.as_strategy())
+    def check(case: Any) -> None:
+        if "id" in case.path_parameters and case.method != "DELETE":
+            case.path_parameters["id"] = session
+        answer = case.call_and_validate(checks=CHECKS)
+        if answer.headers.get("content-type") == ["application/problem+json"]:
+            check_sentence(answer.json()["detail"])
+
+    check()
 
 
 REFUSED: list[tuple[str, str, dict[str, Any]]] = [  # sentence, token, options
