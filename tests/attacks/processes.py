@@ -182,8 +182,8 @@ def two_predicts(dice: random.Random, place: Path) -> Outcome:
 def _compare(folder: Path, out: str) -> None:
     """Anew, because its workers are spawned and would load whatever was started here."""
     os.chdir(folder)
-    words = ("compare", str(_stream()), "--methods", "tda", "--orders", "3", "--workers", "1")
-    words += ("--results", out)
+    words = ["compare", str(_stream()), "--methods", "tda", "--orders", "3", "--workers", "1"]
+    words += ["--results", out]
     os.execv(sys.executable, [sys.executable, "-m", "crg", *words])
 
 
