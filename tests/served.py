@@ -45,12 +45,12 @@ def client(
         yield served
 
 
-def start(served: TestClient, **more: Any) -> str:
+def start(served: Any, **more: Any) -> str:
     """A new session of three colours; its address."""
     answer = served.post("/v1/sessions", json={"classes": NAMES, **more})
     assert answer.status_code == 201, answer.text
     assert answer.headers["location"] == f"/v1/sessions/{answer.json()['id']}"
-    return answer.headers["location"]
+    return str(answer.headers["location"])
 
 
 def headers_of(key: str | None = None) -> dict[str, str]:
@@ -129,7 +129,11 @@ class Process:
     def request(self, line: str, headers: str = "", body: bytes = b"") -> socket.socket:
         """A connection on which a request was sent, or its head and a part of its body."""
         made = socket.create_connection(("127.0.0.1", self.port), timeout=30)
-        made.sendall(f"{line}\r\nHost: localhost\r\n{headers}\r\n".encode() + body)
+        try:
+            made.sendall(f"{line}\r\nHost: localhost\r\n{headers}\r\n".encode() + body)
+        except OSError:  # the server may close it before all was sent
+            made.close()
+            raise
         return made
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:

@@ -19,7 +19,7 @@ from crg.answer import COLUMNS
 from crg.encoders import load_encoder
 from served import NAMES, client, png, refused, send, start
 
-OCTETS = {"Content-Type": "application/octet-stream"}
+OCTETS, JSON = {"Content-Type": "application/octet-stream"}, "application/json"
 
 
 @pytest.fixture
@@ -215,10 +215,12 @@ def test_bad_input_is_refused_in_a_sentence(served: TestClient, session: str) ->
     for features in ([1.0], [0.0] * 4, [[1.0] * 4] * 65, [[1.0, 2.0], [1.0]]):
         refused(served.post(images, json={"features": features}), 422)
     for content in (b"", b"no image", png()[:50]):
-        assert refused(served.post(images, content=content, headers=OCTETS), 422)["image"] == 0
+        assert refused(served.post(images, content=content, headers=OCTETS), 422)["image"] == 1
     parts = [("image", ("a.png", png())), ("image", ("b.png", b"no image"))]
-    assert refused(served.post(images, files=parts), 422, "not an image")["image"] == 1
-    refused(served.post(images, content=b"{", headers={"Content-Type": "application/json"}), 400)
+    assert refused(served.post(images, files=parts), 422, "not an image")["image"] == 2
+    for text in (b"", b"{", b'{"options": {', b"\xff", b'{"options": ' + b'{"a":' * 100_000):
+        sent = served.post("/v1/sessions", content=text, headers={"Content-Type": JSON})
+        refused(sent, 400, "not JSON")
     refused(served.post(images, content=b"x", headers={"Content-Type": "text/plain"}), 415)
     form = {"Content-Type": "multipart/form-data; boundary=x"}
     cut = b"--x\r\ncontent-disposition: form-data\r\n\r\n1\r\n"

@@ -83,17 +83,6 @@ def test_an_unused_session_leaves_the_memory(
         assert "crg_loaded_sessions 2.0" in served.get("/metrics").text
 
 
-def test_idle_sessions_are_put_away_and_expired_ones_deleted(tmp_path: Path) -> None:
-    """An unused session leaves memory, then the disk."""
-    with client(tmp_path, idle=1, expire=3) as served:
-        session = start(served)
-        send(served, session, png())
-        wait_until(lambda: "crg_loaded_sessions 0.0" in served.get("/metrics").text)
-        assert send(served, session, png())["step"] == 2
-        wait_until(lambda: served.get(session).status_code == 404)
-        assert served.get("/v1/sessions").json()["sessions"] == []
-
-
 def test_what_cannot_be_kept_is_not_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -323,7 +312,7 @@ def test_a_full_disk_is_survived(tmp_path: Path) -> None:
     ):
         pytest.skip("needs a disk of its own")
     with Process(tmp_path / "data", disk=40, keep_images=True) as server, server.client() as served:
-        sessions = [start_shapes(served) for _ in range(2)]
+        sessions = [start(served) for _ in range(2)]
         content, answered = os.urandom(400_000), 0
         image = png("red", (50, 50)) + content  # bytes after the end of a PNG are kept, too
         while (answer := served.post(f"{sessions[0]}/images", content=image,
@@ -339,9 +328,3 @@ def test_a_full_disk_is_survived(tmp_path: Path) -> None:
         assert served.delete(sessions[0]).status_code == 204
         assert served.post(f"{sessions[1]}/images", content=image, headers=headers_of()).is_success
         assert server.stop()[0] == 0
-
-
-def start_shapes(served: Any) -> str:
-    """The address of a new session of the bundled model."""
-    made = served.post("/v1/sessions", json={"classes": ["red circle", "blue square"]})
-    return str(made.headers["location"])

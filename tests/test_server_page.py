@@ -362,7 +362,10 @@ def test_a_token_is_asked_for(page: Page, tmp_path: Path) -> None:
 
 
 def test_the_page_fits_and_is_readable(page: Page) -> None:
-    """Nothing scrolls sideways on a desk or a telephone; texts have contrast, fields have names."""
+    """Nothing scrolls sideways on a desk or a telephone; texts have contrast, fields have names.
+
+    A phone shows images on its first screen: curves and classes are folded, and open with a touch.
+    """
     page.send(*page.images)
     page.correct(0, CLASSES[0])
     page.run("document.querySelector('#refused').hidden = false")
@@ -376,11 +379,7 @@ def test_the_page_fits_and_is_readable(page: Page) -> None:
     box = page.run("return document.getElementById('picker').getBoundingClientRect()")
     assert 0 <= box["left"] < box["right"] <= 390 and 0 <= box["top"] < box["bottom"] <= 844
     page.press(Keys.ESCAPE)
-
-
-def test_a_phone_shows_images_on_its_first_screen(page: Page) -> None:
-    """Curves and classes are folded there, and open with a touch; on a desk they are open."""
-    page.send(*page.images)
+    emulate(page.browser, SIZES["wide"])
     parts = ("#curves figure", "#class-list li")
     until(lambda: all(page.texts(part) for part in parts))
     emulate(page.browser, SIZES["narrow"])

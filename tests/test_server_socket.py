@@ -1,4 +1,4 @@
-"""The service over a real socket: starting, stopping, watching, and clients that misbehave."""
+"""The service over a real socket: starting, watching, requests of all kinds, bad clients."""
 
 from __future__ import annotations
 
@@ -13,36 +13,35 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
 
 from colour_encoder import ColourEncoder
 from crg.server.app import serve
 from crg.server.limits import ServerConfig
-from made_images import encoded, noise
-from sentences import refused_in_one_sentence
-from served import Process, send
+from sentences import check_sentence, refused_in_one_sentence
+from served import Process, png, send, start
 
-
-def some_png(seed: int) -> bytes:
-    """An image, another one for each seed."""
-    return encoded(noise(40, 30, seed), "PNG")
-
-
-CLASSES = {"classes": ["red circle", "blue square", "green triangle"]}
+CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance,
+          status_code_conformance]  # fmt: skip
+STREAMS = "/v1/sessions/{id}/events"  # it has no end to wait for
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """One server for the tests that do not stop it."""
+    """One server for all tests; it stops as it should, and nothing in it failed."""
     folder = tmp_path_factory.mktemp("served")
     with Process(folder, body_timeout=1, max_watchers=8) as process:
         yield process
-
-
-def start(client: httpx.Client) -> str:
-    """A new session; its address."""
-    return client.post("/v1/sessions", json=CLASSES).headers["location"]
+        code, said = process.stop()
+        assert code == 0 and "Traceback" not in said
 
 
 def events(lines: Iterator[str], count: int) -> list[tuple[int, str, Any]]:
@@ -63,8 +62,8 @@ def test_events_reach_every_watcher_and_resume(server: Process) -> None:
         with watching.stream("GET", f"{session}/events") as stream:
             lines = stream.iter_lines()
             next(lines)  # it is open
-            sent = [send(client, session, some_png(seed)) for seed in range(3)]
-            body = {"image": 1, "label": "blue square"}
+            sent = [send(client, session, png(noise=seed)) for seed in range(3)]
+            body = {"image": 1, "label": "blue"}
             correction = client.post(f"{session}/corrections", json=body).json()
             seen = events(lines, 4)
         answers = [(number, "answer", each) for number, each in enumerate(sent, 1)]
@@ -73,7 +72,7 @@ def test_events_reach_every_watcher_and_resume(server: Process) -> None:
         with watching.stream("GET", f"{session}/events?after=0", headers=headers) as stream:
             lines = stream.iter_lines()
             assert events(lines, 2) == seen[2:]
-            later = send(client, session, some_png(9))
+            later = send(client, session, png(noise=9))
             assert events(lines, 1) == [(5, "answer", later)]
             client.delete(session)
             assert events(lines, 1) == [(0, "deleted", {})]
@@ -106,7 +105,7 @@ def test_slow_and_broken_clients_harm_nobody(server: Process) -> None:
         for each in slow[:2]:
             each.sendall(b"x" * 500)
             each.close()
-        answer = send(client, session, some_png(1))
+        answer = send(client, session, png())
         assert answer["step"] == 1
         assert b" 408 " in slow[2].recv(4096)
         large = "Content-Type: image/png\r\nContent-Length: 99999999999\r\n"
@@ -117,7 +116,7 @@ def test_slow_and_broken_clients_harm_nobody(server: Process) -> None:
             assert b" 400 " in garbage.recv(4096)
         for each in slow:
             each.close()
-        content, headers = some_png(2), {"Content-Type": "image/png"}
+        content, headers = png("red", (400, 300)), {"Content-Type": "image/png"}
         chunks = (content[place : place + 100] for place in range(0, len(content), 100))
         chunked = client.post(f"{session}/images", content=chunks, headers=headers)
         assert chunked.json()["answers"][0]["step"] == 2 == client.get(session).json()["images"]
@@ -171,7 +170,36 @@ def test_no_request_keeps_others_waiting(server: Process) -> None:
         session = start(client)
         idle = max(worst(lambda: time.sleep(0.3)) for _ in range(3))
         assert worst(send_all) < max(1.0, 20 * idle)
-        assert send(client, session, some_png(1))["step"] == 1
+        assert send(client, session, png())["step"] == 1
+
+
+def test_nothing_fails_whatever_is_sent(server: Process) -> None:
+    """Generated requests, valid or not, get the answers that OpenAPI documents, never a 500."""
+    with server.client() as client:
+        session = start(client)
+        send(client, session, png())
+        schema = schemathesis.openapi.from_url(f"{server.address}/openapi.json")
+        operations: list[Any] = [each.ok() for each in schema.get_all_operations()]  # type: ignore[union-attr]
+        assert len(operations) > 12
+        for operation in operations:
+            if operation.path != STREAMS:
+                _fuzz(operation, session.rpartition("/")[2])
+        assert client.get("/readyz").status_code == 200
+
+
+def _fuzz(operation: Any, session: str) -> None:
+    @seed(16)
+    @settings(max_examples=8, deadline=None, database=None, phases=[Phase.explicit, Phase.generate],
+              suppress_health_check=list(HealthCheck))  # fmt: skip
+    @given(case=operation.as_strategy())
+    def check(case: Any) -> None:
+        if "id" in case.path_parameters and case.method != "DELETE":
+            case.path_parameters["id"] = session
+        answer = case.call_and_validate(checks=CHECKS)
+        if answer.headers.get("content-type") == ["application/problem+json"]:
+            check_sentence(answer.json()["detail"])
+
+    check()
 
 
 REFUSED: list[tuple[str, str, dict[str, Any]]] = [  # sentence, token, options

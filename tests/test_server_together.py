@@ -20,9 +20,9 @@ from crg.images.preprocessing import Pixels
 from crg.server.app import create_app
 from crg.server.batching import Gatherer
 from crg.server.limits import ServerConfig
+from crg.server.routes import EventStream, Message, watch
 from crg.server.service import Service
 from crg.server.session import Learner
-from crg.server.sse import EventStream, Message, watch
 from served import HERE, NAMES, headers_of, png, refused
 
 pytestmark = pytest.mark.anyio
@@ -181,7 +181,7 @@ async def test_healthz_fails_while_a_step_does_not_end(tmp_path: Path, monkeypat
 
 async def test_a_watcher_whose_line_is_stuck_gives_its_place_back(monkeypatch: Any) -> None:
     """A watcher that reads nothing for too long is disconnected, and no longer counts."""
-    monkeypatch.setattr("crg.server.sse._STUCK", 0.01)
+    monkeypatch.setattr("crg.server.routes._STUCK", 0.01)
     stuck, ended = asyncio.Event(), []
 
     async def read(_: int) -> list[Message]:

@@ -173,12 +173,10 @@ class Adapter:
             pairs = zip(samples, judged, strict=True)
             for foreign, some in itertools.groupby(pairs, lambda pair: pair[1].none_of_these):
                 together = [sample for sample, _ in some]
-                for batch in [together] if foreign else self._method.batches(together):
-                    found += (
-                        map(self._method.answer, batch)
-                        if foreign
-                        else self._method.step_many(batch)
-                    )
+                if foreign:
+                    found += map(self._method.answer, together)
+                for batch in () if foreign else self._method.batches(together):
+                    found += self._method.step_many(batch)
             decided, names = decisions.decided, self.task.class_names
             predictions = [decided(*both, names) for both in zip(found, judged, strict=True)]
             self.n_steps, self.decisions = self.n_steps + len(samples), decisions

@@ -3,9 +3,9 @@
 from attacks.base import Family as Family
 from attacks.files import corrections, descriptions, designs, features, results, stores
 from attacks.images import hostile_images
-from attacks.processes import killed_bench, killed_predict, two_compares, two_predicts
+from attacks.processes import killed_compare, killed_predict, two_compares, two_predicts
 from attacks.resumes import full_disk, odd_names, resumed
-from attacks.service import damaged_log, odd_requests
+from attacks.service import damaged_log
 from attacks.states import damaged, edited_state, odd_arrays, odd_options
 
 FAMILIES = (
@@ -25,8 +25,7 @@ FAMILIES = (
     Family("full-disk", full_disk, 8),
     Family("killed-predict", killed_predict, 4),
     Family("two-predicts", two_predicts, 2),
-    Family("killed-bench", killed_bench, 1),
+    Family("killed-compare", killed_compare, 1),
     Family("two-compares", two_compares, 1),
     Family("damaged-logs", damaged_log, 15),
-    Family("requests", odd_requests, 15),
 )

@@ -176,26 +176,14 @@ def two_predicts(dice: random.Random, place: Path) -> Outcome:
     return "refused"
 
 
-# Compare and bench
-
-_DESIGN = """
-orders = 3
-[[row]]
-method = "tda"
-[[data]]
-files = true
-"""
+# Compare
 
 
-def _compare(folder: Path, out: str, design: bool = False) -> None:
+def _compare(folder: Path, out: str) -> None:
     """Anew, because its workers are spawned and would load whatever was started here."""
     os.chdir(folder)
-    words = ["compare", str(_stream()), "--methods", "tda", "--orders", "3"]
-    if design:
-        file = folder / "design.toml"
-        file.write_text(_DESIGN, "utf-8")
-        words = ["bench", str(file), "--data", str(_stream())]
-    words += ["--workers", "1", "--results", out]
+    words = ["compare", str(_stream()), "--methods", "tda", "--orders", "3", "--workers", "1"]
+    words += ["--results", out]
     os.execv(sys.executable, [sys.executable, "-m", "crg", *words])
 
 
@@ -218,15 +206,14 @@ def _measured(path: Path) -> dict[str, Any]:
     return {each.key: measured_values(each) for each in runs}
 
 
-def killed_bench(dice: random.Random, place: Path) -> Outcome:
+def killed_compare(dice: random.Random, place: Path) -> Outcome:
     """Stopped once, then continued: all runs, each once, equal but for times and memory."""
     expected, out = _compared(), place / "results.jsonl"
-    design = dice.random() < 0.7
     out.unlink(missing_ok=True)
-    child = Child(lambda: _compare(place, out.name, design), place / "said")
+    child = Child(lambda: _compare(place, out.name), place / "said")
     _at_a_moment(dice, child, lambda: _n_lines(out), 6, first=1)
     child.end(dice.choice(_SIGNALS))
-    last = Child(lambda: _compare(place, out.name, design), place / "said")
+    last = Child(lambda: _compare(place, out.name), place / "said")
     require(last.end() == 0, "it stays ended")
     require(_measured(out) == expected, "other results after a stop")
     return "handled"

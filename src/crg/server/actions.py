@@ -21,7 +21,6 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from crg import state_file
 from crg.classifier import Classifier
 from crg.encoders.base import Vectors
-from crg.images.views import Recipe
 from crg.methods.registry import get_method
 from crg.parts.decisions import Decisions
 from crg.server import schema
@@ -114,10 +113,8 @@ async def learn_images(
     """Learn images; the classes of ``task``, if it is given, become those of the session first."""
 
     def encode() -> Awaitable[list[Encoded]]:
-        encode, recipe = service.batcher.encode, Recipe(views=views)
-        return asyncio.gather(
-            *[encode(content, recipe, place) for place, (_, content) in enumerate(uploads)]
-        )
+        encode, numbered = service.batcher.encode, enumerate(uploads, 1)
+        return asyncio.gather(*[encode(each[1], views, place) for place, each in numbered])
 
     def apply(learner: Learner, images: Sequence[Encoded]) -> list[Event]:
         if service.config.keep_images:
@@ -152,18 +149,13 @@ async def start_session(
 ) -> Response:
     """Start a session with class names, or with a state that crg saved and these parameters."""
     service, id = service_of(request), secrets.token_hex(16)
-    await _start(request, id, views, name, none_of_these, sets)
+    await _start(request, id, views, name, Decisions(none_of_these, sets))
     info = await service.run(summarise, service.log, (await service.session(id)).row)
     return as_json(info, 201, {"Location": f"/v1/sessions/{id}"})
 
 
 async def _start(
-    request: Request,
-    session_id: str,
-    views: int,
-    name: str | None,
-    none_of_these: Any,
-    sets: float | None,
+    request: Request, session_id: str, views: int, name: str | None, asked: Decisions
 ) -> None:
     """Log a new session; one from a state has its first snapshot before that."""
     service, most = service_of(request), service_of(request).config.max_sessions
@@ -173,10 +165,9 @@ async def _start(
             name, asked = new.name, Decisions(new.none_of_these, new.sets)
             start, text = await _planned(service, new)
     else:
-        large, asked = service.config.max_request_bytes, Decisions(none_of_these, sets)
-        async with content_of(request, large) as content, service.texts:
+        text, most_bytes = None, service.config.max_request_bytes
+        async with content_of(request, most_bytes) as content, service.texts:
             start = await service.run(_read_state, service, content, session_id, views)
-            text = None
     start |= {"name": _kept(name), "none_of_these": asked.none_of_these, "sets": asked.sets}
     if not await service.write(started(session_id, start, text, service.now, most)):
         await service.run(service.states.delete, session_id)
@@ -385,7 +376,7 @@ def _form(headers: Headers, content: bytes, config: ServerConfig) -> list[Upload
         file.file.close()
     if not uploads:
         raise ProblemError(422, "The request holds no image: send a part with a file name.")
-    for place, (_, image) in enumerate(uploads):
+    for place, (_, image) in enumerate(uploads, 1):
         if len(image) > config.max_bytes:
             raise ProblemError(413, f"The image has more than {config.max_bytes:,} bytes: "
                                     "scale it down.", image=place)  # fmt: skip

@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 Encode: TypeAlias = Callable[[Pixels], Vectors]  # views (n, H, W, 3) -> features (n, D)
 Encoded: TypeAlias = tuple[Vectors, bytes | None]  # features (V, D) of an image, its thumbnail
 ROWS = 32  # views per call of the encoder; more do not make it faster
-THUMBNAIL = 128  # pixels a side
+_THUMBNAIL = (128, 128)  # pixels, at the most
 
 
 class Gatherer(Generic[Item, Result]):
@@ -96,14 +96,11 @@ class Batcher:
         self._gatherer: Gatherer[Pixels, Vectors]
         self._gatherer = Gatherer("crg-encode", *works, weigh=len, most=ROWS)
 
-    async def encode(self, content: bytes, recipe: Recipe, place: int = 0) -> Encoded:
-        """Read one image and encode its views together with those of others.
-
-        ``place`` is the image's place in its request, which the problem names if it is refused.
-        """
+    async def encode(self, content: bytes, n_views: int, place: int = 1) -> Encoded:
+        """Read an image and encode its views with those of others; a problem has its ``place``."""
         loop = asyncio.get_running_loop()
         try:
-            views, small = await loop.run_in_executor(self._readers, self._read, content, recipe)
+            views, small = await loop.run_in_executor(self._readers, self._read, content, n_views)
         except InputError as error:
             raise ProblemError(422, str(error), image=place) from None
         return await self._gatherer.submit(views), small
@@ -113,12 +110,16 @@ class Batcher:
         self._readers.shutdown(cancel_futures=True)
         self._gatherer.close()
 
-    def _read(self, content: bytes, recipe: Recipe) -> tuple[Pixels, bytes | None]:
-        """The views of an image, and its thumbnail."""
-        name = "" if recipe.views == 1 else hashlib.sha256(content).hexdigest()
+    def _read(self, content: bytes, n_views: int) -> tuple[Pixels, bytes | None]:
+        """The views of an image, and its thumbnail: a JPEG, if thumbnails are kept."""
+        name = "" if n_views == 1 else hashlib.sha256(content).hexdigest()
         with reading(content, self._config.max_pixels) as image:
-            pixels = views_of(image, self._preprocessing, recipe, name, 1)
-            return pixels, thumbnail_of(image) if self._config.thumbnails else None
+            pixels = views_of(image, self._preprocessing, Recipe(views=n_views), name, 1)
+            if not self._config.thumbnails:
+                return pixels, None
+            image.thumbnail(_THUMBNAIL, Image.Resampling.BOX, reducing_gap=1.0)
+            image.save(written := io.BytesIO(), "JPEG", quality=75)
+            return pixels, written.getvalue()
 
 
 def _encode_batch(encode: Encode, batch: Sequence[Pixels]) -> list[Vectors]:
@@ -169,12 +170,3 @@ def _collect(ray: Any, waiting: Any) -> Any:
         raise ProblemError(503, "No encoder answers: wait until there is one again.") from None
     except ray.exceptions.RayTaskError as error:
         raise error.cause from None
-
-
-def thumbnail_of(image: Image.Image) -> bytes:
-    """A JPEG of an RGB image, at most ``THUMBNAIL`` pixels a side."""
-    scale, written = min(1.0, THUMBNAIL / max(image.size)), io.BytesIO()
-    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
-    small = image.resize(size, Image.Resampling.BOX, reducing_gap=1.0)  # mostly whole blocks
-    small.save(written, "JPEG", quality=75)
-    return written.getvalue()

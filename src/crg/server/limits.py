@@ -37,16 +37,9 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     max_connections: Positive = 1_024
     body_timeout: Positive = 30  # seconds that the body of a request may take
     stall: Positive = 120  # seconds without progress after which /healthz fails
-    idle: Positive = 300  # seconds until an unused session leaves memory
     expire: Natural = 0  # seconds until an unused session is deleted; 0: never
     thumbnails: Natural = 200  # kept per session
     snapshot_every: Positive = 256  # events
-
-    @property
-    def limits(self) -> dict[str, int]:
-        """Every limit by its name."""
-        settings = msgspec.structs.asdict(self)
-        return {name: value for name, value in settings.items() if type(value) is int}
 
     def check_room(self, n_classes: int, views: int, size: int = 0) -> None:
         """Refuse a session with too many classes, views, or bytes in memory."""

@@ -1,22 +1,26 @@
-"""The addresses that only read, and the one that answers as Hugging Face's inference API."""
+"""The addresses that only read or watch, and the one that answers as Hugging Face's does."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 import io
 import pathlib
-from collections.abc import AsyncIterator
-from typing import Annotated, Any, Literal
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
-from msgspec import json
+from msgspec import json, structs
 from PIL import Image
+from sse_starlette.event import ServerSentEvent
+from sse_starlette.sse import EventSourceResponse, SendTimeoutError
+from starlette.types import Receive, Scope, Send
 
 import crg
 from crg.adapter import create
 from crg.answer import COLUMNS
-from crg.images.views import Recipe
 from crg.methods.registry import DEFAULT
 from crg.predict.lines import csv_line, csv_row, json_line
 from crg.predict.pipeline import Scores, scores_of
@@ -27,7 +31,6 @@ from crg.server.event_log import Event, StoredSession, listed, summarise
 from crg.server.schema import BINARY, TEXT, ProblemError, answers, body, files
 from crg.server.service import Service, size_of
 from crg.server.session import Learner
-from crg.server.sse import EventStream, Message, watch
 from crg.shapes import ShapeImage, class_things
 from crg.types import InputError, Task
 
@@ -38,13 +41,16 @@ _FIELDS = ("step", "event", "at", "name", "label", "probability", "zero_shot_lab
            "zero_shot_probability", "changed", "outside", "corrected")  # fmt: skip
 _LABEL_BYTES = 4_000_000  # of a request besides its image
 _FOR_EVER = "private, max-age=31536000, immutable"
+_STUCK = 20.0  # seconds that a watcher may take to read what it is sent
+Message: TypeAlias = tuple[int, str, str]  # number, kind and detail as JSON of an event
+Frames: TypeAlias = AsyncGenerator[ServerSentEvent, None]
 
 
 @router.get("", responses=answers(schema.ABOUT))
 async def about(request: Request) -> Response:
     """The server's version, model, methods and limits."""
     service = service_of(request)
-    examples = _examples(service)
+    examples, settings = _examples(service), structs.asdict(service.config)
     classes = sorted({image.thing.name for image in examples})
     return as_json(
         {
@@ -56,7 +62,7 @@ async def about(request: Request) -> Response:
             "default_method": DEFAULT,
             "methods": service.states.methods(),
             "templates": service.config.templates,
-            "limits": service.config.limits,
+            "limits": {name: n for name, n in settings.items() if type(n) is int},
             "keep_images": service.config.keep_images,
         }
     )
@@ -122,13 +128,51 @@ async def events(
     return EventStream(frames, lambda: service.watchers.give_back(1))
 
 
+async def watch(
+    flags: set[asyncio.Event], after: int, read: Callable[[int], Awaitable[Sequence[Message]]]
+) -> Frames:
+    """Frames for one watcher: whatever ``read`` has after an event, now and at news.
+
+    While it runs, ``flags`` holds the watcher's flag: set it to report news. The stream ends with
+    an event ``deleted`` when ``read`` finds no session.
+    """
+    news = asyncio.Event()
+    flags.add(news)
+    try:
+        yield ServerSentEvent(comment="welcome")
+        while True:
+            news.clear()
+            while messages := await read(after):
+                for after, kind, detail in messages:
+                    yield ServerSentEvent(detail, event=kind, id=str(after))
+            await news.wait()
+    except ProblemError:
+        yield ServerSentEvent("{}", event="deleted", id="0")
+    finally:
+        flags.discard(news)
+
+
+class EventStream(EventSourceResponse):
+    """A stream of events; ``on_end`` is called when the watcher leaves or stops reading."""
+
+    def __init__(self, frames: Frames, on_end: Callable[[], None]) -> None:
+        super().__init__(frames, send_timeout=_STUCK)
+        self._on_end = on_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until the watcher leaves, is stuck, or the session is deleted."""
+        try:
+            with contextlib.suppress(SendTimeoutError):
+                await super().__call__(scope, receive, send)
+        finally:
+            self._on_end()
+
+
 @router.get(
     "/sessions/{id}/answers", **files(404, 422, **{"application/jsonl": TEXT, "text/csv": TEXT})
 )
 async def download_answers(
-    request: Request,
-    id: str,
-    format: Annotated[Literal["jsonl", "csv"], Query()] = "jsonl",
+    request: Request, id: str, format: Annotated[Literal["jsonl", "csv"], Query()] = "jsonl"
 ) -> Response:
     """Every answer so far, with its last correction, as JSON Lines or CSV."""
     service = service_of(request)
@@ -259,7 +303,7 @@ def _scores_asked(request: Request, content: bytes) -> tuple[schema.Candidates, 
 async def _scores(service: Service, task: Task, image: bytes) -> Scores:
     service.queue.take(1)
     try:
-        features, _ = await service.batcher.encode(image, Recipe(views=1))
+        features, _ = await service.batcher.encode(image, 1)
     finally:
         service.queue.give_back(1)
     prediction = await service.run(create("zero_shot", task).step, features)

@@ -92,13 +92,10 @@ ANSWER = {
     "changed": True, "outside": 0.41, "none_of_these": False,
     "class_set": ["red circle"], "missing_labels": 3, "thumbnail": True,
 }  # fmt: skip
-CORRECTION = {
-    "event": 10, "at": 1763316004.5, "step": 7, "label": "blue square", "was": "red circle",
-}  # fmt: skip
-CLASSES = {
-    "event": 11, "at": 1763316009.5, "name": "green triangle",
-}  # fmt: skip
-RENAMED = {"event": 12, "at": 1763316012.0, "name": "kitchen camera"}
+_EVENT = {"event": 10, "at": 1763316004.5}
+CORRECTION = {**_EVENT, "step": 7, "label": "blue square", "was": "red circle"}
+CLASSES = {**_EVENT, "name": "green triangle"}
+RENAMED = {**_EVENT, "name": "kitchen camera"}
 SESSION_LINE = {
     "id": "4f09c2d1a6b84e3fb0c7d5e6f7a8b9c0", "name": "kitchen camera", "created": 1763316000.0,
     "last_used": 1763316009.5, "method": DEFAULT, "views": 1, "n_classes": 2, "images": 7,
@@ -120,17 +117,13 @@ ABOUT = {
 SCORE = {"score": 0.93, "label": "red circle"}
 _PROBLEM = {
     "type": "about:blank", "title": "Unprocessable Content", "status": 422,
-    "detail": "The number of classes is 1: give at least two.", "image": 0,
+    "detail": "The number of classes is 1: give at least two.", "image": 1,
 }  # fmt: skip
 _MAPS = ("options", "decisions", "per_class", "limits")  # fields whose keys vary
 _NULLABLE = ("name", "next", "examples")
 _OPTIONAL = ("image", "none_of_these", "class_set", "missing_labels")
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
-_ALWAYS = {
-    401: {"WWW-Authenticate": "Bearer"},
-    429: {"Retry-After": "1"},
-    503: {"Retry-After": "5"},
-}
+_ADDED = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}, 503: {"Retry-After": "5"}}
 _PLAIN = {
     404: "There is nothing at this address: /openapi.json lists what there is.",
     405: "This address does not take this method: the header Allow says which it takes.",
@@ -201,13 +194,10 @@ class ProblemError(Exception):
     def response(self, headers: Mapping[str, str] | None = None) -> Response:
         """The problem document."""
         document = {
-            "type": "about:blank",
-            "title": http.HTTPStatus(self.status).phrase,
-            "status": self.status,
-            "detail": printable(self.detail),
-            **self.more,
-        }
-        given = {**_ALWAYS.get(self.status, {}), **(headers or {})}
+            "type": "about:blank", "title": http.HTTPStatus(self.status).phrase,
+            "status": self.status, "detail": printable(self.detail), **self.more,
+        }  # fmt: skip
+        given = {**_ADDED.get(self.status, {}), **(headers or {})}
         return Response(json.encode(document), self.status, given, media_type=_MEDIA_TYPE)
 
 
@@ -232,11 +222,8 @@ async def _answer_to(request: Request, error: Exception) -> Response:
             detail = _PLAIN.get(error.status_code, str(error.detail))
             return ProblemError(error.status_code, detail).response(error.headers)
         case RequestValidationError():
-            return ProblemError(422, _sentence(error.errors()[0])).response()
+            first = error.errors()[0]  # about a path, query or header
+            where, what = first["loc"][-1], str(first["msg"]).rstrip(".")
+            wrong = f"{where} is not valid ({what[:1].lower()}{what[1:]}): see /openapi.json."
+            return ProblemError(422, wrong).response()
     return ProblemError(400, "The request broke off: send it again.").response()
-
-
-def _sentence(first: Mapping[str, Any]) -> str:
-    """FastAPI's first complaint about a path, query or header as a sentence."""
-    what = str(first["msg"]).rstrip(".")
-    return f"{first['loc'][-1]} is not valid ({what[:1].lower()}{what[1:]}): see /openapi.json."

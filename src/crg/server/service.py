@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
-import gc
-import hashlib
 import logging
 import math
 import re
@@ -29,16 +26,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from crg.atomic import locked, make_folder
 from crg.encoders.base import Encoder, Vectors
 from crg.prompts import encode_classes
+from crg.server import event_log
 from crg.server.batching import Batcher, Encode, Gatherer
-from crg.server.event_log import (
-    Change,
-    Event,
-    Log,
-    StoredSession,
-    classes_of,
-    deleted,
-    ran,
-)
+from crg.server.event_log import Change, Event, Log, StoredSession, classes_of, deleted, ran
 from crg.server.limits import ServerConfig
 from crg.server.schema import ProblemError
 from crg.server.session import Apply, Session, States, not_kept
@@ -50,7 +40,7 @@ _LOGGER = logging.getLogger("crg.server")
 _ID = re.compile(r"[0-9a-f]{32}")
 _WORTH_SAVING = 32  # events; fewer are replayed as fast as a snapshot is written
 _METHODS = ("GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH")
-_SWEEP = 15.0  # seconds between two looks for unused sessions
+_SWEEP = 15.0  # seconds between two looks for expired sessions
 _PATIENCE = 500  # times 10 ms that a session waits for others to leave memory
 _RESERVE = 16_000_000  # bytes kept on the disk, so that something can be deleted when it is full
 
@@ -82,9 +72,8 @@ class Counters:
         counter = partial(Counter, registry=own)
         labels = ["method", "route", "status"]
         self.requests = counter("crg_requests", "Requests by route and status.", labels)
-        self.seconds = Histogram(
-            "crg_request_seconds", "Time to the end of an answer.", ["route"], registry=own
-        )
+        time_taken = "crg_request_seconds", "Time to the end of an answer.", ["route"]
+        self.seconds = Histogram(*time_taken, registry=own)
         self.images = counter("crg_images", "Images answered.")
         self.changed = counter("crg_changed", "Answers that adaptation changed.")
         self.corrections = counter("crg_corrections", "Corrections learnt.")
@@ -253,7 +242,7 @@ class Service:
         turn = self._turns.setdefault((session_id, key), asyncio.Lock()) if key else None
         async with turn or contextlib.nullcontext():
             if key is not None:
-                keyed = key, await self.run(_digest, contents)
+                keyed = key, await self.run(event_log.checksum, *contents)
                 known = await self.run(self.log.known, row.number, *keyed)
                 if known == []:
                     raise ProblemError(409, "This Idempotency-Key was used for another request: "
@@ -289,7 +278,6 @@ class Service:
 
     def _keep(self, session: Session) -> None:
         """Note that a session was used last."""
-        session.used = time.monotonic()
         self._live[session.row.id] = session
         self._live.move_to_end(session.row.id)
 
@@ -300,8 +288,8 @@ class Service:
         for _ in range(_PATIENCE):
             if self._memory() + size <= self.config.max_memory:
                 break
-            if idle := [each for each in self._live.values() if not each.busy]:
-                self._unload(idle[0])
+            if unused := [each for each in self._live.values() if not each.busy]:
+                self._unload(unused[0])
             await asyncio.sleep(0.01)
         else:
             raise ProblemError(503, "The memory for sessions is in use: try again in a moment.")
@@ -342,40 +330,18 @@ class Service:
         task.add_done_callback(lambda _: self._moving.pop(session_id))
 
     async def _sweep(self) -> None:
-        """Unload unused sessions, and delete those that have expired."""
-        config = self.config
-        pause = min(_SWEEP, config.idle / 2, config.expire / 2 or _SWEEP)
-        while True:
-            await asyncio.sleep(pause)
+        """Delete the sessions that have expired."""
+        while expire := self.config.expire:
+            await asyncio.sleep(min(_SWEEP, expire / 2))
             try:
-                then, live = time.monotonic() - config.idle, self._live.values()
-                idle = [each for each in live if each.used < then and not each.busy]
-                for session in idle:
-                    self._unload(session)
-                if idle:
-                    await self.run(_return_memory)
-                if config.expire:
-                    await self.write(ran(self.now))
-                    then = self.now - config.expire
-                    for session_id in await self.run(self.log.unused_since, then):
-                        with contextlib.suppress(ProblemError):  # it was just deleted
-                            await self.delete(session_id)
+                await self.write(ran(self.now))
+                for session_id in await self.run(self.log.unused_since, self.now - expire):
+                    with contextlib.suppress(ProblemError):  # it was just deleted
+                        await self.delete(session_id)
             except Exception:
-                _LOGGER.exception("unused sessions could not be unloaded or deleted")
+                _LOGGER.exception("expired sessions could not be deleted")
 
 
 def size_of(row: StoredSession, n_classes: int) -> int:
     """About how many bytes a session takes in memory."""
     return int(row.start["size"] * max(1, n_classes / len(row.start["classes"])))
-
-
-def _digest(contents: Sequence[bytes]) -> bytes:
-    parts = [hashlib.blake2b(content).digest() for content in contents]
-    return hashlib.blake2b(b"".join(parts), digest_size=16).digest()
-
-
-def _return_memory() -> None:
-    """Return free memory to the system; glibc would keep several times what is in use."""
-    gc.collect()
-    with contextlib.suppress(AttributeError, OSError, TypeError):  # another C library
-        ctypes.CDLL(None).malloc_trim(0)

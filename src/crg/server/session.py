@@ -58,17 +58,12 @@ class Learner:
         unit = unit_rows(rows.reshape(-1, task.width), "features")
         answer = answer_for(task, prediction, unit, step)
         detail = {
-            "step": step,
-            "name": name,
-            "label": answer.label,
-            "probability": answer.probability,
+            "step": step, "name": name, "label": answer.label, "probability": answer.probability,
             "top": [{"label": label, "probability": p} for label, p in answer.top(top)],
             "zero_shot_label": answer.zero_shot_label,
             "zero_shot_probability": answer.zero_shot_probability,
-            "changed": answer.changed,
-            **answer.decisions,
-            "thumbnail": thumbnail is not None,
-        }
+            "changed": answer.changed, **answer.decisions, "thumbnail": thumbnail is not None,
+        }  # fmt: skip
         return self._event("answer", detail, rows, thumbnail)
 
     def correct(self, step: int, label: str) -> Event:
@@ -141,7 +136,7 @@ class Session:
 
     def __init__(self, service: Service, row: StoredSession, learner: Learner, saved: int) -> None:
         self.row, self.learner, self._saved, self._service = row, learner, saved, service
-        self.broken, self.used = False, 0.0
+        self.broken = False
         self._turn = asyncio.Lock()  # first come, first served
         self._requests: set[asyncio.Task[list[Event]]] = set()
         self._unwritten: set[asyncio.Future[Any]] = set()
@@ -257,13 +252,6 @@ class States:
         self.folder, self._encoder, self._log = folder, encoder, log
         self._resources: dict[str, Any] = {}
 
-    def start(self, start: Mapping[str, Any], text: Vectors) -> Adapter:
-        """A new adapter for the classes of a session with their text features (K, D)."""
-        method, task = start["method"], Task(start["classes"], text, start["logit_scale"])
-        adapter = create(method, task.with_resources(self.needed(method)), **start["options"])
-        adapter.decide(start.get("none_of_these"), start.get("sets"))
-        return adapter
-
     def record(
         self, limits: ServerConfig, method: str, task: Task, options: Mapping[str, Any], views: int
     ) -> dict[str, Any]:
@@ -273,24 +261,22 @@ class States:
         size = 2 * (size + task.text_features.nbytes) + samples  # with a copy, if a step fails
         limits.check_room(task.n_classes, views, size)
         return {
-            "classes": task.class_names,
-            "logit_scale": task.logit_scale,
-            "model": self._encoder.name,
-            "method": method,
-            "options": asdict(config),
-            "views": views,
-            "seen": 0,
-            "size": size,
-        }
+            "classes": task.class_names, "logit_scale": task.logit_scale,
+            "model": self._encoder.name, "method": method, "options": asdict(config),
+            "views": views, "seen": 0, "size": size,
+        }  # fmt: skip
 
     def fresh(self, row: StoredSession) -> Learner:
         """The learner of a session before its first event."""
-        text = self._log.text_features(row.number)
+        start, text = row.start, self._log.text_features(row.number)
         if text is None:
             raise RuntimeError(f"The state that session {row.id} was started from is lost.")
-        return self._learner(self.start(row.start, text), row, 0)
+        method, task = start["method"], Task(start["classes"], text, start["logit_scale"])
+        adapter = create(method, task.with_resources(self.needed(method)), **start["options"])
+        return self._learner(adapter, row, 0)
 
     def _learner(self, adapter: Adapter, row: StoredSession, seq: int) -> Learner:
+        adapter.decide(row.start.get("none_of_these"), row.start.get("sets"))
         return Learner(adapter, self._log, row.number, seq, self._log.digest(row.number, seq))
 
     def save(self, session_id: str, learner: Learner) -> None:
@@ -362,7 +348,6 @@ class States:
                                         "--data from one copy, or delete the session.")  # fmt: skip
             try:
                 adapter = load(path, self.needed(row.start["method"]))
-                adapter.decide(row.start.get("none_of_these"), row.start.get("sets"))
                 return self._learner(adapter, row, seq)
             except InputError as error:
                 _LOGGER.warning("a snapshot of session %s is unusable: %s", row.id, error)

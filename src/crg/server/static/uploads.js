@@ -67,10 +67,10 @@ export function createUploads({limits, onAnswers}) {
   }
 
   async function refuseSome(batch, problem, signal) {
-    const place = batch.length === 1 ? 0 : problem.image;
+    const place = batch.length === 1 ? 0 : problem.image - 1;  // the server counts from 1
     if (problem.status === 404) total -= waiting.splice(0).length;  // the session is gone
     if (problem.status >= 500) for (const {name} of batch) refuse(name, problem.message);  // perhaps learnt: not again
-    else if (place === undefined) for (const image of batch) await deliver([image], signal);
+    else if (Number.isNaN(place)) for (const image of batch) await deliver([image], signal);
     else {
       refuse(batch[place].name, problem.message);
       await deliver(batch.filter((_, k) => k !== place), signal);
