@@ -5,7 +5,7 @@ from attacks.files import corrections, descriptions, designs, features, results,
 from attacks.images import hostile_images
 from attacks.processes import killed_compare, killed_predict, two_compares, two_predicts
 from attacks.resumes import full_disk, odd_names, resumed
-from attacks.service import damaged_log
+from attacks.service import damaged_log, odd_requests
 from attacks.states import damaged, edited_state, odd_arrays, odd_options
 
 FAMILIES = (
@@ -28,4 +28,5 @@ FAMILIES = (
     Family("killed-compare", killed_compare, 1),
     Family("two-compares", two_compares, 1),
     Family("damaged-logs", damaged_log, 15),
+    Family("requests", odd_requests, 15),
 )

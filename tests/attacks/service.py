@@ -1,4 +1,4 @@
-"""Attacks on the folder of a service."""
+"""Attacks on the service: damaged folders, and requests with something wrong in them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,31 @@ import logging
 import random
 import sqlite3
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from attacks.base import Outcome, bent, fresh, refused, require
+from starlette.testclient import TestClient
+
+from attacks.base import Outcome, bent, bent_json, fresh, odd_value, refused, require
 from colour_encoder import COLOURS
 from sentences import check_sentence
-from served import client, png, send, start
+from served import client, headers_of, png, send, start
 
 _CONFIG: dict[str, Any] = {"keep_images": True, "snapshot_every": 5, "max_memory": 10_000_000}
 _PATHS = ("", "/answers", "/images/2", "/images/3/thumbnail", "/state")
 _REFUSED = (404, 500, 503)  # a thumbnail or an image that is lost is not kept
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what the service logs: it may fail, but has to say how."""
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 @functools.cache
@@ -49,20 +63,51 @@ def damaged_log(dice: random.Random, place: Path) -> Outcome:
     seen: set[int] = set()
 
     def read() -> None:
-        logging.disable(logging.CRITICAL)  # it may fail, but has to say how
-        with client(folder, **_CONFIG) as served:
+        with _quiet(), client(folder, **_CONFIG) as served:
             for address, content in expected.items():
                 answer = served.get(address)
                 seen.add(answer.status_code)
-                if answer.status_code == 200:
-                    require(answer.content == content, f"another answer of {address}")
+                if answer.status_code != 200:
+                    _check_refused(answer, *_REFUSED)
                 else:
-                    require(answer.status_code in _REFUSED, answer.text)
-                    check_sentence(answer.json()["detail"])
-                    require("/" + "tmp" not in answer.text, f"a path of the server: {answer.text}")
+                    require(answer.content == content, f"another answer of {address}")
 
-    try:
-        refused_at_start = refused(read)
-    finally:
-        logging.disable(logging.NOTSET)
+    refused_at_start = refused(read)
     return "handled" if seen == {200} and not refused_at_start else "refused"
+
+
+def _check_refused(answer: Any, *statuses: int) -> None:
+    require(answer.status_code in statuses, f"{answer.status_code}: {answer.text}")
+    check_sentence(answer.json()["detail"])
+    require("/" + "tmp" not in answer.text, f"a path of the server: {answer.text}")
+
+
+def odd_requests(dice: random.Random, place: Path) -> Outcome:
+    """Bodies with something wrong in value or text: answered, or refused in a sentence."""
+    with _quiet(), client(fresh(place / "data"), **_CONFIG) as served:
+        session = start(served)
+        codes = {_send_odd(dice, served, session) for _ in range(12)}
+        require(send(served, session, png())["label"] in (*COLOURS, "a b"), "another class")
+    return "handled" if codes <= {200, 201} else "refused"
+
+
+def _send_odd(dice: random.Random, served: TestClient, session: str) -> int:
+    bodies: dict[str, Any] = {
+        "/v1/sessions": {"classes": ["a", "b"], "method": "tda", "options": {}, "views": 1},
+        f"{session}/images": {"features": [dice.uniform(-1, 1) for _ in range(4)], "name": "n"},
+        f"{session}/corrections": {"image": 1, "label": "red"},
+        f"{session}/classes": {"name": "a b"},
+    }
+    address = dice.choice([*bodies, "image"])
+    if address == "image":
+        answer = served.post(f"{session}/images", content=bent(dice, png()), headers=headers_of())
+    else:
+        if "options" in (body := bodies[address]) and dice.random() < 0.5:
+            body["options"] = {dice.choice(("positive_size", "view_share")): odd_value(dice)}
+        content = bent_json(dice, body)
+        answer = served.post(address, content=content, headers={"Content-Type": "application/json"})
+    if not answer.is_success:
+        _check_refused(answer, 400, 413, 422)
+    if answer.status_code == 201:
+        require(served.delete(answer.headers["location"]).status_code == 204, "it stays")
+    return answer.status_code
