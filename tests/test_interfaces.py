@@ -17,8 +17,7 @@ import crg
 from colour_encoder import COLOURS, ColourEncoder, save_image
 from crg.cli import main
 from crg.predict.answers import AnswerFile, Line, read_answers
-from crg.predict.corrections import compared, read_corrections
-from crg.predict.exports import ExportedAnswers, label_studio_files
+from crg.predict.corrections import compared, label_studio_files, read_corrections
 from crg.predict.pipeline import TASK
 from sentences import check_refused, check_sentence
 from served import NAMES, client, png, refused, start
@@ -211,16 +210,16 @@ def test_probabilities_are_what_cleanlab_reads(
     folder: Path, passes: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A row per answer, columns as in --classes, also after a stop; cleanlab finds wrong labels."""
-    left = 20
+    left, add = 20, AnswerFile.add
 
-    def add(self: ExportedAnswers, line: Line) -> None:
+    def stopping(self: AnswerFile, line: Line) -> None:
         nonlocal left
         left -= 1
         if left == 0:  # the row is written, its line is not
             raise KeyboardInterrupt
-        AnswerFile.add(self, line)
+        add(self, line)
 
-    monkeypatch.setattr(ExportedAnswers, "add", add)
+    monkeypatch.setattr(AnswerFile, "add", stopping)
     given = ("--passes", passes, "--out", "a.jsonl", "--probabilities", "p.npy")
     stopped = CliRunner().invoke(main, ["predict", "in", "--classes", ",".join(NAMES), *given])
     assert stopped.exit_code == 130 and not Path("p.npy").exists()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,17 +22,21 @@ from typing import Any
 import numpy as np
 
 from crg.answer import answer_for
-from crg.classifier import Classifier
-from crg.encoders.base import Vectors
+from crg.classifier import Classifier, Encoded
+from crg.encoders.base import GivenText, Vectors
+from crg.encoding import EncodingProgress, encode
+from crg.features.files import read_features
+from crg.features.store import HEADER, read_header
+from crg.images.image_set import ImageSet
 from crg.images.reading import shown
 from crg.predict.answers import CORRECTED, AnswerFile, Line, no_room, place_of
 from crg.predict.corrections import learn
-from crg.predict.kept import KeptFeatures
 from crg.threads import HeldSignals, one_blas_thread
-from crg.types import InputError
+from crg.types import InputError, Task
 
 _HEAD = struct.Struct("<qIII")  # step, views, width, checksum
 _MOST = 1 << 30  # bytes in one record; a larger one is damage
+_CLASSES = ("image", "other")  # a store has classes; these take part in no answer
 
 
 class Journal:
@@ -75,6 +79,46 @@ class Journal:
                     return
                 views = np.frombuffer(content, "<f4").reshape(n_views, width)
                 yield step, views.astype(np.float32), file.tell()
+
+
+class KeptFeatures:
+    """The features of images in a store of ``crg encode``, which is filled first if need be.
+
+    The store knows the images, the model and the views, and nothing of classes: another method,
+    list of names or threshold reads the same features. They are in half precision, always.
+    """
+
+    def __init__(
+        self,
+        classifier: Classifier,
+        paths: Sequence[Path],
+        folder: Path,
+        resume: bool,
+        on_progress: Callable[[EncodingProgress], None],
+    ) -> None:
+        """Encode what is missing; with ``resume``, images may have been moved from the list."""
+        if not (resume and (folder / HEADER).exists() and read_header(folder).finished):
+            encoder = getattr(classifier.encoder, "images", classifier.encoder)
+            classes = Task(_CLASSES, np.eye(2, encoder.width, dtype=np.float32), 1.0)
+            alone = GivenText(encoder, classes, str(folder))
+            images = ImageSet("images", _CLASSES, (), tuple(map(str, paths)), tuple(paths))
+            how = {"skip_unreadable": True, "on_progress": on_progress}
+            try:
+                encode(images, alone, classifier.recipe, folder, **how)  # type: ignore[arg-type]
+            except InputError as error:
+                raise InputError(str(error).replace("--out", "--features")) from None
+        self._folder, self._features = folder, read_features(folder)
+        self._rows = {str(name): row for row, name in enumerate(self._features.sample_ids)}
+        self._errors = read_header(folder).skipped
+
+    def of(self, paths: Iterable[str | Path]) -> Iterator[Encoded]:
+        """What ``encode_many`` gives for each image, without its pixels."""
+        for name in map(str, paths):
+            if name in self._rows:
+                yield name, None, self._features.views(self._rows[name])
+            else:
+                lacking = f"{name} is not in {self._folder}: give another folder with --features."
+                yield name, None, InputError(self._errors.get(name, lacking))
 
 
 @dataclass
