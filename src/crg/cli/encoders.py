@@ -115,15 +115,16 @@ def _export(model: str, out: Path, int8: bool, as_json: bool) -> None:
     with locked_folder(out):
         done = export(model, out, load_dataset("shapes", limit=_TESTS) if int8 else None)
     if as_json:
-        print_json({**dataclasses.asdict(done), "folder": str(done.folder)})
+        print_json(done)
         return
     click.echo(
-        f"Wrote {done.folder} ({done.size / 1e6:.0f} MB), whose unit features differ by at most "
-        f"{done.image_difference:.0e} for images and {done.text_difference:.0e} for texts: "
-        f"use --model {done.name}."
+        f"Wrote {out} ({done['size'] / 1e6:.0f} MB), whose unit features differ by at most "
+        f"{done['image_difference']:.0e} for images and {done['text_difference']:.0e} for texts: "
+        f"use --model {done['name']}."
     )
-    if done.agreement is not None:
+    if int8:
+        eight, plain = done["rates"]
         click.echo(
-            f"In 8 bits it encodes {done.rates[0]:.1f} images/s, in float32 {done.rates[1]:.1f}; "
-            f"{done.agreement:.1%} of {_TESTS} rendered images get the same zero-shot label."
+            f"In 8 bits it encodes {eight:.1f} images/s, in float32 {plain:.1f}; "
+            f"{done['agreement']:.1%} of {_TESTS} rendered images get the same zero-shot label."
         )
