@@ -24,7 +24,7 @@ def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 def run(
-    folder: Path, paths: list[Path], stop_after: int | None = None, live: bool = False, **more: Any
+    folder: Path, paths: list[Path], stop_after: int | None = None, **more: Any
 ) -> Counter[str]:
     """A stream into the files of ``folder``, resumed if they are there; may be cut short."""
     folder.mkdir(exist_ok=True)
@@ -32,7 +32,7 @@ def run(
     known = {"state": state} if state.exists() else {"classes": list(COLOURS)}
     classifier = Classifier(ColourEncoder(), views=3, **known)
     with AnswerFile(folder / "answers.jsonl", "jsonl", resume=True) as answers:
-        steps = ImageStream(classifier, answers, [state], **more).run(paths, live)
+        steps = ImageStream(classifier, answers, [state], **more).run(paths)
         deque(itertools.islice(steps, stop_after), maxlen=0)
         steps.close()  # type: ignore[attr-defined]
     return answers.counts
@@ -41,17 +41,6 @@ def run(
 def lines_in(folder: Path) -> list[Line]:
     """The lines of a stream."""
     return read_answers(folder / "answers.jsonl")
-
-
-@pytest.mark.parametrize("live", [False, True])
-def test_every_image_gets_a_line(tmp_path: Path, paths: list[Path], live: bool) -> None:
-    """There is one line per image, in order, and they are counted."""
-    counts = run(tmp_path, paths, live=live)
-    lines = lines_in(tmp_path)
-    assert [line["path"] for line in lines] == [str(path) for path in paths]
-    assert [line["step"] for line in lines] == list(range(1, 13))
-    assert (counts["answered"], counts["unreadable"]) == (12, 0)
-    assert counts["changed"] == sum(line["changed"] for line in lines)
 
 
 @pytest.mark.parametrize(
