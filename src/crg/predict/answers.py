@@ -306,13 +306,9 @@ def _check_settings(path: Path, settings: Mapping[str, Any]) -> None:
     kept = kept_settings(path)
     for name, value in json.loads(json.dumps(settings)).items():
         if kept.get(name, value) != value:
-            before, now = (
-                "none" if each is None else json.dumps(each, ensure_ascii=False)
-                for each in (kept[name], value)
-            )
             raise InputError(
                 f"{path} was made with another value of {name.replace('_', '-')} "
-                f"({before:.60}, not {now:.60}): use the same one or another --out."
+                f"({kept[name]!r:.60}, not {value!r:.60}): use the same one or another --out."
             )
 
 
