@@ -43,7 +43,7 @@ from crg.predict.corrections import check as check_corrections
 from crg.predict.files import STANDARD_INPUT, iter_arrivals, iter_lines, list_images, read_names
 from crg.predict.lines import PrintedTable
 from crg.predict.sorting import By, Sorter, check_apart
-from crg.predict.stream import ImageStream, Journal, KeptFeatures, second_pass
+from crg.predict.stream import ImageStream, Journal, kept_features, second_pass
 from crg.prompts import PHOTO, Mode
 from crg.threads import processors
 from crg.types import InputError
@@ -246,7 +246,7 @@ def opened(
         features = None
         if job.features is not None:
             where = job.features, job.resume
-            features = KeptFeatures(classifier, listed or (), *where, on_progress)
+            features = kept_features(classifier, listed or (), *where, on_progress)
         output = held.enter_context(_output(job, corrections, classifier, started_at, listed))
         stream = ImageStream(
             classifier,
