@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -102,20 +103,21 @@ def test_nothing_is_overwritten_by_accident(original: str, made: Path, tmp_path:
         export(original, tmp_path / "no" / "where")
 
 
-def _raising(error: BaseException) -> Any:
-    def fail(*_: Any, **__: Any) -> None:
-        raise error
-
-    return fail
-
-
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
         (f"{module.__name__}.TOLERANCE", 0.0, ["more than 0e+00", "nothing was written"]),
-        ("torch.onnx.export", _raising(OSError(28, "No space left")), ["No space", "make room"]),
-        ("torch.onnx.export", _raising(RuntimeError("No aten::magic. More")), ["aten::magic"]),
-        ("torch.onnx.export", _raising(KeyboardInterrupt()), None),
+        (
+            "torch.onnx.export",
+            Mock(side_effect=OSError(28, "No space left")),
+            ["No space", "make room"],
+        ),
+        (
+            "torch.onnx.export",
+            Mock(side_effect=RuntimeError("No aten::magic. More")),
+            ["aten::magic"],
+        ),
+        ("torch.onnx.export", Mock(side_effect=KeyboardInterrupt), None),
     ],
     ids=["other features", "disk", "operator", "interrupt"],
 )
