@@ -227,10 +227,8 @@ def test_the_second_pass_learns_nothing_twice() -> None:
     finished("--out", "two.jsonl")
     one, two = (read_answers(Path(f"{name}.jsonl")) for name in ("one", "two"))
     assert [line["step"] for line in two] == list(range(1, N_IMAGES + 1))
-    assert [line["path"] for line in one] == [line["path"] for line in two]
-    assert [line["zero_shot_probability"] for line in one] == [
-        line["zero_shot_probability"] for line in two
-    ]
+    for name in ("path", "zero_shot_probability"):
+        assert [line[name] for line in one] == [line[name] for line in two]
     assert one[0]["probability"] != two[0]["probability"]  # the first image had nothing before it
 
 
