@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from PIL import Image
 
+from crg.classifier import Classifier
 from crg.encoders.base import Vectors
 from crg.images.preprocessing import Pixels, Preprocessing
 
@@ -56,6 +58,12 @@ def save_stream(folder: Path, count: int = 12) -> list[Path]:
     return [
         save_image(folder / f"{i:03}.png", names[i % len(names)], noise=i) for i in range(count)
     ]
+
+
+def use_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have ``crg predict`` use this model, whatever it is asked for."""
+    wanted = lambda **given: Classifier(**{**given, "model": ColourEncoder()})  # noqa: E731
+    monkeypatch.setattr("crg.predict.job.Classifier", wanted)
 
 
 def _unit(rows: np.ndarray[Any, Any]) -> Vectors:

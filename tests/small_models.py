@@ -88,7 +88,7 @@ def exported(name: str, int8: bool = False) -> Path:
     from crg.encoders.export import export
 
     tests = load_dataset("shapes", limit=20) if int8 else None
-    return export(saved(name), _once() / f"{name}{'-8' if int8 else ''}", tests).folder
+    return Path(export(saved(name), _once() / f"{name}{'-8' if int8 else ''}", tests)["folder"])
 
 
 def check_alone_and_together(encoder: Any) -> None:

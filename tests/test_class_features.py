@@ -12,8 +12,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 from crg import Classifier
-from crg.cli.encode import encode
-from crg.cli.predict import predict
+from crg.cli import main
 from crg.encoders.mini import Mini
 from crg.features.files import load_with_classes, read_features
 from crg.prompts import encode_classes
@@ -103,26 +102,19 @@ def test_the_service_takes_the_classes_of_the_file(file: Path, images: Path) -> 
         assert answer["step"] == 2
 
 
-def test_predict_takes_names_from_the_file(file: Path, images: Path, tmp_path: Path) -> None:
-    """``crg predict --text-features`` needs no class names."""
-    out = tmp_path / "answers.jsonl"
-    given = [str(images), "--text-features", str(file), "--model", "mini", "--out", str(out)]
-    done = CliRunner().invoke(predict, given)
-    assert done.exit_code == 0, done.output
-    answers = [json.loads(line) for line in out.read_text().splitlines()]
-    assert len(answers) == 2 and {answer["label"] for answer in answers} <= set(NAMES)
-
-
-def test_encode_takes_text_features_from_the_file(file: Path, tmp_path: Path) -> None:
-    """``crg encode --text-features`` stores the features of the file for the dataset's classes."""
+def test_commands_take_the_classes_of_the_file(file: Path, images: Path, tmp_path: Path) -> None:
+    """``crg predict`` needs no class names; ``crg encode`` stores features of the dataset's."""
     for name in NAMES:
         (tmp_path / "data" / name).mkdir(parents=True)
         Image.new("RGB", (48, 48), name.split()[0]).save(tmp_path / "data" / name / "1.png")
-    out = tmp_path / "store"
-    files = [str(tmp_path / "data"), "--text-features", str(file), "--out", str(out)]
-    done = CliRunner().invoke(encode, [*files, "--views", "1"])
-    assert done.exit_code == 0, done.output
-    task = read_features(out).task
+    out, store = tmp_path / "answers.jsonl", tmp_path / "store"
+    for words in (["predict", images, "--model", "mini", "--out", out],
+                  ["encode", tmp_path / "data", "--views", "1", "--out", store]):  # fmt: skip
+        done = CliRunner().invoke(main, [*map(str, words), "--text-features", str(file)])
+        assert done.exit_code == 0, done.output
+    answers = [json.loads(line) for line in out.read_text().splitlines()]
+    assert len(answers) == 2 and {answer["label"] for answer in answers} <= set(NAMES)
+    task = read_features(store).task
     rows = [NAMES.index(name) for name in task.class_names]
     expected = encode_classes(Mini(), NAMES, cache=None)[rows]
     assert np.allclose(task.text_features, expected, atol=1e-6)

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 import crg
-from colour_encoder import ColourEncoder, save_image
+from colour_encoder import ColourEncoder, save_image, use_colours
 from crg.adapter import create, load
 from crg.cli import main
 from crg.parts.decisions import Calibration
@@ -191,10 +191,7 @@ def grey_png() -> bytes:
 def colours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with 90 images of colours, every tenth of which is grey."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        "crg.predict.job.Classifier",
-        lambda **given: crg.Classifier(**{**given, "model": ColourEncoder()}),
-    )
+    use_colours(monkeypatch)
     for i in range(90):
         path = save_image(Path(f"in/{i:03}.png"), NAMES[i % 3], noise=i)
         if i % 10 == 9:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 import time
@@ -25,7 +26,7 @@ from crg.images import reading
 from crg.prompts import read_descriptions
 from crg.results import ledger
 from crg.results.papers import with_papers
-from crg.types import DEEPEST, parsed_json
+from crg.types import DEEPEST, limit, parsed_json
 from made_images import png
 from sentences import refused_in_one_sentence
 
@@ -122,3 +123,29 @@ def test_what_hides_in_a_png_does_not_grow_without_bound(kind: bytes) -> None:
     bomb = kind, b"k\0\0" + zlib.compress(b"a" * 5_000_000)
     with refused_in_one_sentence("too large"):
         reading.read_image(png(1, 1, 8, 2, b"\0\0\0\0", bomb))
+
+
+def test_limits_are_settable_and_refuse_one_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file beyond a limit is one refused image, however sparse it is; variables move limits."""
+    sparse = tmp_path / "huge.png"
+    with sparse.open("wb") as file:
+        file.truncate(6_000_000_000)
+    with refused_in_one_sentence("CRG_MAX_BYTES"):
+        reading.read_image(sparse)
+    monkeypatch.setenv("CRG_MAX_PIXELS", "1000")
+    assert limit("CRG_MAX_PIXELS", 5) == 1000 and limit("CRG_MAX_OTHER", 5) == 5
+    monkeypatch.setenv("CRG_MAX_PIXELS", "many")
+    with refused_in_one_sentence("CRG_MAX_PIXELS"):
+        limit("CRG_MAX_PIXELS", 5)
+
+
+def test_results_that_grow_beyond_the_limit_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small compressed file does not become gigabytes in memory."""
+    monkeypatch.setattr(ledger, "MAX_BYTES", 100_000)
+    (tmp_path / "bomb.jsonl.gz").write_bytes(gzip.compress(b"\n" * 1_000_000))
+    with refused_in_one_sentence("CRG_MAX_RESULTS"):
+        ledger.read(tmp_path / "bomb.jsonl.gz")

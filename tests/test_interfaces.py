@@ -14,13 +14,12 @@ from click.testing import CliRunner, Result
 from PIL import Image
 
 import crg
-from colour_encoder import COLOURS, ColourEncoder, save_image
+from colour_encoder import COLOURS, ColourEncoder, save_image, use_colours
 from crg.cli import main
 from crg.predict.answers import AnswerFile, Line, read_answers
-from crg.predict.corrections import compared, read_corrections
-from crg.predict.exports import ExportedAnswers, label_studio_files
+from crg.predict.corrections import compared, label_studio_files, read_corrections
 from crg.predict.pipeline import TASK
-from sentences import check_refused, check_sentence
+from sentences import check_refused
 from served import NAMES, client, png, refused, start
 
 RED, BLUE = (Image.new("RGB", (24, 20), COLOURS[name]) for name in ("red", "blue"))
@@ -119,11 +118,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for number in range(48):
         place = NAMES[(number + (number < 4)) % 3].upper()
         save_image(tmp_path / "in" / place / f"{number}.png", NAMES[number % 3], number)
-
-    def with_colours(**given: Any) -> crg.Classifier:
-        return crg.Classifier(**{**given, "model": ColourEncoder()})
-
-    monkeypatch.setattr("crg.predict.job.Classifier", with_colours)
+    use_colours(monkeypatch)
     return tmp_path
 
 
@@ -211,16 +206,16 @@ def test_probabilities_are_what_cleanlab_reads(
     folder: Path, passes: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A row per answer, columns as in --classes, also after a stop; cleanlab finds wrong labels."""
-    left = 20
+    left, add = 20, AnswerFile.add
 
-    def add(self: ExportedAnswers, line: Line) -> None:
+    def stopping(self: AnswerFile, line: Line) -> None:
         nonlocal left
         left -= 1
         if left == 0:  # the row is written, its line is not
             raise KeyboardInterrupt
-        AnswerFile.add(self, line)
+        add(self, line)
 
-    monkeypatch.setattr(ExportedAnswers, "add", add)
+    monkeypatch.setattr(AnswerFile, "add", stopping)
     given = ("--passes", passes, "--out", "a.jsonl", "--probabilities", "p.npy")
     stopped = CliRunner().invoke(main, ["predict", "in", "--classes", ",".join(NAMES), *given])
     assert stopped.exit_code == 130 and not Path("p.npy").exists()
@@ -235,22 +230,6 @@ def test_probabilities_are_what_cleanlab_reads(
     )
     found = filters.find_label_issues(given_labels, probs)
     assert {Path(answers[k]["path"]).stem for k in np.flatnonzero(found)} == set("0123")
-
-
-@pytest.mark.parametrize(
-    "words",
-    ["--export label-studio", "--probabilities p.npy", "--out a.csv --probabilities there.npy",
-     "--out a.csv --probabilities p.npz", "--truth other.csv", "--truth missing.csv",
-     "--corrections tasks.json"],
-)  # fmt: skip
-def test_what_cannot_be_exported_or_compared_is_refused(folder: Path, words: str) -> None:
-    """Before any work, in one sentence."""
-    Path("there.npy").write_text("something else")
-    Path("other.csv").write_text("path,label\nnone.png,red\n")
-    Path("tasks.json").write_text('[{"data": {}}]')
-    done = CliRunner().invoke(main, ["predict", "in", "--classes", "red,blue", *words.split()])
-    assert done.exit_code == 2 and not Path("a.csv").exists()
-    check_sentence(done.stderr.strip().splitlines()[-1].removeprefix("Error: "))
 
 
 @pytest.mark.parametrize(

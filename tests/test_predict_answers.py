@@ -142,13 +142,6 @@ def test_settings_that_are_damaged_are_refused(content: str, path: Path) -> None
     assert file.read_text() == content
 
 
-def test_the_suffix_chooses_the_format() -> None:
-    """CSV by suffix or by wish, JSON lines otherwise."""
-    assert layout_of(Path("a.CSV"), None) == "csv"
-    assert layout_of(Path("a.csv"), "jsonl") == "jsonl"
-    assert layout_of(None, None) == "jsonl"
-
-
 def test_the_summary_of_many_classes_is_bounded() -> None:
     """The twenty most frequent classes are listed, and the others counted together."""
     output = AnswerFile(None, "jsonl")
@@ -159,7 +152,7 @@ def test_the_summary_of_many_classes_is_bounded() -> None:
 
 
 def test_a_table_is_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A path that is too long loses its beginning; what is special is named and coloured."""
+    """A path that is too long loses its beginning; what is special is named; files go by suffix."""
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.delenv("NO_COLOR", raising=False)
     paths = ["a.png", "a folder/with a name/图像.png"]
@@ -177,5 +170,6 @@ def test_a_table_is_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
     odd = table.row({"path": "b\x1b", "error": "empty"})
     assert odd == "b\\x1b             \x1b[31mempty\x1b[0m\n"
     assert layout_of(None, None) == "jsonl"  # in a pipe
+    assert (layout_of(Path("a.CSV"), None), layout_of(Path("a.csv"), "jsonl")) == ("csv", "jsonl")
     with refused_in_one_sentence("--format csv"):
         PredictJob(images=("in",), out=Path("a.txt"), layout="table")

@@ -1,4 +1,4 @@
-"""A stream of image files, one line each, resumable at any moment."""
+"""A stream of image files, one line each, resumable at any moment; features that are kept."""
 
 from __future__ import annotations
 
@@ -6,25 +6,33 @@ import itertools
 from collections import Counter, deque
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
+from click.testing import CliRunner
 
+import crg
 from colour_encoder import COLOURS, ColourEncoder, save_image, save_stream
 from crg.classifier import Classifier
+from crg.cli import main
+from crg.encoders.mini import Mini
 from crg.predict.answers import AnswerFile, Line, read_answers
+from crg.predict.sorting import Sorter
 from crg.predict.stream import ImageStream
 from sentences import refused_in_one_sentence
+
+KEPT = ("--features", "kept")
 
 
 @pytest.fixture
 def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Twelve images; text features are kept beside them."""
     monkeypatch.setenv("CRG_CACHE", str(tmp_path / "cache"))
-    return save_stream(tmp_path / "images")
+    return save_stream(tmp_path / "in")
 
 
 def run(
-    folder: Path, paths: list[Path], stop_after: int | None = None, live: bool = False, **more: Any
+    folder: Path, paths: list[Path], stop_after: int | None = None, **more: Any
 ) -> Counter[str]:
     """A stream into the files of ``folder``, resumed if they are there; may be cut short."""
     folder.mkdir(exist_ok=True)
@@ -32,7 +40,7 @@ def run(
     known = {"state": state} if state.exists() else {"classes": list(COLOURS)}
     classifier = Classifier(ColourEncoder(), views=3, **known)
     with AnswerFile(folder / "answers.jsonl", "jsonl", resume=True) as answers:
-        steps = ImageStream(classifier, answers, [state], **more).run(paths, live)
+        steps = ImageStream(classifier, answers, [state], **more).run(paths)
         deque(itertools.islice(steps, stop_after), maxlen=0)
         steps.close()  # type: ignore[attr-defined]
     return answers.counts
@@ -41,17 +49,6 @@ def run(
 def lines_in(folder: Path) -> list[Line]:
     """The lines of a stream."""
     return read_answers(folder / "answers.jsonl")
-
-
-@pytest.mark.parametrize("live", [False, True])
-def test_every_image_gets_a_line(tmp_path: Path, paths: list[Path], live: bool) -> None:
-    """There is one line per image, in order, and they are counted."""
-    counts = run(tmp_path, paths, live=live)
-    lines = lines_in(tmp_path)
-    assert [line["path"] for line in lines] == [str(path) for path in paths]
-    assert [line["step"] for line in lines] == list(range(1, 13))
-    assert (counts["answered"], counts["unreadable"]) == (12, 0)
-    assert counts["changed"] == sum(line["changed"] for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -115,3 +112,47 @@ def test_the_state_is_saved_now_and_then(tmp_path: Path, paths: list[Path]) -> N
         stream = ImageStream(classifier, answers, [tmp_path / "state"], save_every=4)
         for number, _ in enumerate(stream.run(paths), start=1):
             assert (tmp_path / "state").exists() == (number >= 4)
+
+
+def called(*words: str, status: int = 0) -> str:
+    """The command in this process; what it says."""
+    done = CliRunner().invoke(main, ["predict", "in", "--classes", "red,green,blue", *words])
+    assert done.exit_code == status, done.output
+    return done.output
+
+
+def test_features_are_kept_for_other_questions(
+    tmp_path: Path, paths: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another method, list of classes or threshold reads what was encoded; the rest is refused."""
+    monkeypatch.chdir(tmp_path)
+    Path("in/bad.png").write_bytes(b"no image")
+    called(*KEPT, "--out", "1.jsonl")
+    assert len(crg.read_features("kept")) == len(paths)
+    monkeypatch.setattr(Mini, "encode_images", lambda *_: pytest.fail("encoded again"))
+    called(*KEPT, "--out", "2.jsonl")
+    assert Path("1.jsonl").read_bytes() == Path("2.jsonl").read_bytes()
+    assert "bad.png" in Path("2.jsonl").read_text()
+    called(*KEPT, "--out", "3.jsonl", "--method", "tda", "--classes", "red,blue")
+    assert len(read_answers(Path("3.jsonl"))) == len(paths) + 1
+    assert "views is 1 in the store" in called(*KEPT, "--views", "2", status=2)
+    assert "leave it out, or --watch" in called(*KEPT, "--watch", status=2)
+    save_image(Path("in/more.png"), "red")
+    assert "another folder with --features" in called(*KEPT, status=2)
+
+
+def test_keeping_features_can_be_stopped(
+    tmp_path: Path, paths: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stop leaves no answers behind, and a resumed call needs no image that was moved."""
+    monkeypatch.chdir(tmp_path)
+    sort = ("--sort-into", "sorted", "--by", "move", "--passes", "1")
+    words = (*KEPT, "--out", "1.jsonl", *sort)
+    with mock.patch.object(Mini, "encode_images", side_effect=KeyboardInterrupt):
+        called(*words, status=130)
+    assert not Path("1.jsonl").exists()
+    with mock.patch.object(Sorter, "put", side_effect=[*[None] * 4, KeyboardInterrupt]):
+        called(*words, status=130)
+    Path("in/000.png").unlink()
+    called(*words, "--resume")
+    assert len(read_answers(Path("1.jsonl"))) == len(paths)

@@ -95,7 +95,7 @@ def test_a_model_with_such_a_tokenizer_is_exported(tmp_path: Path) -> None:
     (tmp_path / "small-words.json").write_text(json.dumps(about))
     open_clip().add_model_config(tmp_path / "small-words.json")
     encoder = load_encoder(f"small-words:{save_model('small-words', tmp_path / 'w.pt')}")
-    exported = load_encoder(export(encoder.name, tmp_path / "out").name)
+    exported = load_encoder(export(encoder.name, tmp_path / "out")["name"])
     texts = ["a photo of a cat", "a dog!", "cat " * 99]
     assert np.allclose(exported.encode_texts(texts), encoder.encode_texts(texts), atol=1e-5)
     assert (tmp_path / "out" / "tokenizer.json").is_file()

@@ -64,17 +64,9 @@ _OPTIONS = shared.options(
 @click.option("--list", "list_only", is_flag=True, help="Print what would be run, and stop.")
 @_OPTIONS
 def bench(
-    file: Path | None,
-    quick: bool,
-    list_only: bool,
-    data: tuple[Path, ...],
-    only: str | None,
-    folder: Path,
-    root: Path | None,
-    rerun: str | None,
-    results_path: Path | None,
-    **given: Any,
-) -> None:
+    file: Path | None, quick: bool, list_only: bool, data: tuple[Path, ...], only: str | None,
+    folder: Path, root: Path | None, rerun: str | None, results_path: Path | None, **given: Any,
+) -> None:  # fmt: skip
     """Run the experiment of a TOML file on whatever data is there.
 
     Rendered shapes are always there; datasets that are missing are named. Each run is kept as

@@ -120,17 +120,10 @@ comparison_options = shared.options(
 @click.option("--no-results", is_flag=True, help="Keep no results file.")
 @shared.plugin_option
 def compare(
-    files: tuple[str, ...],
-    few: str | None,
-    texts: tuple[str, ...],
-    pairs: tuple[str, ...],
-    orders: int,
-    seed: int,
-    workers: int | None,
-    as_json: bool,
-    results_path: Path,
+    files: tuple[str, ...], few: str | None, texts: tuple[str, ...], pairs: tuple[str, ...],
+    orders: int, seed: int, workers: int | None, as_json: bool, results_path: Path,
     no_results: bool,
-) -> None:
+) -> None:  # fmt: skip
     """Compare methods on feature files: mean and spread over stream orders.
 
     The gain over zero-shot has a 95% interval from a paired bootstrap over orders and

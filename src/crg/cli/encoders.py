@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 from rich.table import Table
@@ -14,7 +14,6 @@ from crg.atomic import locked_folder
 from crg.cli.shared import POSITIVE, json_option, note, options, output, print_json
 from crg.datasets import load_dataset
 from crg.encoders import list_encoders, problem_with
-from crg.images.preprocessing import Fit, Interpolation
 
 _HINTS = (
     "crg encoders PATTERN lists the other models of open_clip, such as vit-b-16.",
@@ -27,10 +26,6 @@ _IMPORT = options(
     click.option("--size", type=POSITIVE, help="With import: S, where the graph leaves it open."),
     click.option("--mean", type=float, nargs=3, help="With import.  [default: CLIP's]"),
     click.option("--std", type=float, nargs=3, help="With import.  [default: CLIP's]"),
-    click.option("--fit", type=click.Choice(get_args(Fit)),
-                 help="With import: how images become squares.  [default: shortest]"),
-    click.option("--interpolation", type=click.Choice(get_args(Interpolation)),
-                 help="With import.  [default: bicubic]"),
     click.option("--logit-scale", type=float, help="With import.  [default: 100]"),
     click.option("--output", help="With import: the output that holds the features."),
 )  # fmt: skip
@@ -51,7 +46,8 @@ def encoders(
 
     With a PATTERN, list all models and weights of open_clip whose name it matches. export writes
     a model of open_clip for ONNX Runtime, and checks that both give the same features. import
-    makes a folder of an ONNX graph of yours, from normalised pixels (B, 3, S, S) to features.
+    makes a folder of an ONNX graph of yours, from normalised pixels (B, 3, S, S) to features; if
+    images are not scaled and cropped as CLIP's are, correct fit and interpolation in encoder.json.
 
     \b
     Example:
@@ -115,15 +111,16 @@ def _export(model: str, out: Path, int8: bool, as_json: bool) -> None:
     with locked_folder(out):
         done = export(model, out, load_dataset("shapes", limit=_TESTS) if int8 else None)
     if as_json:
-        print_json({**dataclasses.asdict(done), "folder": str(done.folder)})
+        print_json(done)
         return
     click.echo(
-        f"Wrote {done.folder} ({done.size / 1e6:.0f} MB), whose unit features differ by at most "
-        f"{done.image_difference:.0e} for images and {done.text_difference:.0e} for texts: "
-        f"use --model {done.name}."
+        f"Wrote {out} ({done['size'] / 1e6:.0f} MB), whose unit features differ by at most "
+        f"{done['image_difference']:.0e} for images and {done['text_difference']:.0e} for texts: "
+        f"use --model {done['name']}."
     )
-    if done.agreement is not None:
+    if int8:
+        eight, plain = done["rates"]
         click.echo(
-            f"In 8 bits it encodes {done.rates[0]:.1f} images/s, in float32 {done.rates[1]:.1f}; "
-            f"{done.agreement:.1%} of {_TESTS} rendered images get the same zero-shot label."
+            f"In 8 bits it encodes {eight:.1f} images/s, in float32 {plain:.1f}; "
+            f"{done['agreement']:.1%} of {_TESTS} rendered images get the same zero-shot label."
         )

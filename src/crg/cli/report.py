@@ -29,14 +29,9 @@ _MARKDOWN_MARK, _LATEX_MARK = "<!-- crg report -->", "% crg report"  # first lin
 @click.option("--reported", type=FILE,
               help="TOML file with numbers from papers to show alongside.")  # fmt: skip
 def report(
-    results: tuple[Path, ...],
-    out: Path | None,
-    methods: str,
-    markdown: Path | None,
-    latex: Path | None,
-    figures: Path | None,
-    reported: Path | None,
-) -> None:
+    results: tuple[Path, ...], out: Path | None, methods: str, markdown: Path | None,
+    latex: Path | None, figures: Path | None, reported: Path | None,
+) -> None:  # fmt: skip
     """Show the results of crg bench: RESULTS are its files, or folders of them.
 
     The page is one file that needs no network. With --markdown, --latex

@@ -16,7 +16,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -60,24 +60,15 @@ _SENTENCES = [
 ]
 
 
-@dataclass(frozen=True)
-class Exported:
-    """The folder written, and the largest differences from the original features."""
-
-    folder: Path
-    name: str  # as in --model
-    image_difference: float
-    text_difference: float
-    size: int  # bytes
-    agreement: float | None = None  # with int8: fraction of test images with the same label
-    rates: tuple[float, ...] = ()  # with int8: images per second in 8 bits and in float32
-
-
-def export(name: str, folder: str | os.PathLike[str], int8: ImageSet | None = None) -> Exported:
+def export(
+    name: str, folder: str | os.PathLike[str], int8: ImageSet | None = None
+) -> dict[str, Any]:
     """Write the open_clip model ``name`` into a new ``folder`` and check that both agree.
 
     With ``int8``, test images, the weights of the image graph get 8 bits, for processors without
-    a GPU, and both graphs label these images; texts stay in float32.
+    a GPU, and both graphs label these images; texts stay in float32. Returns the folder, its size
+    in bytes, the largest differences of features and, in 8 bits, the fraction of test images with
+    the same label and the images per second in 8 bits and in float32.
     """
     if name.partition(":")[0] in ("mini", "onnx", "hf"):
         raise InputError(
@@ -102,9 +93,10 @@ def export(name: str, folder: str | os.PathLike[str], int8: ImageSet | None = No
                 f"The exported features of {name} differ by {max(images, texts):.1e}, more than "
                 f"{TOLERANCE:.0e}, and nothing was written: use the model through open_clip."
             )
-        measured = () if int8 is None else _in_eight_bits(exported, partial, int8)
-    size = sum(file.stat().st_size for file in target.iterdir())
-    return Exported(target, f"onnx:{target}", images, texts, size, *measured)
+        agreement, rates = (None, ()) if int8 is None else _in_eight_bits(exported, partial, int8)
+    facts = {"folder": str(target), "name": f"onnx:{target}", "image_difference": images}
+    facts["size"] = sum(file.stat().st_size for file in target.iterdir())
+    return {**facts, "text_difference": texts, "agreement": agreement, "rates": rates}
 
 
 def _new(folder: str | os.PathLike[str]) -> Path:
@@ -181,7 +173,7 @@ def import_graph(
             shutil.copyfile(file, partial / file.name)
         found = Graph(runtime, partial / IMAGE, ["CPUExecutionProvider"], output=output)
         side = _side_of(found, size)
-        how = _preprocessing({"size": side, **CLIP, **form})
+        how = msgspec.convert({"size": side, **CLIP, **form}, Preprocessing)
         rows = how.normalised(reference_pixels(side))
         features = _features(found, rows, output)
         about = {
@@ -201,19 +193,13 @@ def import_graph(
 
 @contextlib.contextmanager
 def _known_as(source: Path, copy: Path) -> Iterator[None]:
-    """Have refusals name the file that the user knows."""
+    """Have refusals name the file that the user knows, or the option that is wrong."""
     try:
         yield
-    except InputError as error:
-        raise InputError(str(error).replace(str(copy), str(source))) from None
-
-
-def _preprocessing(given: dict[str, Any]) -> Preprocessing:
-    """Preprocessing of these values, whose ranges are checked."""
-    try:
-        return msgspec.convert(given, Preprocessing)
     except msgspec.ValidationError as error:
         raise InputError(f"The preprocessing is wrong ({error}): correct that option.") from None
+    except InputError as error:
+        raise InputError(str(error).replace(str(copy), str(source))) from None
 
 
 def _side_of(graph: Graph, size: int | None) -> int:

@@ -79,10 +79,7 @@ def _from_weights(name: str, weights: str | Path) -> tuple[Any, str, bool]:
     quick_gelu = bool(habits.get("quick_gelu"))
     prepared = {key: habits[key] for key in _PREPARED if key in habits}
     model = library("open_clip", "openclip").create_model(
-        name,
-        pretrained_text=False,
-        force_quick_gelu=quick_gelu,
-        force_preprocess_cfg=prepared,
+        name, pretrained_text=False, force_quick_gelu=quick_gelu, force_preprocess_cfg=prepared
     )
     load_weights(model, file)
     return model, source, quick_gelu

@@ -14,12 +14,13 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Literal, Required, Self, TypeAlias, TypedDict, get_type_hints
 
 import msgspec
+import numpy as np
 
 from crg.answer import COLUMNS, NONE_OF_THESE, Answer
 from crg.atomic import not_writable, replacing
@@ -76,6 +77,9 @@ class AnswerFile:
     unsure_below: float = 0.0  # labels are withheld below this probability
     sorter: Sorter | None = None
     table: PrintedTable | None = None  # for people, on standard output
+    lines: list[Line] | None = None  # gets every line, if it is a list
+    rows: Path | None = None  # file that gets the probabilities of every answer, before its line
+    classes: Sequence[str] = ()  # in the order of the probabilities
     before: list[Line] = field(default_factory=list)  # the lines that were there
     counts: Counter[str] = field(default_factory=Counter)  # of the complete file
     per_class: Counter[str] = field(default_factory=Counter)  # "" for no label
@@ -89,6 +93,12 @@ class AnswerFile:
         self._file = sys.stdout if self.target is None else self._opened(self.target)
         for line in self.before:
             self._register(line)
+        if self.rows is not None:
+            size = 4 * len(self.classes) * self.counts["answered"]
+            with self.rows.open("ab") as file:
+                if file.tell() < size:
+                    raise InputError(f"{self.rows} lacks probabilities: use --overwrite.")
+                file.truncate(size)
         if self.sorter is not None:
             self.sorter.repair(self.before)
         more = {UNSURE: self.unsure_below > 0, NONE: bool(self.settings.get(NONE))}
@@ -146,11 +156,13 @@ class AnswerFile:
         """Write the line of an image that was answered."""
         answer = replace(answer, unsure_below=self.unsure_below)
         self.missing_labels = answer.prediction.decision.missing_labels or 0
+        self._add_row(dict(answer.top(len(self.classes))))
         self.add({"path": path, **answer.as_dict(self.top)})
 
     def correct(self, path: str, label: str, step: int) -> None:
         """Write what a person said of an image, unless it was written before."""
         if self.is_new(path):
+            self._add_row({label: 1.0})
             line = {"path": path, "label": label, "probability": 1.0, "step": step}
             self.add({**line, CORRECTED: True})
 
@@ -158,6 +170,20 @@ class AnswerFile:
         """Write the line of an image that cannot be read, unless it was written before."""
         if self._errors.get(path) != error:
             self.add({"path": path, "error": error})
+
+    def _add_row(self, probs: Mapping[str, float]) -> None:
+        if self.rows is not None:
+            try:
+                with self.rows.open("ab") as file:
+                    np.array([probs.get(name, 0) for name in self.classes], "<f4").tofile(file)
+            except OSError as error:
+                raise no_room(self.rows, error) from None
+
+    def write_probabilities(self, target: Path) -> None:
+        """Write a NumPy file (N, K), a row per answer, at once or not at all."""
+        matrix = np.fromfile(self.rows or "", "<f4").reshape(-1, len(self.classes))
+        with replacing(target) as partial, partial.open("wb") as file:
+            np.save(file, matrix)
 
     def add(self, line: Line) -> None:
         """Write one line, then put the image where it belongs."""
@@ -201,10 +227,10 @@ class AnswerFile:
         return (f"  {name:{width}} {n:7}" for name, n in rows)
 
     def _register(self, line: Line) -> None:
-        if "error" in line:
-            self._errors[line["path"]] = line["error"]
-        else:  # perhaps in the end
-            self._errors.pop(line["path"], None)
+        if self.lines is not None:
+            self.lines.append(line)
+        self._errors.pop(line["path"], None)  # it is read in the end, or fails for another reason
+        self._errors |= {line["path"]: line["error"]} if "error" in line else {}
         self.counts["unreadable"] = len(self._errors)
         if "error" in line:
             return
@@ -280,13 +306,9 @@ def _check_settings(path: Path, settings: Mapping[str, Any]) -> None:
     kept = kept_settings(path)
     for name, value in json.loads(json.dumps(settings)).items():
         if kept.get(name, value) != value:
-            before, now = (
-                "none" if each is None else json.dumps(each, ensure_ascii=False)
-                for each in (kept[name], value)
-            )
             raise InputError(
                 f"{path} was made with another value of {name.replace('_', '-')} "
-                f"({before:.60}, not {now:.60}): use the same one or another --out."
+                f"({kept[name]!r:.60}, not {value!r:.60}): use the same one or another --out."
             )
 
 

@@ -1,29 +1,32 @@
 """What people say that images show: corrections, which are learnt, and truth, which is not.
 
-Corrections come from the page of ``crg review`` or from Label Studio. They are learnt before the
-stream, in the order of the file, and a person's word is final: a corrected image is not asked about
-again. Truth is compared with the answers at the end.
+Corrections come from the page of ``crg review`` or from Label Studio, for which tasks are written.
+They are learnt before the stream, in the order of the file, and a person's word is final: a
+corrected image is not asked about again. Truth is compared with the answers at the end.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, TypedDict
+from typing import Annotated, Any, TypedDict
+from urllib.parse import quote
+from xml.sax.saxutils import quoteattr
 
 import msgspec
 import numpy as np
 
+from crg.atomic import replacing
 from crg.classifier import Classifier
 from crg.encoders.base import name_key
 from crg.images.reading import shown
 from crg.metrics import Numbers, paired_interval, per_class_accuracy
-from crg.predict.answers import CORRECTED, Line
-from crg.predict.exports import annotated
+from crg.predict.answers import CORRECTED, AnswerFile, Line
 from crg.predict.lines import unmarked
 from crg.results.schema import ENOUGH_IMAGES
 from crg.suggest import nearest
@@ -32,6 +35,15 @@ from crg.types import InputError, listed, parsed_json, printable
 
 FOLDERS = "folders"  # as truth: every image shows what its folder is called
 _CLASSES_SHOWN, _CONFUSIONS_SHOWN = 20, 10
+_LOCAL_FILES = "/data/local-files/?d="  # where Label Studio serves the files of its own machine
+_TAGS = {"from_name": "label", "to_name": "image", "type": "choices"}
+_CONFIGURATION = """<View>
+  <Image name="image" value="$image"/>
+  <Choices name="label" toName="image">
+    {}
+  </Choices>
+</View>
+"""
 
 
 class _Correction(TypedDict):
@@ -52,7 +64,7 @@ def read_corrections(path: Path) -> dict[str, str]:
         else:
             whole = text.lstrip().startswith("[")  # an array, not a value per line
             parsed = map(parsed_json, filter(str.strip, [text] if whole else text.split("\n")))
-            rows = list(annotated(next(parsed)) if whole else parsed)
+            rows = list(_annotated(next(parsed)) if whole else parsed)
         said = msgspec.convert(rows, Annotated[list[_Correction], msgspec.Meta(min_length=1)])
     except (ValueError, csv.Error, LookupError, TypeError, AttributeError) as error:
         raise InputError(
@@ -172,3 +184,46 @@ def _class_table(
         yield f"  {names[k]:{width}} {counts[k]:7} {mine[k]:8.1%} {zero_shot[k]:10.1%}"
     if len(found) > _CLASSES_SHOWN:
         yield f"  ... and {len(found) - _CLASSES_SHOWN} more"
+
+
+def label_studio_files(out: Path) -> list[Path]:
+    """The tasks and the labelling configuration that belong to a file of answers."""
+    return [out.with_name(f"{out.name}.label-studio.{suffix}") for suffix in ("json", "xml")]
+
+
+def write_label_studio(answers: AnswerFile, out: Path) -> None:
+    """Write the answers as tasks, and the labelling configuration of their project."""
+    version = f"{answers.settings['method']} on {answers.settings['model']}"
+    tasks = json.dumps(list(_tasks(answers.lines or (), version)), indent=1)
+    choices = (f"<Choice value={quoteattr(name)}/>" for name in answers.classes)
+    configuration = _CONFIGURATION.format("\n    ".join(choices))
+    for path, text in zip(label_studio_files(out), (tasks, configuration), strict=True):
+        with replacing(path) as partial:
+            partial.write_text(text, "utf-8")
+
+
+def _tasks(lines: Iterable[Line], version: str) -> Iterator[dict[str, Any]]:
+    """A task per image: with a prediction, the annotation of a person or, without a label, neither.
+
+    The path is kept beside the address of the image, so that corrections name the image.
+    """
+    for line in {each["path"]: each for each in lines if "error" not in each}.values():
+        address = _LOCAL_FILES + quote(os.fsencode(line["path"].lstrip("/")))
+        task: dict[str, Any] = {"data": {"image": address, "path": line["path"]}}
+        said = {"result": [{**_TAGS, "value": {"choices": [line["label"]]}}]}
+        if line.get(CORRECTED):
+            task["annotations"] = [said]
+        elif line["label"]:
+            score = line["probability"]
+            task["predictions"] = [{"model_version": version, "score": score, **said}]
+        yield task
+
+
+def _annotated(tasks: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Path and label of every annotation that Label Studio exported as JSON or JSON-MIN."""
+    for task in tasks:
+        if "data" not in task:  # JSON-MIN has the fields of the task beside the label
+            yield dict(task)
+        for annotation in task.get("annotations", ()):
+            for result in () if annotation.get("was_cancelled") else annotation["result"]:
+                yield {"path": task["data"]["path"], "label": result["value"]["choices"][0]}

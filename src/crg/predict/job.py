@@ -32,14 +32,18 @@ from crg.predict.answers import (
     read_answers,
     resume_folder,
 )
-from crg.predict.corrections import FOLDERS, read_corrections, true_labels
+from crg.predict.corrections import (
+    FOLDERS,
+    label_studio_files,
+    read_corrections,
+    true_labels,
+    write_label_studio,
+)
 from crg.predict.corrections import check as check_corrections
-from crg.predict.exports import ExportedAnswers, label_studio_files
 from crg.predict.files import STANDARD_INPUT, iter_arrivals, iter_lines, list_images, read_names
-from crg.predict.kept import KeptFeatures
 from crg.predict.lines import PrintedTable
 from crg.predict.sorting import By, Sorter, check_apart
-from crg.predict.stream import ImageStream, Journal, second_pass
+from crg.predict.stream import ImageStream, Journal, kept_features, second_pass
 from crg.prompts import PHOTO, Mode
 from crg.threads import processors
 from crg.types import InputError
@@ -216,7 +220,7 @@ def opened(
     job: PredictJob,
     on_note: Note,
     on_progress: Callable[[EncodingProgress], None] = lambda progress: None,
-) -> Iterator[tuple[ExportedAnswers, list[Part]]]:
+) -> Iterator[tuple[AnswerFile, list[Part]]]:
     """Load the model of a job and open its files; the answers, and the parts of the work.
 
     ``on_progress`` gets the progress of a store of features, if one is wanted.
@@ -242,7 +246,7 @@ def opened(
         features = None
         if job.features is not None:
             where = job.features, job.resume
-            features = KeptFeatures(classifier, listed or (), *where, on_progress)
+            features = kept_features(classifier, listed or (), *where, on_progress)
         output = held.enter_context(_output(job, corrections, classifier, started_at, listed))
         stream = ImageStream(
             classifier,
@@ -264,7 +268,7 @@ def opened(
         if job.probabilities is not None:
             output.write_probabilities(job.probabilities)
         if job.export is not None and job.out is not None:
-            output.write_label_studio(job.out)
+            write_label_studio(output, job.out)
 
 
 def _answered(job: PredictJob) -> set[str]:
@@ -312,7 +316,7 @@ def _output(
     classifier: Classifier,
     started_at: int,
     listed: Sequence[Path] | None,
-) -> ExportedAnswers:
+) -> AnswerFile:
     """The file of answers; an older one is removed only now, when everything has been checked."""
     settings = {**classifier.settings, "top": job.top, "unsure_below": job.unsure_below,
                 "passes": job.passes, "by": job.by, "sort_into": str(job.sort_into),
@@ -328,7 +332,7 @@ def _output(
     if job.layout == "table":
         names = classifier.task.class_names
         table = PrintedTable(map(str, listed or ()), names, sys.stdout.isatty())
-    return ExportedAnswers(
+    return AnswerFile(
         job.out,
         layout_of(job.out, job.layout),
         job.resume,
@@ -339,7 +343,7 @@ def _output(
         table,
         lines=[] if job.truth or job.export else None,
         rows=resume_folder(job.out) / "probabilities" if job.out and job.probabilities else None,
-        columns=read_names(job.classes) or classifier.task.class_names,
+        classes=read_names(job.classes) or classifier.task.class_names,
     )
 
 

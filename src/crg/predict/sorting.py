@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import filecmp
 import glob
 import itertools
@@ -72,10 +73,14 @@ class Sorter:
         try:
             if self.by == "link":
                 place.symlink_to(path.absolute())
-            elif self.by == "copy" or not _renamed(path, place):
-                _copy(path, place)
-                if self.by == "move":
-                    path.unlink()
+                return
+            if self.by == "move":
+                with contextlib.suppress(OSError):  # from one disk to another it is copied
+                    path.rename(place)
+                    return
+            _copy(path, place)
+            if self.by == "move":
+                path.unlink()
         except OSError as error:
             if not os.path.lexists(path):
                 return  # someone has removed it since it was read
@@ -114,15 +119,6 @@ def check_apart(folder: Path, arguments: Iterable[str]) -> None:
                 f"--sort-into {folder} and the images of {argument} lie in each other, so that "
                 "sorted images would be read again: choose a folder beside them."
             )
-
-
-def _renamed(path: Path, place: Path) -> bool:
-    """Whether a file could be moved by its name alone, as within one disk."""
-    try:
-        path.rename(place)
-    except OSError:
-        return False
-    return True
 
 
 def _copy(path: Path, place: Path) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,17 +22,21 @@ from typing import Any
 import numpy as np
 
 from crg.answer import answer_for
-from crg.classifier import Classifier
-from crg.encoders.base import Vectors
+from crg.classifier import Classifier, Encoded
+from crg.encoders.base import GivenText, Vectors
+from crg.encoding import EncodingProgress, encode
+from crg.features.files import read_features
+from crg.features.store import HEADER, read_header
+from crg.images.image_set import ImageSet
 from crg.images.reading import shown
 from crg.predict.answers import CORRECTED, AnswerFile, Line, no_room, place_of
 from crg.predict.corrections import learn
-from crg.predict.kept import KeptFeatures
 from crg.threads import HeldSignals, one_blas_thread
-from crg.types import InputError
+from crg.types import InputError, Task
 
 _HEAD = struct.Struct("<qIII")  # step, views, width, checksum
 _MOST = 1 << 30  # bytes in one record; a larger one is damage
+_CLASSES = ("image", "other")  # a store has classes; these take part in no answer
 
 
 class Journal:
@@ -77,6 +81,41 @@ class Journal:
                 yield step, views.astype(np.float32), file.tell()
 
 
+def kept_features(
+    classifier: Classifier,
+    paths: Sequence[Path],
+    folder: Path,
+    resume: bool,
+    on_progress: Callable[[EncodingProgress], None],
+) -> Callable[[Iterable[str | Path]], Iterator[Encoded]]:
+    """Fill a store of ``crg encode``; what it returns gives features as ``encode_many`` does.
+
+    The store knows the images, the model and the views, and nothing of classes: another method,
+    list of names or threshold reads the same features. They are in half precision, always. With
+    ``resume``, images may have been moved from the list if the store is finished.
+    """
+    if not (resume and (folder / HEADER).exists() and read_header(folder).finished):
+        encoder = getattr(classifier.encoder, "images", classifier.encoder)
+        classes = Task(_CLASSES, np.eye(2, encoder.width, dtype=np.float32), 1.0)
+        images = ImageSet("images", _CLASSES, (), tuple(map(str, paths)), tuple(paths))
+        how: dict[str, Any] = {"skip_unreadable": True, "on_progress": on_progress}
+        try:
+            alone = GivenText(encoder, classes, str(folder))
+            encode(images, alone, classifier.recipe, folder, **how)
+        except InputError as error:
+            raise InputError(str(error).replace("--out", "--features")) from None
+    features, errors = read_features(folder), read_header(folder).skipped
+    rows = {str(name): row for row, name in enumerate(features.sample_ids)}
+
+    def read(paths: Iterable[str | Path]) -> Iterator[Encoded]:
+        for name in map(str, paths):
+            lacking = f"{name} is not in {folder}: give another folder with --features."
+            known = features.views(rows[name]) if name in rows else None
+            yield name, None, InputError(errors.get(name, lacking)) if known is None else known
+
+    return read
+
+
 @dataclass
 class ImageStream:
     """Where images go: a classifier, a file of answers, perhaps files to continue with."""
@@ -91,7 +130,7 @@ class ImageStream:
     corrections: Mapping[str, str] = field(default_factory=dict)  # label by path
     knows_corrections: bool = False  # whether the state has learnt them
     started_at: int | None = None  # images that were learnt before the first one of the answers
-    kept: KeptFeatures | None = None  # features to use in place of the images
+    kept: Callable[[Iterable[str | Path]], Iterator[Encoded]] | None = None  # instead of encoding
     _last: int = field(default=0, init=False)  # step of the last line
 
     def run(self, paths: Iterable[Path | None], live: bool = False) -> Iterator[Any]:
@@ -140,7 +179,7 @@ class ImageStream:
         missing = [lines[step] for step in sorted(lines) if step > adapter.n_steps]
         files, names = map(place_of, missing), [line["path"] for line in missing]
         encoded = self.classifier.encode_many(files, names, self.workers)
-        for name, _, features in encoded if self.kept is None else self.kept.of(names):
+        for name, _, features in encoded if self.kept is None else self.kept(names):
             if isinstance(features, InputError):
                 raise InputError(
                     f"{shown(name)} was readable before the interruption and is not now "
@@ -169,7 +208,7 @@ class ImageStream:
         if not live:
             files = (path for path in new if path is not None)
             encoded = self.classifier.encode_many(files, workers=self.workers)
-            encoded = encoded if self.kept is None else self.kept.of(files)
+            encoded = encoded if self.kept is None else self.kept(files)
             yield from ((name, features) for name, _, features in encoded)
             return
         for path in new:
