@@ -57,13 +57,14 @@ def test_a_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
     os.close(writer)
 
 
-def test_a_closed_output_is_reported(tmp_path: Path) -> None:
-    """Without a standard output nothing is begun."""
-    closed = 'exec "$0" -m crg methods >&-'
+@pytest.mark.parametrize("words", ["methods >&-", "predict - --classes a,b <&-"])
+def test_a_closed_stream_is_reported(tmp_path: Path, words: str) -> None:
+    """Without a standard output, or an input that is asked for, nothing is begun."""
+    closed, what = f'exec "$0" -m crg {words}', "output" if ">" in words else "input"
     done = subprocess.run(
         ["sh", "-c", closed, sys.executable], cwd=tmp_path, capture_output=True, text=True
     )
-    assert done.returncode == 2 and done.stderr.startswith("Error: Standard output is closed:")
+    assert done.returncode == 2 and done.stderr.startswith(f"Error: Standard {what} is closed:")
 
 
 def test_a_terminal_gets_a_table(tmp_path: Path) -> None:

@@ -141,7 +141,9 @@ def test_sets_take_the_finite_sample_quantile_of_honest_scores() -> None:
     for i in range(1, 21):
         calibration = calibration.labelled(i, "cat", 1 - i / 100)  # scores 0.01 to 0.20
     assert calibration.labelled(7, "cat", 0.99) is calibration
-    assert [7] not in [each[:1] for each in calibration.labelled(7, "dog", 0.99).entries]
+    other = calibration.labelled(7, "dog", 0.99)
+    assert other.knows(7) and len(other.scores) == len(other.labelled(7, "cat", 1.0).scores) == 19
+    assert calibration.set_of(np.array([0.85, 0.84]), 1e-12) == [0]
     probs = np.array([0.0, 0.805, 0.1, 0.815])
     assert calibration.set_of(probs, 0.9) == [3]  # ceil(18.9): 0.19
     assert calibration.set_of(probs, 0.95) == [3, 1]  # ceil(19.95): 0.20
@@ -173,7 +175,8 @@ def test_sets_hold_the_true_class_as_often_as_asked() -> None:
 
 
 @pytest.mark.parametrize("given", [{"none_of_these": 1.0}, {"none_of_these": "often"},
-                                   {"sets": 0}, {"sets": math.nan}, {"sets": True}])  # fmt: skip
+                                   {"sets": 0}, {"sets": math.nan}, {"sets": True},
+                                   {"sets": 10**400}, {"none_of_these": np.ones(2)}])  # fmt: skip
 def test_levels_are_checked(given: dict[str, Any]) -> None:
     """A number beyond (0, 1), or no number, is refused by its name."""
     with pytest.raises(InputError, match=f"{next(iter(given))} is .*: give a number between 0"):

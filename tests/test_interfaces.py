@@ -43,8 +43,10 @@ def test_a_pipeline_keeps_what_it_learnt_while_labels_stay() -> None:
     assert before is not None and before.task.class_names == ("red", "blue", "pink")
     assert pipe([], candidate_labels=NAMES) == [] and before.adapter.n_steps == 4
     wrong: list[Any] = [("none.png", NAMES), ([RED, b"?"], NAMES), (RED, "red"), (RED, ["red"])]
+    wrong += [(RED, None), (RED, iter(NAMES))]
     for images, labels in wrong:
         check_refused((), pipe, images, candidate_labels=labels)
+    check_refused((), pipe, RED, candidate_labels=NAMES, hypothesis_template=None)
     assert pipe.classifier is before and before.adapter.n_steps == 4
     pipe(RED, candidate_labels=["pink", "grey"])
     assert pipe.classifier is not before
@@ -183,6 +185,12 @@ def test_label_studio_takes_the_tasks_and_gives_corrections_back(folder: Path) -
             for task in json.loads(tasks) if (predicted := task.get("predictions"))]  # fmt: skip
     Path("done.json").write_text(json.dumps(done))
     assert read_corrections(Path("done.json")) == labels
+    Path("two.json").write_text(
+        json.dumps(done).replace('"result": [', '"result": [{"value": {}}, ')
+    )
+    assert read_corrections(Path("two.json")) == labels  # remarks beside a label are no labels
+    Path("two.json").write_text(json.dumps(done).replace('["red"]', '["red", "blue"]'))
+    check_refused("two.json", read_corrections, Path("two.json"))
     predict("--out", "b.jsonl", "--corrections", "done.json", "--export", "label-studio")
     assert read_corrections(label_studio_files(Path("b.jsonl"))[0]) == labels
     with warnings.catch_warnings():
@@ -210,7 +218,7 @@ def test_probabilities_are_what_cleanlab_reads(
 
     def stopping(self: AnswerFile, line: Line) -> None:
         nonlocal left
-        left -= 1
+        left -= self.rows is not None  # the first pass has none
         if left == 0:  # the row is written, its line is not
             raise KeyboardInterrupt
         add(self, line)
@@ -219,6 +227,9 @@ def test_probabilities_are_what_cleanlab_reads(
     given = ("--passes", passes, "--out", "a.jsonl", "--probabilities", "p.npy")
     stopped = CliRunner().invoke(main, ["predict", "in", "--classes", ",".join(NAMES), *given])
     assert stopped.exit_code == 130 and not Path("p.npy").exists()
+    turned = ["--classes", ",".join(NAMES[::-1]), *given, "--resume"]
+    other = CliRunner().invoke(main, ["predict", "in", *turned])  # with a state or without one
+    assert f"another value of {'columns' if passes == '2' else 'classes'}" in other.stderr
     predict(*given, "--resume")
     probs, answers = np.load("p.npy"), read_answers(Path("a.jsonl"))
     assert probs.shape == (48, 3) and probs.dtype == np.float32

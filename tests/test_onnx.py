@@ -245,3 +245,38 @@ def test_eight_bits_are_measured_beside_float32(tmp_path: Path, monkeypatch: Any
     failed = CliRunner().invoke(main, words)
     assert failed.exit_code == 2 and "the same label" in failed.output
     assert not (tmp_path / "other").exists()
+
+
+def _mean_colour(*shape: Any, mixed: bool = False) -> Any:
+    """A graph of three numbers per image, which may depend on the other images of a batch."""
+    make, nodes = onnx.helper, [("GlobalAveragePool", ["x"], ["p"]), ("Flatten", ["p"], ["f"])]
+    nodes += [("CumSum" if mixed else "Add", ["f", "axis" if mixed else "one"], ["y"])]
+    one = np.ones(1, np.float32).tobytes()
+    given = [make.make_tensor("axis", 7, [], [0]), make.make_tensor("one", 1, [1], one, raw=True)]
+    ends = [make.make_tensor_value_info("x", 1, shape)], [make.make_tensor_value_info("y", 1, None)]
+    flat = make.make_graph([make.make_node(*each) for each in nodes], "flat", *ends, given)
+    return make.make_model(flat, opset_imports=[make.make_opsetid("", 17)], ir_version=9)
+
+
+def test_a_graph_is_not_taken_for_another_and_answers_alike(tmp_path: Path, capfd: Any) -> None:
+    """Names that begin another name, huge or mixing batches, chance, texts that are not UTF-8."""
+    source, model = tmp_path / "tower.onnx", _mean_colour("b", 3, 16, 16)
+    onnx.save(_mean_colour("b", 3, 8, 8), tmp_path / "image.onnx")
+    onnx.save(model, source, save_as_external_data=True, location="image.onnx.data",
+              size_threshold=0)  # fmt: skip
+    import_graph(source, tmp_path / "out")
+    assert (tmp_path / "out" / "image.onnx").read_bytes() == source.read_bytes()
+    onnx.save(_mean_colour(4, 3, 8, 8, mixed=True), source)
+    check_alone_and_together(load_encoder(import_graph(source, tmp_path / "mixed")["name"]))
+    onnx.save(_mean_colour(10**9, 3, 8, 8), source)
+    with refused_in_one_sentence("1000000000 images at once"):
+        import_graph(source, tmp_path / "huge")
+    chance = _mean_colour("b", 3, 8, 8)
+    chance.graph.node[0].op_type = "RandomNormalLike"
+    onnx.save(chance, source)
+    with refused_in_one_sentence("other features each time"):
+        import_graph(source, tmp_path / "chance")
+    source.write_bytes(model.SerializeToString().replace(b"GlobalAverage", b"Global\xff\xfeerage"))
+    with refused_in_one_sentence("tower.onnx cannot be used"):
+        import_graph(source, tmp_path / "text")
+    assert capfd.readouterr() == ("", "")

@@ -190,8 +190,10 @@ def test_nothing_that_cannot_be_read_stops_the_work(
     steps = {line["path"]: line["step"] for line in lines if "step" in line}
     assert steps == {"in/1.png": 1, "in/3.png": 2}
     assert done.exit_code == 0 and f"{len(odd)} unreadable" in done.stderr
-    done = CliRunner().invoke(main, ["predict", "gone.png", *words[2:4]])
-    assert done.exit_code == 1 and done.stderr.endswith("1 unreadable.\n")
+    Path("loop.png").symlink_to("loop.png")
+    for name in ("gone.png", "loop.png"):
+        done = CliRunner().invoke(main, ["predict", name, *words[2:4]])
+        assert done.exit_code == 1 and done.stderr.endswith("1 unreadable.\n")
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

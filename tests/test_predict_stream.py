@@ -136,6 +136,8 @@ def test_features_are_kept_for_other_questions(
     called(*KEPT, "--out", "3.jsonl", "--method", "tda", "--classes", "red,blue")
     assert len(read_answers(Path("3.jsonl"))) == len(paths) + 1
     assert "views is 1 in the store" in called(*KEPT, "--views", "2", status=2)
+    words = ("--views", "2", "--out", "4.jsonl", "--resume")  # which knows no settings yet
+    assert "kept has other features" in called(*KEPT, *words, status=2)
     assert "leave it out, or --watch" in called(*KEPT, "--watch", status=2)
     save_image(Path("in/more.png"), "red")
     assert "another folder with --features" in called(*KEPT, status=2)

@@ -117,9 +117,9 @@ def class_prompts(
 
 def check_template(template: str) -> None:
     """Refuse a template without exactly one place for the class name."""
-    if template.count("{}") != 1:
+    if (n := str(template).count("{}")) != 1:
         raise InputError(
-            f"The template {template!r} has {template.count('{}')} places for the class "
+            f"The template {template!r} has {n} places for the class "
             "name: write {} exactly once, as in 'a photo of a {}.'."
         )
 
@@ -150,8 +150,9 @@ def _averaged(encoder: Encoder, prompts: list[list[str]]) -> Vectors:
 
 def check_names(class_names: Sequence[str]) -> None:
     """Refuse class names that are no list of texts, or empty."""
-    if isinstance(class_names, str):
-        raise InputError(f"The class names are one text, {class_names!r}: give a list of names.")
+    if isinstance(class_names, str) or not hasattr(class_names, "__len__"):
+        kind = "one text" if isinstance(class_names, str) else "no list"
+        raise InputError(f"The class names are {kind}, {class_names!r}: give a list of names.")
     if len(class_names) == 0:
         raise InputError("There are no class names: give at least two (in commands: --classes).")
     for name in class_names:

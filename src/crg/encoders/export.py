@@ -37,12 +37,11 @@ from crg.encoders.onnx import (
     Onnx,
     TokenizerUse,
     files_beside,
-    reference_pixels,
 )
 from crg.encoders.openclip import OpenClip
 from crg.extras import first_line, library
 from crg.images.image_set import ImageSet
-from crg.images.preprocessing import Pixels, Preprocessing
+from crg.images.preprocessing import Pixels, Preprocessing, reference_pixels
 from crg.images.views import Recipe, iter_views
 from crg.types import InputError, unit_rows
 
@@ -170,12 +169,16 @@ def import_graph(
     with _appearing(target) as partial, _known_as(source, partial / IMAGE):
         shutil.copyfile(source, partial / IMAGE)
         for file in filter(Path.is_file, map(source.parent.joinpath, files_beside(source))):
+            if file.name in (IMAGE, DESCRIPTION):
+                raise InputError(f"{source} keeps weights in {file.name}: give them another name.")
             shutil.copyfile(file, partial / file.name)
         found = Graph(runtime, partial / IMAGE, ["CPUExecutionProvider"], output=output)
         side = _side_of(found, size)
         how = msgspec.convert({"size": side, **CLIP, **form}, Preprocessing)
         rows = how.normalised(reference_pixels(side))
         features = _features(found, rows, output)
+        if not np.array_equal(features, _features(found, rows, found.output), equal_nan=True):
+            raise InputError(f"{source} gives other features each time: export it for inference.")
         about = {
             "model": source.name,
             "width": features.shape[1],

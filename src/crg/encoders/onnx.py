@@ -31,7 +31,7 @@ from msgspec import Meta, Struct
 from crg.atomic import file_sha256
 from crg.encoders.base import Vectors, check_pixels, check_texts, encode_in_pieces
 from crg.extras import first_line, library
-from crg.images.preprocessing import Pixels, Preprocessing
+from crg.images.preprocessing import Pixels, Preprocessing, reference_pixels
 from crg.suggest import nearest
 from crg.types import InputError, printable, unit_rows
 
@@ -43,6 +43,7 @@ TEST_SENTENCES = ("a photo of 2 red cats.", "a satellite image of an airport")
 _MAX_DESCRIPTION = 10_000_000  # bytes
 _MOST_ERROR = 0.25  # of test features, as a fraction of the distance between the two
 _ROWS_AT_ONCE = 64  # on a GPU, and of texts
+_MOST_AT_ONCE = 4096  # that a graph may ask for, because they are all computed for one image
 _EIGHT_BIT = (b"QuantizeLinear", b"DynamicQuantize", b"MatMulInteger", b"ConvInteger", b"QLinear",
               b"QAttention")  # fmt: skip
 _SCALES = (0.99, 1.01)  # of test images, which a network hardly notices
@@ -150,17 +151,6 @@ class Onnx:
         return encode_in_pieces(tokens, graph, graph.at_once, self.width, "texts")
 
 
-def reference_pixels(side: int) -> Pixels:
-    """The two built-in test images (2, S, S, 3): slopes of colour under strong edges."""
-    y, x = np.mgrid[0:side, 0:side]
-    slopes = np.stack([255 * x // side, 255 * y // side, 255 * (x + y) // (2 * side)], axis=-1)
-    checks = ((x * 13 // side) + (y * 13 // side)) % 3 == 0
-    first = np.where(checks[:, :, None], 255 - slopes, slopes)
-    rings = (x - side // 2) ** 2 + (y - side // 2) ** 2 < side**2 // 9
-    second = np.where(rings[:, :, None], slopes[:, :, ::-1], 255 - slopes // 4)
-    return np.stack([first, second]).astype(np.uint8)
-
-
 def check_sound(graph: Graph, rows: Any, stored: list[list[float]] | None) -> None:
     """Compare a graph with itself: two test inputs alone, together, and slightly scaled.
 
@@ -172,6 +162,7 @@ def check_sound(graph: Graph, rows: Any, stored: list[list[float]] | None) -> No
     beside = 0.0 if graph.batch == 1 else _distance(_units([graph(rows)]), alone)
     scales = _SCALES if rows.dtype.kind == "f" else ()
     scaled = [_units([graph(scale * row[None]) for row in rows]) for scale in scales]
+    graph.at_once = 1 if graph.batch and beside else graph.at_once  # it mixes images
     noise = max([0.0, *(_distance(each, alone) for each in scaled)])
     apart = float(np.linalg.norm(alone[0] - alone[1]))
     error = 0.0 if stored is None else _distance(np.array(stored, np.float32), alone)
@@ -228,7 +219,9 @@ class Graph:
         options.add_session_config_entry("session.x64quantprecision", "1")
         self.file = file
         try:
-            self.session = runtime.InferenceSession(str(file), options, providers=providers)
+            self.session = runtime.InferenceSession(
+                str(file), options, providers=providers, enable_fallback=len(providers) > 1
+            )  # falling back, it prints
         except Exception as error:  # the runtime has one class per reason
             raise InputError(
                 f"{file} cannot be used by ONNX Runtime {runtime.__version__} ({_reason(error)}): "
@@ -243,6 +236,8 @@ class Graph:
         self.eight_bit = holds(file, *_EIGHT_BIT)
         first = (self.inputs[0].shape or [None])[0] if self.inputs else None
         self.batch = first if isinstance(first, int) else None
+        if (self.batch or 1) > _MOST_AT_ONCE:
+            raise InputError(f"{file} takes {self.batch} images at once: give another graph.")
         self.at_once = self.batch or (_ROWS_AT_ONCE if many else 1)
         if self.eight_bit:
             self.at_once = 1
@@ -284,7 +279,9 @@ def files_beside(graph: Path) -> list[str]:
     if not (graph.is_file() and holds(graph, b"location")):  # the key of such a reference
         return []
     names = [each.name for each in graph.parent.iterdir() if each.name != graph.name]
-    return [name for name in names if holds(graph, os.fsencode(name))]
+    # the byte before a text is its length, so that a name is not taken for the longer one it begins
+    size = {each: bytes([n if (n := len(os.fsencode(each))) < 128 else 1]) for each in names}
+    return [n for n in names if holds(graph, size[n] + os.fsencode(n), b"./" + os.fsencode(n))]
 
 
 def _reason(error: Exception) -> str:

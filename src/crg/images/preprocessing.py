@@ -120,3 +120,14 @@ class Preprocessing:
                 plane *= scale[c]
                 plane -= shift[c]
         return out
+
+
+def reference_pixels(side: int) -> Pixels:
+    """The two built-in test images (2, S, S, 3): slopes of colour under strong edges."""
+    y, x = np.mgrid[0:side, 0:side]
+    slopes = np.stack([255 * x // side, 255 * y // side, 255 * (x + y) // (2 * side)], axis=-1)
+    checks = ((x * 13 // side) + (y * 13 // side)) % 3 == 0
+    first = np.where(checks[:, :, None], 255 - slopes, slopes)
+    rings = (x - side // 2) ** 2 + (y - side // 2) ** 2 < side**2 // 9
+    second = np.where(rings[:, :, None], slopes[:, :, ::-1], 255 - slopes // 4)
+    return np.stack([first, second]).astype(np.uint8)

@@ -80,10 +80,15 @@ class Outside(Stateful):
 
 
 class Calibration(Stateful):
-    """Labelled images: id, label and 1 - p of the true class, the oldest first."""
+    """Labelled images: id, label and 1 - p of the true class (None if p learnt of the image)."""
 
     def __init__(self) -> None:
         self.entries: list[list[Any]] = []
+
+    @property
+    def scores(self) -> list[float]:
+        """1 - p of the true class, the smallest first."""
+        return sorted(score for _, _, score in self.entries if score is not None)
 
     def knows(self, sample_id: SampleId) -> bool:
         """Whether an image is among the labelled ones."""
@@ -97,10 +102,9 @@ class Calibration(Stateful):
         """
         if any(each[:2] == [sample_id, label] for each in self.entries):
             return self
-        score = min(1.0, max(0.0, 1.0 - p))
-        after, new = Calibration(), [] if self.knows(sample_id) else [[sample_id, label, score]]
-        kept = [each for each in self.entries if each[0] != sample_id]
-        after.entries = [*kept, *new][-_MOST:]
+        score = None if self.knows(sample_id) else min(1.0, max(0.0, 1.0 - p))
+        after, kept = Calibration(), [each for each in self.entries if each[0] != sample_id]
+        after.entries = [*kept, [sample_id, label, score]][-_MOST:]
         return after
 
     def set_of(self, probs: Array, level: float) -> list[int]:
@@ -109,15 +113,15 @@ class Calibration(Stateful):
         Every class whose 1 - p is at most the ceil((n + 1) level)-th smallest of n scores, and
         always the most probable one; all of them if n is too small for the level.
         """
-        scores = sorted(score for _, _, score in self.entries)
-        place = math.ceil((len(scores) + 1) * level - 1e-9)
+        scores = self.scores
+        place = max(1, math.ceil((len(scores) + 1) * level - 1e-9))
         largest = scores[place - 1] if place <= len(scores) else 1.0
         order, p = namespace(probs).argsort(-probs, stable=True).tolist(), probs.tolist()
         return [k for k in order if k == order[0] or 1.0 - p[k] <= largest]
 
     def _is_sound(self) -> bool:
-        found = [each[2:] if isinstance(each, list) else [] for each in self.entries]
-        return all(len(f) == 1 and type(f[0]) in (int, float) and 0 <= f[0] <= 1 for f in found)
+        scores = [each[2] if type(each) is list and len(each) == 3 else -1 for each in self.entries]
+        return all(s is None or (type(s) in (int, float) and 0 <= s <= 1) for s in scores)
 
 
 class Decisions(Stateful):
@@ -171,7 +175,7 @@ class Decisions(Stateful):
     ) -> Prediction:
         """A prediction with its decision, and with a set of classes if one is asked for."""
         if self.sets is not None:
-            missing = max(0, LEAST - len(self.calibration.entries))
+            missing = max(0, LEAST - len(self.calibration.scores))
             places = [] if missing else self.calibration.set_of(prediction.probs, self.sets)
             names = [class_names[k] for k in places]
             decision = replace(decision, class_set=names, missing_labels=missing or None)
@@ -189,11 +193,11 @@ class Decisions(Stateful):
 
 def fraction(given: Any, what: str, word: str | None = None) -> Any:
     """``given`` as a number between 0 and 1; None and ``word`` stay, all else is refused."""
-    if given is None or given == word:
+    if given is None or (isinstance(given, str) and given == word):
         return given
     try:
         number = float(given)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not 0 < number < 1:
         other = f" or {word}" if word else ""

@@ -226,4 +226,6 @@ def _annotated(tasks: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             yield dict(task)
         for annotation in task.get("annotations", ()):
             for result in () if annotation.get("was_cancelled") else annotation["result"]:
-                yield {"path": task["data"]["path"], "label": result["value"]["choices"][0]}
+                if choices := result["value"].get("choices"):  # else a remark, a rating
+                    [label] = choices if isinstance(choices, list) else [choices]
+                    yield {"path": task["data"]["path"], "label": label}

@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from os.path import realpath  # which a loop of links does not stop
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -138,6 +139,8 @@ class PredictJob:
         for is_wrong, sentence in (
             (is_listed and (len(self.images) > 1 or self.watch),
              "A list on standard input stands alone: leave out the rest and --watch."),
+            (is_listed and sys.stdin is None,
+             "Standard input is closed: send a list of images to it, or name them."),
             (self.idle is not None and not self.watch,
              "--idle ends a watch: add --watch or leave it out."),
             (self.features is not None and self.is_live,
@@ -165,7 +168,7 @@ class PredictJob:
              "--export and --probabilities go with a file of answers: name it with --out."),
             (self.probabilities and self.probabilities.suffix != ".npy",
              f"--probabilities {self.probabilities} is no NumPy file: end its name with .npy."),
-            (self.out and self.save_state and self.out.resolve() == self.save_state.resolve(),
+            (self.out and self.save_state and realpath(self.out) == realpath(self.save_state),
              "--out and --save-state are the same file: choose two names."),
         ):  # fmt: skip
             if is_wrong:
@@ -177,9 +180,9 @@ class PredictJob:
             library("pyarrow.parquet", "parquet")
         if self.sort_into is not None:
             check_apart(self.sort_into, self.images)
-        inputs = {Path(each).resolve() for each in self.images}
+        inputs = set(map(realpath, self.images))
         for option, output in (("--out", self.out), ("--save-state", self.save_state)):
-            if output is not None and output.resolve() in inputs:
+            if output is not None and realpath(output) in inputs:
                 raise InputError(f"{option} {output} is among the images: choose another name.")
         if self.out is not None and self.out.exists() and not self.resume:
             self._check_out(self.out)
@@ -209,7 +212,7 @@ class PredictJob:
             raise InputError(f"--save-state {path} is named like an image: choose another name.")
         if path.exists() and not state_file.is_state(path):
             raise InputError(f"{path} exists and is not a saved state: choose another name.")
-        same = self.load_state is not None and self.load_state.resolve() == path.resolve()
+        same = self.load_state is not None and realpath(self.load_state) == realpath(path)
         if path.exists() and not (same or self.resume or self.overwrite):
             raise InputError(f"{path} exists already: continue with it by --load-state or "
                              "--resume, or replace it by --overwrite.")  # fmt: skip
@@ -322,6 +325,8 @@ def _output(
                 "passes": job.passes, "by": job.by, "sort_into": str(job.sort_into),
                 "started_at": started_at, "corrections": list(corrections.items()),
                 "features": job.features is not None}  # fmt: skip
+    columns = list(read_names(job.classes) or classifier.task.class_names)
+    settings |= {"columns": columns} if job.probabilities else {}
     if job.out is not None and job.overwrite:
         job.out.unlink(missing_ok=True)
         shutil.rmtree(resume_folder(job.out), ignore_errors=True)
@@ -343,7 +348,7 @@ def _output(
         table,
         lines=[] if job.truth or job.export else None,
         rows=resume_folder(job.out) / "probabilities" if job.out and job.probabilities else None,
-        classes=read_names(job.classes) or classifier.task.class_names,
+        classes=columns,
     )
 
 

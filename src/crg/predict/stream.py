@@ -15,7 +15,7 @@ import os
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -94,13 +94,18 @@ def kept_features(
     list of names or threshold reads the same features. They are in half precision, always. With
     ``resume``, images may have been moved from the list if the store is finished.
     """
-    if not (resume and (folder / HEADER).exists() and read_header(folder).finished):
-        encoder = getattr(classifier.encoder, "images", classifier.encoder)
-        classes = Task(_CLASSES, np.eye(2, encoder.width, dtype=np.float32), 1.0)
+    encoder = getattr(classifier.encoder, "images", classifier.encoder)
+    classes = Task(_CLASSES, np.eye(2, encoder.width, dtype=np.float32), 1.0)
+    alone = GivenText(encoder, classes, str(folder))
+    if resume and (folder / HEADER).exists() and read_header(folder).finished:
+        asked, key = asdict(classifier.recipe), read_header(folder).key
+        asked["weights"] = alone.fingerprint
+        if any(key.get(name, value) != value for name, value in asked.items()):
+            raise InputError(f"{folder} has other features: give another one with --features.")
+    else:
         images = ImageSet("images", _CLASSES, (), tuple(map(str, paths)), tuple(paths))
         how: dict[str, Any] = {"skip_unreadable": True, "on_progress": on_progress}
         try:
-            alone = GivenText(encoder, classes, str(folder))
             encode(images, alone, classifier.recipe, folder, **how)
         except InputError as error:
             raise InputError(str(error).replace("--out", "--features")) from None
