@@ -243,7 +243,7 @@ def test_sound_eight_bits_are_taken(folder: Path, made: Path, kind: str) -> None
 class _Overflowing:
     """Signed 8-bit products, whose sums of two are cut to 16 bits as without VNNI."""
 
-    file, batch, eight_bit = Path("image.onnx"), None, True
+    file, batch, eight_bit, at_once = Path("image.onnx"), None, True, 1
 
     def __init__(self, cut: float) -> None:
         self.weights = np.random.default_rng(0).integers(90, 128, (48, 24, 2)).astype(np.float32)
